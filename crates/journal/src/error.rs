@@ -1,0 +1,253 @@
+//! What can go wrong with a journal: each cause its own variant, each message a sentence for the
+//! person who runs the store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an operation on a journal failed. Nothing of a failed operation is kept.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The disk, the quota or the configured size is used up. Later appends succeed once there is
+    /// room again.
+    #[error("no space is left for the journal at {path}: free some, writes then go on")]
+    NoSpace {
+        /// The store.
+        path: PathBuf,
+    },
+
+    /// The store, or its file system, does not take writes from this program.
+    #[error("the journal at {path} cannot be written: {reason}")]
+    ReadOnly {
+        /// The store, or the file in it.
+        path: PathBuf,
+        /// What refused the write.
+        reason: String,
+    },
+
+    /// Entries do not match their checksum.
+    #[error("the journal at {path} is damaged: entries {first} to {last}: {reason}")]
+    Damaged {
+        /// The store.
+        path: PathBuf,
+        /// The first entry of the damaged batch.
+        first: u64,
+        /// The last entry of the damaged batch.
+        last: u64,
+        /// What does not match.
+        reason: String,
+    },
+
+    /// Entries that must be there are not.
+    #[error("the journal at {path} lacks entries {first} to {last}")]
+    Missing {
+        /// The store.
+        path: PathBuf,
+        /// The first missing entry.
+        first: u64,
+        /// The last missing entry.
+        last: u64,
+    },
+
+    /// A snapshot does not match its checksums, or ends early.
+    #[error("the snapshot at entry {sequence} ({path}) is damaged: {reason}")]
+    DamagedSnapshot {
+        /// The snapshot's file.
+        path: PathBuf,
+        /// The entry that the snapshot was made at.
+        sequence: u64,
+        /// What does not match.
+        reason: String,
+    },
+
+    /// The store's file is damaged in its structure.
+    #[error("the store at {path} is damaged near entry {sequence}: {reason}")]
+    DamagedStore {
+        /// The store.
+        path: PathBuf,
+        /// The entry that was wanted when it was noticed; 0 when none was.
+        sequence: u64,
+        /// What the storage engine says.
+        reason: String,
+    },
+
+    /// The entries were asked for, but were trimmed.
+    #[error("entry {asked} is no longer held: the first held entry is {first_held}")]
+    Trimmed {
+        /// The entry that was asked for.
+        asked: u64,
+        /// The first entry still held.
+        first_held: u64,
+    },
+
+    /// There is no snapshot at this entry.
+    #[error("there is no snapshot at entry {sequence}")]
+    NoSnapshot {
+        /// The entry that was asked for.
+        sequence: u64,
+    },
+
+    /// Entries may be trimmed only up to the newest snapshot.
+    #[error("cannot trim the entries before {before}: the newest snapshot is at {snapshot}")]
+    TrimBeyondSnapshot {
+        /// The entry before which to trim.
+        before: u64,
+        /// The newest snapshot's entry; 0 when there is none.
+        snapshot: u64,
+    },
+
+    /// Another program has the store open.
+    #[error("the journal at {path} is in use by another program{holder}")]
+    Locked {
+        /// The store.
+        path: PathBuf,
+        /// " (process 123)", or nothing when it is not known.
+        holder: String,
+    },
+
+    /// Something inside the store was held too long.
+    #[error("the journal at {path} stayed busy")]
+    Busy {
+        /// The store.
+        path: PathBuf,
+    },
+
+    /// A newer release wrote this store.
+    #[error(
+        "{path} has format {found}, this program reads up to format {supported}: use a newer release"
+    )]
+    NewerFormat {
+        /// The store or the file in it.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+        /// The newest format that this program reads.
+        supported: u32,
+    },
+
+    /// The path holds something else.
+    #[error("{path} is not a journal: {reason}")]
+    NotAJournal {
+        /// The path.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+
+    /// There is no journal at this path.
+    #[error("there is no journal at {path}")]
+    NotFound {
+        /// The path.
+        path: PathBuf,
+    },
+
+    /// A batch is larger than the engine can keep in one piece.
+    #[error("a batch of {bytes} bytes is too large: the most is {bytes_max}")]
+    TooLarge {
+        /// The batch's size.
+        bytes: u64,
+        /// The most that is possible.
+        bytes_max: u64,
+    },
+
+    /// The operating system reported a failure.
+    #[error("the journal at {path} failed to {doing}")]
+    Io {
+        /// The store, or the file in it.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+
+    /// SQLite reported a failure that has no variant of its own.
+    #[error("the journal at {path} failed to {doing}")]
+    Sqlite {
+        /// The store.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// SQLite's error.
+        #[source]
+        source: rusqlite::Error,
+    },
+}
+
+/// Why an append kept nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Another writer was first. Read what was missed, decide again, append there.
+    #[error("another writer was first: the next entry is {next_sequence}")]
+    Conflict {
+        /// The entry that an append has to start with now.
+        next_sequence: u64,
+    },
+
+    /// The store failed.
+    #[error(transparent)]
+    Failed(#[from] JournalError),
+}
+
+impl JournalError {
+    /// Sorts an error of the operating system under its cause.
+    pub(crate) fn from_io(path: &Path, doing: &'static str, source: io::Error) -> Self {
+        use io::ErrorKind::{
+            NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
+        let path = path.to_path_buf();
+        match source.kind() {
+            StorageFull | QuotaExceeded => Self::NoSpace { path },
+            ReadOnlyFilesystem | PermissionDenied => Self::ReadOnly {
+                path,
+                reason: source.to_string(),
+            },
+            NotFound => Self::NotFound { path },
+            _ => Self::Io {
+                path,
+                doing,
+                source,
+            },
+        }
+    }
+
+    /// Sorts an error of SQLite under its cause. `sequence` is the entry that was wanted, or 0.
+    pub(crate) fn from_sqlite(
+        path: &Path,
+        doing: &'static str,
+        sequence: u64,
+        source: rusqlite::Error,
+    ) -> Self {
+        use rusqlite::ErrorCode;
+        let path = path.to_path_buf();
+        let reason = source.to_string();
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::NoSpace { path },
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                Self::ReadOnly { path, reason }
+            }
+            Some(ErrorCode::DatabaseCorrupt) => Self::DamagedStore {
+                path,
+                sequence,
+                reason,
+            },
+            Some(ErrorCode::NotADatabase) => Self::NotAJournal { path, reason },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
+            _ => Self::Sqlite {
+                path,
+                doing,
+                source,
+            },
+        }
+    }
+
+    /// Carries the error through an [`io::Read`] or [`io::Write`].
+    pub(crate) fn into_io(self) -> io::Error {
+        let kind = match self {
+            Self::DamagedSnapshot { .. } => io::ErrorKind::InvalidData,
+            Self::NoSpace { .. } => io::ErrorKind::StorageFull,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, self)
+    }
+}

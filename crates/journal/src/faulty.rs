@@ -1,0 +1,273 @@
+//! A journal that fails on demand, for tests of what stands on one.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
+
+/// What a planned failure looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The disk is full; nothing is kept.
+    NoSpace,
+    /// The store does not take writes; nothing is kept.
+    ReadOnly,
+    /// The disk fails; nothing is kept.
+    Io,
+    /// The operation is done, but its answer is lost (a connection that broke at the wrong moment).
+    LostAnswer,
+}
+
+/// Which calls a planned failure hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// [`Journal::append`].
+    Append,
+    /// [`Journal::read`].
+    Read,
+    /// [`Journal::write_snapshot`].
+    WriteSnapshot,
+    /// [`Journal::read_snapshot`].
+    ReadSnapshot,
+    /// [`Journal::trim`].
+    Trim,
+}
+
+#[derive(Debug)]
+struct Plan {
+    operation: Operation,
+    after: u64,
+    times: u64,
+    fault: Fault,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    plans: Vec<Plan>,
+    appends: u64,
+    waiting: u64,
+    held: bool,
+    delay: Duration,
+}
+
+/// Steers one or more [`Faulty`] journals; clones steer the same ones.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    script: Arc<(Mutex<Script>, Condvar)>,
+}
+
+impl Faults {
+    /// No failures.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets `after` more calls of `operation` through, then fails the next `times`.
+    pub fn fail(&self, operation: Operation, after: u64, times: u64, fault: Fault) {
+        self.script.0.lock().plans.push(Plan {
+            operation,
+            after,
+            times,
+            fault,
+        });
+    }
+
+    /// Forgets all planned failures.
+    pub fn heal(&self) {
+        self.script.0.lock().plans.clear();
+    }
+
+    /// Makes appends wait, before they do anything, until [`Faults::release`].
+    pub fn hold(&self) {
+        self.script.0.lock().held = true;
+    }
+
+    /// Lets held appends go on.
+    pub fn release(&self) {
+        self.script.0.lock().held = false;
+        self.script.1.notify_all();
+    }
+
+    /// Waits until an append is held.
+    pub fn wait_until_held(&self) {
+        let mut script = self.script.0.lock();
+        while script.waiting == 0 {
+            self.script.1.wait(&mut script);
+        }
+    }
+
+    /// Makes each append take this much longer, like a slow disk.
+    pub fn delay_appends(&self, delay: Duration) {
+        self.script.0.lock().delay = delay;
+    }
+
+    /// How many appends were tried.
+    pub fn appends(&self) -> u64 {
+        self.script.0.lock().appends
+    }
+
+    fn enter(&self, operation: Operation) -> Option<Fault> {
+        let mut script = self.script.0.lock();
+        let mut delay = Duration::ZERO;
+        if operation == Operation::Append {
+            script.appends += 1;
+            script.waiting += 1;
+            self.script.1.notify_all();
+            while script.held {
+                self.script.1.wait(&mut script);
+            }
+            script.waiting -= 1;
+            delay = script.delay;
+        }
+        let fault = script.take(operation);
+        drop(script);
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
+        fault
+    }
+}
+
+impl Script {
+    fn take(&mut self, operation: Operation) -> Option<Fault> {
+        let index = self.plans.iter().position(|p| p.operation == operation)?;
+        let plan = &mut self.plans[index];
+        if plan.after > 0 {
+            plan.after -= 1;
+            return None;
+        }
+        plan.times = plan.times.saturating_sub(1);
+        let fault = plan.fault;
+        if plan.times == 0 {
+            self.plans.remove(index);
+        }
+        Some(fault)
+    }
+}
+
+impl Fault {
+    fn error(self) -> JournalError {
+        let path = "planned failure".into();
+        match self {
+            Self::NoSpace => JournalError::NoSpace { path },
+            Self::ReadOnly => JournalError::ReadOnly {
+                path,
+                reason: "planned".into(),
+            },
+            Self::Io | Self::LostAnswer => JournalError::Io {
+                path,
+                doing: "work",
+                source: io::Error::other("planned failure"),
+            },
+        }
+    }
+}
+
+/// Wraps a journal and fails where [`Faults`] says so.
+pub struct Faulty {
+    inner: Box<dyn Journal>,
+    faults: Faults,
+}
+
+impl Faulty {
+    /// Wraps `inner`; keep a clone of `faults` to steer it.
+    pub fn new(inner: impl Journal + 'static, faults: Faults) -> Self {
+        Self {
+            inner: Box::new(inner),
+            faults,
+        }
+    }
+
+    /// Does one operation, or fails it as planned.
+    fn attempt<T>(
+        &mut self,
+        operation: Operation,
+        run: impl FnOnce(&mut dyn Journal) -> Result<T, JournalError>,
+    ) -> Result<T, JournalError> {
+        match self.faults.enter(operation) {
+            None => run(self.inner.as_mut()),
+            Some(fault) => {
+                if fault == Fault::LostAnswer {
+                    run(self.inner.as_mut())?;
+                }
+                Err(fault.error())
+            }
+        }
+    }
+}
+
+impl Journal for Faulty {
+    fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+        match self.faults.enter(Operation::Append) {
+            None => self.inner.append(next_sequence, records),
+            Some(fault) => {
+                if fault == Fault::LostAnswer {
+                    self.inner.append(next_sequence, records)?;
+                }
+                Err(fault.error().into())
+            }
+        }
+    }
+
+    fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
+        self.attempt(Operation::Read, |inner| inner.read(from, visit))
+    }
+
+    fn end(&mut self) -> Result<u64, JournalError> {
+        self.inner.end()
+    }
+
+    fn first_held(&mut self) -> Result<u64, JournalError> {
+        self.inner.first_held()
+    }
+
+    fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {
+        self.inner.snapshots()
+    }
+
+    fn write_snapshot(&mut self, sequence: u64) -> Result<Box<dyn SnapshotWriter>, JournalError> {
+        self.attempt(Operation::WriteSnapshot, |inner| {
+            inner.write_snapshot(sequence)
+        })
+    }
+
+    fn read_snapshot(&mut self, sequence: u64) -> Result<Box<dyn Read + Send>, JournalError> {
+        self.attempt(Operation::ReadSnapshot, |inner| {
+            inner.read_snapshot(sequence)
+        })
+    }
+
+    fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError> {
+        self.inner.drop_snapshots(keep)
+    }
+
+    fn trim(&mut self, before_sequence: u64) -> Result<(), JournalError> {
+        self.attempt(Operation::Trim, |inner| inner.trim(before_sequence))
+    }
+
+    fn stats(&mut self) -> Result<Stats, JournalError> {
+        self.inner.stats()
+    }
+
+    fn check_store(&mut self) -> Result<(), JournalError> {
+        self.inner.check_store()
+    }
+
+    fn reclaim(&mut self) -> Result<(), JournalError> {
+        self.inner.reclaim()
+    }
+
+    fn checkpoint(&mut self) -> Result<(), JournalError> {
+        self.inner.checkpoint()
+    }
+
+    fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
+        Ok(Box::new(Self {
+            inner: self.inner.another()?,
+            faults: self.faults.clone(),
+        }))
+    }
+}

@@ -1,0 +1,154 @@
+//! The interface of every engine.
+
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+
+use crate::{AppendError, JournalError};
+
+/// Takes one entry, its sequence and its record, and says whether to go on.
+pub type Visit<'a> = dyn FnMut(u64, &[u8]) -> ControlFlow<()> + 'a;
+
+/// A durable, ordered log of opaque records, with snapshots. Every call blocks until it is done.
+///
+/// One value serves one thread at a time; [`Journal::another`] makes more of them for one store.
+pub trait Journal: Send {
+    /// Appends `records` as the entries `next_sequence`, `next_sequence + 1`, …
+    ///
+    /// On `Ok` all of them are on stable storage. No records only compares.
+    ///
+    /// # Errors
+    /// In each case nothing is kept: [`AppendError::Conflict`] when `next_sequence` is not the
+    /// journal's next one, [`AppendError::Failed`] when the store failed. A later append may
+    /// succeed.
+    fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
+
+    /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
+    /// Answers the sequence to go on with.
+    ///
+    /// A visitor that works long should break now and then: an engine may have to keep what newer
+    /// appends would replace while it reads.
+    ///
+    /// # Errors
+    /// [`JournalError::Trimmed`] when `from` is no longer held; [`JournalError::Damaged`] and
+    /// [`JournalError::Missing`] with the entries' numbers (`from` more than one behind the end is
+    /// missing entries too); or the store failed.
+    fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError>;
+
+    /// The last entry's sequence; 0 when nothing was ever appended.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn end(&mut self) -> Result<u64, JournalError>;
+
+    /// The first entry that was not trimmed; the end plus one when none is held.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn first_held(&mut self) -> Result<u64, JournalError>;
+
+    /// The snapshots, the newest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError>;
+
+    /// Starts the snapshot of the state after entry `sequence`. It becomes visible with
+    /// [`SnapshotWriter::finish`]; dropped before, it leaves nothing.
+    ///
+    /// # Errors
+    /// [`JournalError::Missing`] when the journal ends before `sequence`, or the store failed.
+    fn write_snapshot(&mut self, sequence: u64) -> Result<Box<dyn SnapshotWriter>, JournalError>;
+
+    /// Opens a snapshot. A damaged one fails while it is read, with [`std::io::ErrorKind::InvalidData`]
+    /// around a [`JournalError::DamagedSnapshot`], at the latest when its end is reached.
+    ///
+    /// # Errors
+    /// [`JournalError::NoSnapshot`] when there is none at `sequence`, or the store failed.
+    fn read_snapshot(&mut self, sequence: u64) -> Result<Box<dyn Read + Send>, JournalError>;
+
+    /// Removes all but the newest `keep` snapshots; the newest one always stays.
+    ///
+    /// # Errors
+    /// When the store failed.
+    fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError>;
+
+    /// Gives up the entries before `before_sequence`. An engine may keep a few more, never fewer.
+    ///
+    /// # Errors
+    /// [`JournalError::TrimBeyondSnapshot`] when an entry would go that no snapshot covers, or the
+    /// store failed.
+    fn trim(&mut self, before_sequence: u64) -> Result<(), JournalError>;
+
+    /// Counts what is held.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn stats(&mut self) -> Result<Stats, JournalError>;
+
+    /// Checks what the engine knows about its own files beyond entries and snapshots.
+    ///
+    /// # Errors
+    /// [`JournalError::DamagedStore`], or the store cannot be read.
+    fn check_store(&mut self) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// Gives the room of trimmed entries back to the file system. May take long, and appends wait.
+    ///
+    /// # Errors
+    /// When the store failed.
+    fn reclaim(&mut self) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// Tidies up for a fast next start. Durability does not need it.
+    ///
+    /// # Errors
+    /// When the store failed.
+    fn checkpoint(&mut self) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// One more handle on the same store, for another thread.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    fn another(&self) -> Result<Box<dyn Journal>, JournalError>;
+}
+
+/// Takes the bytes of one snapshot.
+pub trait SnapshotWriter: Write + Send {
+    /// Makes the snapshot durable, then visible.
+    ///
+    /// # Errors
+    /// When the store failed; nothing is kept then.
+    fn finish(self: Box<Self>) -> Result<SnapshotInfo, JournalError>;
+}
+
+/// One snapshot of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// The snapshot holds the state after this entry.
+    pub sequence: u64,
+    /// Its size in the store.
+    pub bytes: u64,
+}
+
+/// What a store holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// The entries held.
+    pub entries: u64,
+    /// The batches that they were appended in.
+    pub batches: u64,
+    /// The size of the held records.
+    pub record_bytes: u64,
+    /// The first entry held; the end plus one when none is.
+    pub first_held: u64,
+    /// The last entry ever appended; 0 when there is none.
+    pub end: u64,
+    /// The snapshots, the newest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// The size of the journal's files without the snapshots.
+    pub file_bytes: u64,
+}

@@ -1,0 +1,39 @@
+//! A durable, ordered log of opaque records, with snapshots.
+//!
+//! ```
+//! use placewright_journal::{AppendError, Journal, MemoryJournal};
+//!
+//! let mut journal = MemoryJournal::new();
+//! journal.append(1, &[b"first", b"second"])?;
+//! // Compare-and-swap: whoever is not at the end learns where the end is.
+//! assert!(matches!(
+//!     journal.append(2, &[b"late"]),
+//!     Err(AppendError::Conflict { next_sequence: 3 })
+//! ));
+//! # Ok::<(), AppendError>(())
+//! ```
+//!
+//! What it is *not*: it knows nothing of what a record means, runs no threads, and has no
+//! asynchronous calls. Each engine is small: [`SqliteJournal`] keeps a store directory,
+//! [`MemoryJournal`] serves tests and throw-away runs, [`Faulty`] wraps another engine and makes it
+//! fail on demand.
+//!
+//! Invariants of every engine:
+//! - Entries are numbered 1, 2, 3 … without gaps.
+//! - An append is kept whole, or leaves no trace. What was acknowledged is on stable storage.
+//! - A snapshot becomes visible whole, or not at all.
+//! - Entries are trimmed only behind a snapshot.
+
+mod error;
+mod faulty;
+mod journal;
+mod maintain;
+mod memory;
+mod sqlite;
+
+pub use error::{AppendError, JournalError};
+pub use faulty::{Fault, Faults, Faulty, Operation};
+pub use journal::{Journal, SnapshotInfo, SnapshotWriter, Stats, Visit};
+pub use maintain::{Compaction, Verification, compact, verify};
+pub use memory::MemoryJournal;
+pub use sqlite::{FORMAT, SqliteJournal, SqliteOptions};

@@ -1,0 +1,166 @@
+//! What the `journal` commands do with a store: walk it, shrink it.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use crate::{Journal, JournalError, SnapshotInfo};
+
+/// A snapshot's bytes are looked at in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
+/// One read of the journal visits this many entries at most, so that no store has to keep an old
+/// view for the whole walk.
+const ENTRIES_A_READ: u64 = 100_000;
+
+/// What a walk over a whole store found.
+#[derive(Debug, Default)]
+pub struct Verification {
+    /// Entries that are whole.
+    pub entries: u64,
+    /// The size of their records.
+    pub record_bytes: u64,
+    /// Snapshots that are whole, the newest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Everything that is wrong, in the order found. Empty: the store is sound.
+    pub problems: Vec<JournalError>,
+}
+
+/// What [`compact`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compaction {
+    /// The first entry held afterwards.
+    pub first_held: u64,
+    /// Entries that were given up.
+    pub entries_trimmed: u64,
+    /// The size of the journal's files before.
+    pub file_bytes_before: u64,
+    /// The size of the journal's files afterwards.
+    pub file_bytes_after: u64,
+}
+
+/// Walks everything that a store holds: its files' structure, each entry's checksum and place, each
+/// snapshot. `progress` gets the number of each entry visited.
+///
+/// # Errors
+/// When the store cannot be read at all. What is wrong with the contents is in the answer.
+pub fn verify(
+    journal: &mut dyn Journal,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Verification, JournalError> {
+    let mut found = Verification::default();
+    if let Err(problem) = journal.check_store() {
+        found.problems.push(problem);
+    }
+    let first_held = journal.first_held()?;
+    let end = journal.end()?;
+    verify_entries(journal, first_held, end, &mut found, progress);
+    let snapshots = journal.snapshots()?;
+    for snapshot in &snapshots {
+        match verify_snapshot(journal, snapshot.sequence) {
+            Ok(()) => found.snapshots.push(*snapshot),
+            Err(problem) => found.problems.push(problem),
+        }
+    }
+    let covered = found.snapshots.first().map_or(0, |s| s.sequence);
+    if first_held > covered + 1 {
+        found.problems.push(JournalError::Missing {
+            path: "the store (no sound snapshot stands in for them)".into(),
+            first: covered + 1,
+            last: first_held - 1,
+        });
+    }
+    if let Some(ahead) = snapshots.first().filter(|s| s.sequence > end) {
+        found.problems.push(JournalError::Missing {
+            path: "the store (a snapshot is ahead of them)".into(),
+            first: end + 1,
+            last: ahead.sequence,
+        });
+    }
+    Ok(found)
+}
+
+fn verify_entries(
+    journal: &mut dyn Journal,
+    first_held: u64,
+    end: u64,
+    found: &mut Verification,
+    progress: &mut dyn FnMut(u64),
+) {
+    let mut next = first_held;
+    while next <= end {
+        let stop = next.saturating_add(ENTRIES_A_READ);
+        let read = journal.read(next, &mut |sequence, record| {
+            found.entries += 1;
+            found.record_bytes += record.len() as u64;
+            progress(sequence);
+            if sequence + 1 >= stop {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        match read {
+            Ok(after) => next = after,
+            Err(problem) => {
+                // What lies behind a damaged or missing batch can still be read.
+                let resume = match &problem {
+                    JournalError::Damaged { last, .. } | JournalError::Missing { last, .. } => {
+                        Some(last.saturating_add(1))
+                    }
+                    _ => None,
+                };
+                found.problems.push(problem);
+                match resume {
+                    Some(resume) if resume > next => next = resume,
+                    _ => return,
+                }
+            }
+        }
+    }
+}
+
+fn verify_snapshot(journal: &mut dyn Journal, sequence: u64) -> Result<(), JournalError> {
+    let mut reader = journal.read_snapshot(sequence)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match reader.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(unwrap_io(error, sequence)),
+        }
+    }
+}
+
+fn unwrap_io(error: io::Error, sequence: u64) -> JournalError {
+    match error.downcast::<JournalError>() {
+        Ok(inner) => inner,
+        Err(error) => JournalError::from_io(
+            std::path::Path::new(&format!("snapshot {sequence}")),
+            "read",
+            error,
+        ),
+    }
+}
+
+/// Trims everything behind the newest snapshot except the last `keep_entries` entries, and gives
+/// the room back to the file system. The snapshot is read whole first: a damaged one trims nothing.
+///
+/// # Errors
+/// When the snapshot is damaged, or the store failed.
+pub fn compact(journal: &mut dyn Journal, keep_entries: u64) -> Result<Compaction, JournalError> {
+    let before = journal.stats()?;
+    if let Some(snapshot) = before.snapshots.first() {
+        verify_snapshot(journal, snapshot.sequence)?;
+        let wanted = (snapshot.sequence + 1).min((before.end + 1).saturating_sub(keep_entries));
+        if wanted > before.first_held {
+            journal.trim(wanted)?;
+        }
+    }
+    journal.reclaim()?;
+    let after = journal.stats()?;
+    Ok(Compaction {
+        first_held: after.first_held,
+        entries_trimmed: before.entries - after.entries,
+        file_bytes_before: before.file_bytes,
+        file_bytes_after: after.file_bytes,
+    })
+}

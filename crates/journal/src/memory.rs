@@ -1,0 +1,212 @@
+//! A journal in memory: for tests, and for stores that need not outlive the program.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Cursor, Read, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
+
+/// One read takes at most this many entries at a time out of the lock.
+const ENTRIES_A_TURN: usize = 4096;
+
+/// A journal in memory. Its handles share one store; the store goes with the last of them.
+#[derive(Debug, Default)]
+pub struct MemoryJournal {
+    store: Arc<Mutex<Store>>,
+}
+
+#[derive(Debug, Default)]
+struct Store {
+    /// How many entries were trimmed from the front.
+    trimmed: u64,
+    entries: VecDeque<Arc<[u8]>>,
+    batches: u64,
+    snapshots: BTreeMap<u64, Arc<[u8]>>,
+}
+
+impl Store {
+    fn end(&self) -> u64 {
+        self.trimmed + self.entries.len() as u64
+    }
+
+    fn snapshots(&self) -> Vec<SnapshotInfo> {
+        let info = |(&sequence, bytes): (&u64, &Arc<[u8]>)| SnapshotInfo {
+            sequence,
+            bytes: bytes.len() as u64,
+        };
+        self.snapshots.iter().rev().map(info).collect()
+    }
+}
+
+impl MemoryJournal {
+    /// An empty journal.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+fn place() -> PathBuf {
+    PathBuf::from("memory")
+}
+
+impl Journal for MemoryJournal {
+    fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+        let mut store = self.store.lock();
+        let next = store.end() + 1;
+        if next != next_sequence {
+            return Err(AppendError::Conflict {
+                next_sequence: next,
+            });
+        }
+        store.entries.extend(records.iter().map(|r| Arc::from(*r)));
+        store.batches += u64::from(!records.is_empty());
+        Ok(())
+    }
+
+    fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
+        let mut next = from;
+        loop {
+            let turn: Vec<Arc<[u8]>> = {
+                let store = self.store.lock();
+                let first_held = store.trimmed + 1;
+                if next < first_held {
+                    return Err(JournalError::Trimmed {
+                        asked: next,
+                        first_held,
+                    });
+                }
+                let end = store.end();
+                if next > end + 1 {
+                    return Err(JournalError::Missing {
+                        path: place(),
+                        first: end + 1,
+                        last: next - 1,
+                    });
+                }
+                let skip = usize::try_from(next - first_held).unwrap_or(usize::MAX);
+                let held = store.entries.iter().skip(skip);
+                held.take(ENTRIES_A_TURN).cloned().collect()
+            };
+            if turn.is_empty() {
+                return Ok(next);
+            }
+            for record in turn {
+                next += 1;
+                if let ControlFlow::Break(()) = visit(next - 1, &record) {
+                    return Ok(next);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<u64, JournalError> {
+        Ok(self.store.lock().end())
+    }
+
+    fn first_held(&mut self) -> Result<u64, JournalError> {
+        Ok(self.store.lock().trimmed + 1)
+    }
+
+    fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {
+        Ok(self.store.lock().snapshots())
+    }
+
+    fn write_snapshot(&mut self, sequence: u64) -> Result<Box<dyn SnapshotWriter>, JournalError> {
+        let end = self.store.lock().end();
+        if sequence > end {
+            return Err(JournalError::Missing {
+                path: place(),
+                first: end + 1,
+                last: sequence,
+            });
+        }
+        Ok(Box::new(MemorySnapshot {
+            store: Arc::clone(&self.store),
+            sequence,
+            bytes: Vec::new(),
+        }))
+    }
+
+    fn read_snapshot(&mut self, sequence: u64) -> Result<Box<dyn Read + Send>, JournalError> {
+        match self.store.lock().snapshots.get(&sequence) {
+            Some(bytes) => Ok(Box::new(Cursor::new(Arc::clone(bytes)))),
+            None => Err(JournalError::NoSnapshot { sequence }),
+        }
+    }
+
+    fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError> {
+        let mut store = self.store.lock();
+        while store.snapshots.len() > keep.max(1) {
+            store.snapshots.pop_first();
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, before_sequence: u64) -> Result<(), JournalError> {
+        let mut store = self.store.lock();
+        let snapshot = store.snapshots.last_key_value().map_or(0, |(&s, _)| s);
+        if before_sequence > snapshot + 1 {
+            return Err(JournalError::TrimBeyondSnapshot {
+                before: before_sequence,
+                snapshot,
+            });
+        }
+        while store.trimmed + 1 < before_sequence && store.entries.pop_front().is_some() {
+            store.trimmed += 1;
+        }
+        Ok(())
+    }
+
+    fn stats(&mut self) -> Result<Stats, JournalError> {
+        let store = self.store.lock();
+        let record_bytes = store.entries.iter().map(|r| r.len() as u64).sum();
+        Ok(Stats {
+            entries: store.entries.len() as u64,
+            batches: store.batches,
+            record_bytes,
+            first_held: store.trimmed + 1,
+            end: store.end(),
+            snapshots: store.snapshots(),
+            file_bytes: record_bytes,
+        })
+    }
+
+    fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
+        Ok(Box::new(Self {
+            store: Arc::clone(&self.store),
+        }))
+    }
+}
+
+struct MemorySnapshot {
+    store: Arc<Mutex<Store>>,
+    sequence: u64,
+    bytes: Vec<u8>,
+}
+
+impl Write for MemorySnapshot {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SnapshotWriter for MemorySnapshot {
+    fn finish(self: Box<Self>) -> Result<SnapshotInfo, JournalError> {
+        let info = SnapshotInfo {
+            sequence: self.sequence,
+            bytes: self.bytes.len() as u64,
+        };
+        let mut store = self.store.lock();
+        store.snapshots.insert(self.sequence, self.bytes.into());
+        Ok(info)
+    }
+}

@@ -1,0 +1,414 @@
+//! The embedded engine: a store is a directory.
+//!
+//! ```text
+//! journal.sqlite (-wal, -shm)      the entries, one row a batch
+//! snapshot-00000000000000000042    the state after entry 42
+//! lock                             held by the one program that may write
+//! ```
+//!
+//! SQLite runs in WAL mode with `synchronous=FULL`: a commit returns after its fsync. Snapshots are
+//! files of their own, because a snapshot inside the database would pass through the write-ahead
+//! log and hold up every append meanwhile.
+
+mod batch;
+mod open;
+mod snapshot_file;
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
+use batch::Row;
+pub use open::{FORMAT, SqliteOptions};
+
+/// Trimming removes this many batches in one transaction, so that appends wait for milliseconds.
+const BATCHES_A_TRIM: i64 = 64;
+
+/// A journal in a directory, kept by SQLite.
+pub struct SqliteJournal {
+    // Dropped before the lock in `store` is let go.
+    connection: Connection,
+    store: Arc<Store>,
+    /// The batch being built; kept for its capacity.
+    payload: Vec<u8>,
+}
+
+/// What the handles on one store share.
+struct Store {
+    directory: PathBuf,
+    options: SqliteOptions,
+    /// None when opened for reading only.
+    lock: Option<File>,
+    /// Held around each write transaction: fairer than SQLite's own waiting, which sleeps.
+    turn: Mutex<()>,
+}
+
+/// Where the log stands: the last entry's sequence and its batch's checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tail {
+    last: u64,
+    checksum: u32,
+}
+
+impl Store {
+    fn sqlite(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> JournalError + '_ {
+        move |error| JournalError::from_sqlite(&self.directory, doing, 0, error)
+    }
+
+    fn io(&self, doing: &'static str) -> impl Fn(std::io::Error) -> JournalError + '_ {
+        move |error| JournalError::from_io(&self.directory, doing, error)
+    }
+
+    fn writable(&self) -> Result<MutexGuard<'_, ()>, JournalError> {
+        if self.lock.is_none() {
+            return Err(JournalError::ReadOnly {
+                path: self.directory.clone(),
+                reason: "it was opened for reading only".into(),
+            });
+        }
+        Ok(self.turn.lock())
+    }
+}
+
+/// SQLite's integers are signed. Sequences and sizes never come near the sign bit.
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn uint(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// The last batch's end, or the trimmed entries' end when no batch is held.
+fn tail(connection: &Connection) -> rusqlite::Result<Tail> {
+    let tail = connection
+        .prepare_cached("SELECT last, checksum FROM batch ORDER BY first DESC LIMIT 1")?
+        .query_row([], |row| {
+            Ok(Tail {
+                last: uint(row.get(0)?),
+                checksum: row.get(1)?,
+            })
+        })
+        .optional()?;
+    match tail {
+        Some(tail) => Ok(tail),
+        None => trimmed(connection),
+    }
+}
+
+/// The end of the entries that were trimmed: 0 when none were.
+fn trimmed(connection: &Connection) -> rusqlite::Result<Tail> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
+    let last: i64 = statement.query_row(["trimmed_last"], |row| row.get(0))?;
+    let checksum: u32 = statement.query_row(["trimmed_checksum"], |row| row.get(0))?;
+    Ok(Tail {
+        last: uint(last),
+        checksum,
+    })
+}
+
+impl SqliteJournal {
+    fn append_payload(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+        let _turn = self.store.writable()?;
+        let sqlite = self.store.sqlite("append");
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(&sqlite)?;
+        let tail = tail(&transaction).map_err(&sqlite)?;
+        if tail.last + 1 != next_sequence {
+            return Err(AppendError::Conflict {
+                next_sequence: tail.last + 1,
+            });
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        let last = tail.last + records.len() as u64;
+        let checksum = batch::checksum(tail.checksum, next_sequence, last, &self.payload);
+        transaction
+            .prepare_cached(
+                "INSERT INTO batch (first, last, previous, checksum, records) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    int(next_sequence),
+                    int(last),
+                    tail.checksum,
+                    checksum,
+                    self.payload
+                ])
+            })
+            .map_err(&sqlite)?;
+        transaction.commit().map_err(&sqlite)?;
+        Ok(())
+    }
+
+    /// Reads rows in one view of the database.
+    fn read_rows(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
+        let path = &self.store.directory;
+        let sqlite = |error| JournalError::from_sqlite(path, "read", from, error);
+        let view = self.connection.transaction().map_err(sqlite)?;
+        let missing = |first, last| JournalError::Missing {
+            path: path.clone(),
+            first,
+            last,
+        };
+        let trimmed = trimmed(&view).map_err(sqlite)?;
+        if from <= trimmed.last {
+            return Err(JournalError::Trimmed {
+                asked: from,
+                first_held: trimmed.last + 1,
+            });
+        }
+        let end = tail(&view).map_err(sqlite)?.last;
+        if from > end {
+            return if from == end + 1 {
+                Ok(from)
+            } else {
+                Err(missing(end + 1, from - 1))
+            };
+        }
+        let mut previous = before(&view, from, trimmed).map_err(sqlite)?;
+        let mut statement = view
+            .prepare_cached(
+                "SELECT first, last, previous, checksum, records FROM batch \
+                 WHERE first > ?1 ORDER BY first",
+            )
+            .map_err(sqlite)?;
+        let mut rows = statement.query([int(previous.last)]).map_err(sqlite)?;
+        let mut next = from;
+        while let Some(row) =
+            (rows.next()).map_err(|e| JournalError::from_sqlite(path, "read", next, e))?
+        {
+            let row =
+                Row::from_sql(row).map_err(|e| JournalError::from_sqlite(path, "read", next, e))?;
+            if row.first > next.max(previous.last + 1) {
+                return Err(missing(next, row.first - 1));
+            }
+            let records = row
+                .check(previous)
+                .map_err(|reason| row.damaged(path, reason))?;
+            for (sequence, record) in records {
+                if sequence < next {
+                    continue;
+                }
+                next = sequence + 1;
+                if let ControlFlow::Break(()) = visit(sequence, record) {
+                    return Ok(next);
+                }
+            }
+            previous = row.tail();
+        }
+        Ok(next)
+    }
+
+    /// Removes up to [`BATCHES_A_TRIM`] batches that end before `before`; false when none was left.
+    fn trim_some(&mut self, before: u64) -> Result<bool, JournalError> {
+        let turn = self.store.writable()?;
+        let sqlite = self.store.sqlite("trim");
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(&sqlite)?;
+        // The oldest batches that lie wholly before `before`; the last of them is the new edge.
+        let edge: Option<(i64, u32)> = transaction
+            .prepare_cached(
+                "SELECT last, checksum FROM \
+                 (SELECT first, last, checksum FROM batch ORDER BY first LIMIT ?2) \
+                 WHERE last < ?1 ORDER BY first DESC LIMIT 1",
+            )
+            .and_then(|mut s| {
+                s.query_row(params![int(before), BATCHES_A_TRIM], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .optional()
+            })
+            .map_err(&sqlite)?;
+        let Some((last, checksum)) = edge else {
+            return Ok(false);
+        };
+        let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
+            transaction
+                .prepare_cached(sql)
+                .and_then(|mut s| s.execute(values))
+                .map_err(&sqlite)
+        };
+        run("DELETE FROM batch WHERE first <= ?1", &[&last])?;
+        let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
+        run(set, &[&"trimmed_last", &last])?;
+        run(set, &[&"trimmed_checksum", &checksum])?;
+        transaction.commit().map_err(&sqlite)?;
+        MutexGuard::unlock_fair(turn);
+        Ok(true)
+    }
+
+    fn file_bytes(&self) -> u64 {
+        ["journal.sqlite", "journal.sqlite-wal"]
+            .iter()
+            .filter_map(|name| std::fs::metadata(self.store.directory.join(name)).ok())
+            .map(|metadata| metadata.len())
+            .sum()
+    }
+}
+
+/// The batch before the one that holds `from`.
+fn before(view: &Connection, from: u64, trimmed: Tail) -> rusqlite::Result<Tail> {
+    let holder: Option<i64> = view
+        .prepare_cached("SELECT first FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1")?
+        .query_row([int(from)], |row| row.get(0))
+        .optional()?;
+    let previous = view
+        .prepare_cached(
+            "SELECT last, checksum FROM batch WHERE first < ?1 ORDER BY first DESC LIMIT 1",
+        )?
+        .query_row([holder.unwrap_or(0)], |row| {
+            Ok(Tail {
+                last: uint(row.get(0)?),
+                checksum: row.get(1)?,
+            })
+        })
+        .optional()?;
+    Ok(previous.unwrap_or(trimmed))
+}
+
+impl Journal for SqliteJournal {
+    fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+        batch::encode(records, &mut self.payload)?;
+        let appended = self.append_payload(next_sequence, records);
+        if appended.is_err() && !self.connection.is_autocommit() {
+            // A transaction that could not even be rolled back would block every later one.
+            open::connect(&self.store).map(|fresh| self.connection = fresh)?;
+        }
+        appended
+    }
+
+    fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
+        self.read_rows(from, visit)
+    }
+
+    fn end(&mut self) -> Result<u64, JournalError> {
+        Ok(tail(&self.connection)
+            .map_err(self.store.sqlite("read"))?
+            .last)
+    }
+
+    fn first_held(&mut self) -> Result<u64, JournalError> {
+        let trimmed = trimmed(&self.connection).map_err(self.store.sqlite("read"))?;
+        Ok(trimmed.last + 1)
+    }
+
+    fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {
+        snapshot_file::list(&self.store.directory).map_err(self.store.io("list snapshots"))
+    }
+
+    fn write_snapshot(&mut self, sequence: u64) -> Result<Box<dyn SnapshotWriter>, JournalError> {
+        drop(self.store.writable()?);
+        let end = self.end()?;
+        if sequence > end {
+            return Err(JournalError::Missing {
+                path: self.store.directory.clone(),
+                first: end + 1,
+                last: sequence,
+            });
+        }
+        let writer = snapshot_file::Writer::create(&self.store.directory, sequence)?;
+        Ok(Box::new(writer))
+    }
+
+    fn read_snapshot(&mut self, sequence: u64) -> Result<Box<dyn Read + Send>, JournalError> {
+        let reader = snapshot_file::Reader::open(&self.store.directory, sequence)?;
+        Ok(Box::new(reader))
+    }
+
+    fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError> {
+        drop(self.store.writable()?);
+        for old in self.snapshots()?.iter().skip(keep.max(1)) {
+            let path = snapshot_file::path(&self.store.directory, old.sequence);
+            std::fs::remove_file(path).map_err(self.store.io("remove a snapshot"))?;
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, before_sequence: u64) -> Result<(), JournalError> {
+        let snapshot = self.snapshots()?.first().map_or(0, |s| s.sequence);
+        if before_sequence > snapshot + 1 {
+            return Err(JournalError::TrimBeyondSnapshot {
+                before: before_sequence,
+                snapshot,
+            });
+        }
+        while self.trim_some(before_sequence)? {}
+        Ok(())
+    }
+
+    fn stats(&mut self) -> Result<Stats, JournalError> {
+        let snapshots = self.snapshots()?;
+        let sqlite = self.store.sqlite("read");
+        let (batches, entries, record_bytes): (i64, i64, i64) = self
+            .connection
+            .query_row(
+                "SELECT count(*), coalesce(sum(last - first + 1), 0), \
+                 coalesce(sum(length(records) - 4 * (last - first + 1)), 0) FROM batch",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .map_err(&sqlite)?;
+        Ok(Stats {
+            entries: uint(entries),
+            batches: uint(batches),
+            record_bytes: uint(record_bytes),
+            first_held: trimmed(&self.connection).map_err(&sqlite)?.last + 1,
+            end: tail(&self.connection).map_err(&sqlite)?.last,
+            snapshots,
+            file_bytes: self.file_bytes(),
+        })
+    }
+
+    fn check_store(&mut self) -> Result<(), JournalError> {
+        let answer: String = self
+            .connection
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+            .map_err(self.store.sqlite("check"))?;
+        if answer == "ok" {
+            return Ok(());
+        }
+        Err(JournalError::DamagedStore {
+            path: self.store.directory.clone(),
+            sequence: 0,
+            reason: answer,
+        })
+    }
+
+    fn reclaim(&mut self) -> Result<(), JournalError> {
+        {
+            let _turn = self.store.writable()?;
+            self.connection
+                .execute_batch("VACUUM")
+                .map_err(self.store.sqlite("compact"))?;
+        }
+        self.checkpoint()
+    }
+
+    fn checkpoint(&mut self) -> Result<(), JournalError> {
+        let _turn = self.store.writable()?;
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            .map_err(self.store.sqlite("checkpoint"))
+    }
+
+    fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
+        Ok(Box::new(Self {
+            connection: open::connect(&self.store)?,
+            store: Arc::clone(&self.store),
+            payload: Vec::new(),
+        }))
+    }
+}

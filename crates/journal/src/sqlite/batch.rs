@@ -1,0 +1,113 @@
+//! One row of the `batch` table: the records of one append.
+//!
+//! `records` holds, for each record, its length as four little-endian bytes, then its bytes.
+//! `checksum` covers `previous` (the checksum of the batch before), the numbers and `records`, so
+//! that a row can be checked alone, and its place in the chain as well.
+
+use std::path::Path;
+
+use super::{Tail, int, uint};
+use crate::JournalError;
+
+/// SQLite keeps at most 10^9 bytes in one value; the rest of the row needs some of them.
+const BYTES_MAX: u64 = 999_000_000;
+
+/// Puts the records of a batch into one value.
+pub(super) fn encode(records: &[&[u8]], payload: &mut Vec<u8>) -> Result<(), JournalError> {
+    payload.clear();
+    let bytes: u64 = records.iter().map(|r| r.len() as u64 + 4).sum();
+    if bytes > BYTES_MAX {
+        return Err(JournalError::TooLarge {
+            bytes,
+            bytes_max: BYTES_MAX,
+        });
+    }
+    for record in records {
+        let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+        payload.extend_from_slice(&length.to_le_bytes());
+        payload.extend_from_slice(record);
+    }
+    Ok(())
+}
+
+/// The checksum of a batch.
+pub(super) fn checksum(previous: u32, first: u64, last: u64, records: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&previous.to_le_bytes());
+    hasher.update(&first.to_le_bytes());
+    hasher.update(&last.to_le_bytes());
+    hasher.update(records);
+    hasher.finalize()
+}
+
+/// A row as it lies in the database; nothing in it is trusted yet.
+pub(super) struct Row<'a> {
+    pub(super) first: u64,
+    last: u64,
+    previous: i64,
+    checksum: i64,
+    records: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn from_sql(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            first: uint(row.get(0)?),
+            last: uint(row.get(1)?),
+            previous: row.get(2)?,
+            checksum: row.get(3)?,
+            records: row.get_ref(4)?.as_blob().unwrap_or_default(),
+        })
+    }
+
+    /// Checks the row and its place behind `before`; answers its records with their sequences.
+    pub(super) fn check(
+        &self,
+        before: Tail,
+    ) -> Result<impl Iterator<Item = (u64, &'a [u8])> + use<'a>, String> {
+        let found = u32::try_from(self.previous)
+            .map(|previous| checksum(previous, self.first, self.last, self.records));
+        if found.map(i64::from) != Ok(self.checksum) {
+            return Err("its checksum does not match".into());
+        }
+        if self.first <= before.last {
+            return Err(format!("it overlaps entry {}", before.last));
+        }
+        if self.first == before.last + 1 && self.previous != i64::from(before.checksum) {
+            return Err("it does not follow the batch before it".into());
+        }
+        let records = split(self.records).ok_or("its records do not add up")?;
+        if int(self.first) + int(records.len() as u64) - 1 != int(self.last) {
+            return Err("its number of records does not match".into());
+        }
+        Ok((self.first..).zip(records))
+    }
+
+    pub(super) fn damaged(&self, path: &Path, reason: String) -> JournalError {
+        JournalError::Damaged {
+            path: path.to_path_buf(),
+            first: self.first,
+            last: self.last.max(self.first),
+            reason,
+        }
+    }
+
+    pub(super) fn tail(&self) -> Tail {
+        Tail {
+            last: self.last,
+            checksum: u32::try_from(self.checksum).unwrap_or(0),
+        }
+    }
+}
+
+/// The records in a value; None when a length points outside of it.
+fn split(mut payload: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut records = Vec::new();
+    while let Some((length, rest)) = payload.split_first_chunk::<4>() {
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (record, rest) = rest.split_at_checked(length)?;
+        records.push(record);
+        payload = rest;
+    }
+    payload.is_empty().then_some(records)
+}

@@ -1,0 +1,276 @@
+//! Opening a store: the lock, the schema, the format.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use super::{SqliteJournal, Store, snapshot_file};
+use crate::JournalError;
+
+/// The format that this release writes. It reads this one and all older ones.
+pub const FORMAT: u32 = 1;
+
+/// Marks the file as ours: "PWJL".
+const APPLICATION_ID: i32 = 0x5057_4a4c;
+/// Handles within one program take turns (see `Store::turn`); this covers what is left, such as a
+/// reader that starts while the log is recovered.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The write-ahead log is copied into the database when it has grown to this many pages (16 MiB):
+/// rarer than SQLite's default, since each time costs two more fsyncs.
+const CHECKPOINT_PAGES: u32 = 4096;
+
+/// How to open a store.
+#[derive(Debug, Clone, Default)]
+pub struct SqliteOptions {
+    /// The most that the journal's file may grow to, in bytes; an append beyond fails with
+    /// [`JournalError::NoSpace`]. None: as large as the disk.
+    pub file_bytes_max: Option<u64>,
+}
+
+impl SqliteJournal {
+    /// Opens the store in `directory`, which is created when it is not there yet. No other program
+    /// can open it until this value and all its [`crate::Journal::another`]s are gone.
+    ///
+    /// # Errors
+    /// [`JournalError::Locked`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`],
+    /// [`JournalError::ReadOnly`], or the store failed.
+    pub fn open(directory: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
+        fs::create_dir_all(directory).map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => {
+                JournalError::NotAJournal {
+                    path: directory.to_path_buf(),
+                    reason: "it is not a directory".into(),
+                }
+            }
+            _ => JournalError::from_io(directory, "create the store", e),
+        })?;
+        let lock = lock(directory)?;
+        let store = Arc::new(Store {
+            directory: directory.to_path_buf(),
+            options,
+            lock: Some(lock),
+            turn: Mutex::new(()),
+        });
+        let connection = connect(&store)?;
+        sync_directory(directory).map_err(store.io("open"))?;
+        snapshot_file::remove_partial(directory).map_err(store.io("open"))?;
+        Ok(Self {
+            connection,
+            store,
+            payload: Vec::new(),
+        })
+    }
+
+    /// Opens the store in `directory` to look at it, also while another program writes to it.
+    /// Whatever would change it fails with [`JournalError::ReadOnly`].
+    ///
+    /// # Errors
+    /// [`JournalError::NotFound`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`], or
+    /// the store failed.
+    pub fn open_read_only(directory: &Path) -> Result<Self, JournalError> {
+        let store = Arc::new(Store {
+            directory: directory.to_path_buf(),
+            options: SqliteOptions::default(),
+            lock: None,
+            turn: Mutex::new(()),
+        });
+        Ok(Self {
+            connection: connect(&store)?,
+            store,
+            payload: Vec::new(),
+        })
+    }
+}
+
+/// One more connection to the store's database.
+pub(super) fn connect(store: &Store) -> Result<Connection, JournalError> {
+    let file = store.directory.join("journal.sqlite");
+    let sqlite = store.sqlite("open");
+    if store.lock.is_none() {
+        let connection = connect_read_only(store, &file)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(&sqlite)?;
+        check_format(store, &connection)?;
+        return Ok(connection);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(&file, flags).map_err(&sqlite)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(&sqlite)?;
+    // Look before changing anything: it may be another program's file, or a newer format.
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))
+        .map_err(&sqlite)?;
+    if tables > 0 {
+        check_format(store, &connection)?;
+    }
+    configure(&connection, store).map_err(&sqlite)?;
+    if tables == 0 {
+        create_schema(&mut connection).map_err(&sqlite)?;
+    }
+    Ok(connection)
+}
+
+fn connect_read_only(store: &Store, file: &Path) -> Result<Connection, JournalError> {
+    if !file.exists() {
+        return Err(JournalError::NotFound {
+            path: store.directory.clone(),
+        });
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Connection::open_with_flags(file, flags).and_then(|connection| {
+        connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+        Ok(connection)
+    });
+    let log_bytes = fs::metadata(file.with_file_name("journal.sqlite-wal")).map_or(0, |m| m.len());
+    match opened {
+        // In a directory that cannot be written, SQLite cannot make the files that it shares
+        // between programs. Without a log there is no other program, and no need for them.
+        Err(error)
+            if log_bytes == 0
+                && error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen) =>
+        {
+            let uri = format!("file:{}?immutable=1", escape(file));
+            Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+        }
+        opened => opened,
+    }
+    .map_err(store.sqlite("open"))
+}
+
+/// Escapes what has a meaning in a `file:` URI.
+fn escape(file: &Path) -> String {
+    let mut escaped = String::new();
+    for byte in file.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'?' | b'#' | b'%' | b'\0'..=b' ' | 0x7f.. => {
+                escaped.push_str(&format!("%{byte:02x}"));
+            }
+            plain => escaped.push(char::from(*plain)),
+        }
+    }
+    escaped
+}
+
+fn configure(connection: &Connection, store: &Store) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL; \
+         PRAGMA synchronous = FULL; \
+         PRAGMA fullfsync = ON; \
+         PRAGMA checkpoint_fullfsync = ON; \
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; \
+         PRAGMA trusted_schema = OFF; \
+         PRAGMA cell_size_check = ON;"
+    ))?;
+    if let Some(bytes) = store.options.file_bytes_max {
+        let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+        let pages = super::int(bytes) / page.max(1);
+        connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+fn create_schema(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    // `records` comes last, so that the numbers of a row are read without its bytes.
+    transaction.execute_batch(&format!(
+        "PRAGMA application_id = {APPLICATION_ID}; \
+         CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID; \
+         INSERT INTO meta VALUES \
+           ('format', {FORMAT}), ('trimmed_last', 0), ('trimmed_checksum', 0); \
+         CREATE TABLE batch ( \
+           first INTEGER PRIMARY KEY, last INTEGER NOT NULL, previous INTEGER NOT NULL, \
+           checksum INTEGER NOT NULL, records BLOB NOT NULL);"
+    ))?;
+    transaction.commit()
+}
+
+fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalError> {
+    let not_ours = |reason: &str| JournalError::NotAJournal {
+        path: store.directory.clone(),
+        reason: reason.into(),
+    };
+    let id: i32 = connection
+        .query_row("PRAGMA application_id", [], |row| row.get(0))
+        .map_err(store.sqlite("open"))?;
+    if id != APPLICATION_ID {
+        return Err(not_ours("journal.sqlite belongs to something else"));
+    }
+    let format: Option<u32> = connection
+        .query_row("SELECT value FROM meta WHERE key = 'format'", [], |row| {
+            row.get(0)
+        })
+        .optional()
+        .map_err(store.sqlite("open"))?;
+    match format {
+        None | Some(0) => Err(not_ours("journal.sqlite does not say its format")),
+        Some(FORMAT) => Ok(()),
+        Some(found) => Err(JournalError::NewerFormat {
+            path: store.directory.clone(),
+            found,
+            supported: FORMAT,
+        }),
+    }
+}
+
+/// Takes the store for this program. The lock goes with the file.
+fn lock(directory: &Path) -> Result<File, JournalError> {
+    let path: PathBuf = directory.join("lock");
+    let io = |e| JournalError::from_io(&path, "lock the store", e);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            // Only for the message: a file that cannot be read names nobody.
+            let named = file.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
+            return Err(JournalError::Locked {
+                path: directory.to_path_buf(),
+                holder: if named {
+                    format!(" (process {})", pid.trim())
+                } else {
+                    String::new()
+                },
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(io(error)),
+    }
+    give_to_owner_of(directory, &file);
+    // A full disk must not keep the store from being opened: the number only helps a message.
+    let _ = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+/// A command run by root must not leave a lock that the service's own user cannot open.
+#[cfg(unix)]
+fn give_to_owner_of(directory: &Path, file: &File) {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    if let (Ok(wanted), Ok(found)) = (fs::metadata(directory), file.metadata())
+        && wanted.uid() != found.uid()
+    {
+        // Best effort: only root may, and only root needs to.
+        let _ = fchown(file, Some(wanted.uid()), Some(wanted.gid()));
+    }
+}
+
+#[cfg(not(unix))]
+fn give_to_owner_of(_directory: &Path, _file: &File) {}
+
+/// Makes names in a directory durable.
+pub(super) fn sync_directory(directory: &Path) -> std::io::Result<()> {
+    File::open(directory)?.sync_all()
+}
