@@ -1,0 +1,92 @@
+"""Start the server that a tool drives: the options and the life of it.
+
+``--serve CMD`` is a command line with the placeholders {port}, {dir} and
+{profile}, as the conformance suite takes it in ``--server-cmd``.
+"""
+
+import argparse
+import contextlib
+import pathlib
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+
+import servers
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+OURS = f"{TESTS}/conformance/serve {{port}} {{dir}} {{profile}}"
+REFERENCE = f"{TESTS}/conformance/serve-reference {{port}} {{dir}} {{profile}}"
+
+
+def add_serve_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--serve",
+        metavar="CMD",
+        default=OURS,
+        help="command line that starts the server, with {port}, {dir} and"
+        " {profile}; 'reference' starts OpenStack Placement itself"
+        " (default: Placewright's release build, see tests/conformance/serve)",
+    )
+
+
+def command_of(serve: str) -> str:
+    return {"ours": OURS, "reference": REFERENCE}.get(serve, serve)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def make_server(
+    serve: str,
+    state: pathlib.Path,
+    profile: str = "default",
+    port: int | None = None,
+    start_timeout: float = 300,
+) -> servers.Server:
+    """A server that is not started yet, with its files below ``state``.
+
+    The time-out leaves room for the reference's first start, which installs it.
+    """
+    port = port or free_port()
+    state.mkdir(parents=True, exist_ok=True)
+    command = servers.fill_in(
+        command_of(serve), {"port": port, "dir": state / "state", "profile": profile}
+    )
+    return servers.Server(
+        command, port, str(state / "server.log"), start_timeout=start_timeout
+    )
+
+
+@contextlib.contextmanager
+def scratch(name: str, keep: bool = False) -> Iterator[pathlib.Path]:
+    """A directory for one run, removed afterwards unless it is kept."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix=f"placewright-{name}-"))
+    try:
+        yield path
+    finally:
+        if keep:
+            print(f"files are kept in {path}")
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running(
+    serve: str, state: pathlib.Path, profile: str = "default"
+) -> Iterator[servers.Server]:
+    """A started server, stopped at the end."""
+    server = make_server(serve, state, profile)
+    try:
+        server.start()
+    except servers.ServerError as error:
+        tail = server.log_tail()
+        server.stop()
+        raise SystemExit(f"{error}\n{tail}") from error
+    try:
+        yield server
+    finally:
+        server.stop()
