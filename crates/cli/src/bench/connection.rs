@@ -1,0 +1,251 @@
+//! One HTTP/1.1 connection of the load generator: as little work for a request as a client can do,
+//! because the generator shares its cores with the server that it measures.
+//!
+//! It sends ready bytes and reads an answer only as far as it must: status, length, body. No TLS,
+//! no redirects, no pipelining.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// A connection that is opened when it is first used and again whenever the server closed it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    address: SocketAddr,
+    stream: Option<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+/// An answer whose body stays in the connection's buffer until the next request.
+#[derive(Debug)]
+pub(crate) struct Answer<'a> {
+    pub(crate) status: u16,
+    pub(crate) body: &'a [u8],
+}
+
+/// What the head of an answer says.
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    status: u16,
+    /// Where the body starts.
+    length: usize,
+    body: Body,
+    close: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Body {
+    Sized(usize),
+    Chunked,
+    UntilClose,
+}
+
+/// The first size of the buffer: most answers in one read.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+impl Connection {
+    /// A connection to this server, not opened yet.
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            stream: None,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+        }
+    }
+
+    /// Sends a request and reads the whole answer.
+    ///
+    /// # Errors
+    /// The connection could not be opened, broke, or carried something that is not HTTP. The next
+    /// request opens a new one.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => {
+                let stream = TcpStream::connect(self.address).await?;
+                stream.set_nodelay(true)?;
+                stream
+            }
+        };
+        self.buffer.clear();
+        stream.write_all(request).await?;
+        let head = loop {
+            if let Some(head) = parse_head(&self.buffer)? {
+                break head;
+            }
+            self.fill(&mut stream).await?;
+        };
+        let (start, end) = match head.body {
+            Body::Sized(bytes) => {
+                let end = head.length + bytes;
+                while self.buffer.len() < end {
+                    self.fill(&mut stream).await?;
+                }
+                (head.length, end)
+            }
+            Body::Chunked => (
+                head.length,
+                self.read_chunks(&mut stream, head.length).await?,
+            ),
+            Body::UntilClose => {
+                stream.read_to_end(&mut self.buffer).await?;
+                (head.length, self.buffer.len())
+            }
+        };
+        if !head.close {
+            self.stream = Some(stream);
+        }
+        Ok(Answer {
+            status: head.status,
+            body: &self.buffer[start..end],
+        })
+    }
+
+    /// Reads what is there, at least one byte.
+    async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        if self.buffer.capacity() - self.buffer.len() < BUFFER_BYTES / 2 {
+            self.buffer
+                .reserve(self.buffer.capacity().max(BUFFER_BYTES));
+        }
+        match stream.read_buf(&mut self.buffer).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads chunks until the last one and moves them together; the answer is the end of the body.
+    async fn read_chunks(&mut self, stream: &mut TcpStream, start: usize) -> io::Result<usize> {
+        let mut end = start;
+        let mut next = start;
+        loop {
+            let line = loop {
+                match find(&self.buffer[next..], b"\r\n") {
+                    Some(length) => break &self.buffer[next..next + length],
+                    None => self.fill(stream).await?,
+                }
+            };
+            let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+            let size = std::str::from_utf8(digits).ok();
+            let size = size.and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
+            let size = size.ok_or_else(|| broken("a chunk without a size"))?;
+            let data = next + line.len() + 2;
+            while self.buffer.len() < data + size + 2 {
+                self.fill(stream).await?;
+            }
+            self.buffer.copy_within(data..data + size, end);
+            end += size;
+            next = data + size + 2;
+            if size == 0 {
+                return Ok(end);
+            }
+        }
+    }
+}
+
+fn broken(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Where `needle` is first found.
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack
+        .windows(needle.len())
+        .position(|window| window == needle)
+}
+
+/// The head of an answer when all of it is there.
+fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
+    let Some(end) = find(buffer, b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(&buffer[..end]).map_err(|_| broken("a head that is no text"))?;
+    let mut lines = text.split("\r\n");
+    let status_line = lines.next().unwrap_or_default();
+    let status = status_line
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| broken("no status line"))?;
+    let mut head = Head {
+        status,
+        length: end + 4,
+        body: Body::UntilClose,
+        close: false,
+    };
+    if status == 204 || status == 304 {
+        head.body = Body::Sized(0);
+    }
+    for line in lines {
+        let Some((name, value)) = line.split_once(':') else {
+            return Err(broken("a header without a colon"));
+        };
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("content-length") {
+            let bytes = value
+                .parse()
+                .map_err(|_| broken("a length that is no number"))?;
+            head.body = Body::Sized(bytes);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            head.body = Body::Chunked;
+        } else if name.eq_ignore_ascii_case("connection") {
+            head.close = value.eq_ignore_ascii_case("close");
+        }
+    }
+    head.close |= head.body == Body::UntilClose || status_line.starts_with("HTTP/1.0");
+    Ok(Some(head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    /// A server that gives each connection one of these answers after another.
+    fn server(answers: &'static [&'static str]) -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let mut answers = answers.iter();
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut request = [0; 1024];
+                while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
+                    let Some(answer) = answers.next() else { return };
+                    for part in answer.as_bytes().chunks(7) {
+                        stream.write_all(part).unwrap();
+                    }
+                    if answer.contains("close") {
+                        break;
+                    }
+                }
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn answers_are_read_whole_however_they_are_framed() {
+        let address = server(&[
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2;x\r\nlo\r\n0\r\n\r\n",
+            "HTTP/1.1 204 No Content\r\n\r\n",
+            "HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
+            "HTTP/1.1 200 OK\r\nX: close\r\n\r\nto the end",
+        ]);
+        let mut connection = Connection::new(address);
+        for (status, body) in [
+            (200, "hello"),
+            (200, "hello"),
+            (204, ""),
+            (409, "no"),
+            (200, "to the end"),
+        ] {
+            let answer = connection
+                .exchange(b"GET / HTTP/1.1\r\n\r\n")
+                .await
+                .unwrap();
+            assert_eq!((answer.status, answer.body), (status, body.as_bytes()));
+        }
+    }
+}

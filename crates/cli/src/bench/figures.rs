@@ -1,0 +1,149 @@
+//! What a phase of a load measured, and how it is printed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// What one or more connections saw.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Time of each answer, in microseconds.
+    pub(crate) latencies_us: Vec<u32>,
+    /// How often each status came; 0 stands for a broken connection.
+    pub(crate) by_status: BTreeMap<u16, u64>,
+    /// The body of the first answer that was not wanted.
+    pub(crate) first_error: Option<String>,
+}
+
+impl Seen {
+    /// Adds what another connection saw.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.latencies_us.extend(other.latencies_us);
+        for (status, count) in other.by_status {
+            *self.by_status.entry(status).or_default() += count;
+        }
+        self.first_error = self.first_error.take().or(other.first_error);
+    }
+}
+
+/// The figures of one phase.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) phase: String,
+    pub(crate) connections: usize,
+    pub(crate) seconds: f64,
+    /// Requests that were answered with success.
+    pub(crate) succeeded: u64,
+    /// Requests that were answered otherwise or not at all.
+    pub(crate) failed: u64,
+    /// Successes in a second.
+    pub(crate) requests_per_second: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) p999_ms: f64,
+    pub(crate) max_ms: f64,
+    /// How often each status came; 0 stands for a broken connection.
+    pub(crate) by_status: BTreeMap<u16, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_error: Option<String>,
+}
+
+impl Figures {
+    /// Sums up a phase that took `time`.
+    pub(crate) fn new(phase: &str, connections: usize, time: Duration, mut seen: Seen) -> Self {
+        seen.latencies_us.sort_unstable();
+        let at = |share: f64| quantile_ms(&seen.latencies_us, share);
+        let is_success = |status: &u16| (200..300).contains(status);
+        let of = |success: bool| {
+            let counts = seen
+                .by_status
+                .iter()
+                .filter(|(status, _)| is_success(status) == success);
+            counts.map(|(_, count)| count).sum::<u64>()
+        };
+        let succeeded = of(true);
+        Self {
+            phase: phase.to_owned(),
+            connections,
+            seconds: time.as_secs_f64(),
+            succeeded,
+            failed: of(false),
+            #[allow(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+            requests_per_second: succeeded as f64 / time.as_secs_f64(),
+            p50_ms: at(0.5),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            max_ms: at(1.0),
+            by_status: seen.by_status,
+            first_error: seen.first_error,
+        }
+    }
+
+    /// One line for people, and one more for each kind of failure.
+    pub(crate) fn print(&self) {
+        println!(
+            "{:<12} {:>9.0} requests/s   p50 {:>8.2} ms   p99 {:>8.2} ms   p99.9 {:>8.2} ms   \
+             max {:>8.2} ms   ({} in {:.1} s, {} connections)",
+            self.phase,
+            self.requests_per_second,
+            self.p50_ms,
+            self.p99_ms,
+            self.p999_ms,
+            self.max_ms,
+            self.succeeded,
+            self.seconds,
+            self.connections,
+        );
+        for (status, count) in self
+            .by_status
+            .iter()
+            .filter(|(status, _)| **status / 100 != 2)
+        {
+            match status {
+                0 => println!("{:<12} {count} broken connections", ""),
+                status => println!("{:<12} {count} answers with status {status}", ""),
+            }
+        }
+        if let Some(error) = &self.first_error {
+            println!("{:<12} the first failure: {error}", "");
+        }
+    }
+}
+
+/// The time, in milliseconds, that this share of sorted times does not exceed.
+fn quantile_ms(sorted_us: &[u32], share: f64) -> f64 {
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a length is a length"
+    )]
+    let rank = (sorted_us.len() as f64 * share).ceil() as usize;
+    let value = sorted_us
+        .get(rank.saturating_sub(1))
+        .copied()
+        .unwrap_or_default();
+    f64::from(value) / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_count_successes_and_rank_times() {
+        let seen = Seen {
+            latencies_us: (1..=1000).rev().map(|number| number * 1000).collect(),
+            by_status: [(204, 900), (409, 99), (0, 1)].into(),
+            first_error: None,
+        };
+        let figures = Figures::new("claims", 8, Duration::from_secs(2), seen);
+        assert_eq!((figures.succeeded, figures.failed), (900, 100));
+        assert_eq!(figures.requests_per_second, 450.0);
+        assert_eq!(
+            (figures.p50_ms, figures.p99_ms, figures.max_ms),
+            (500.0, 990.0, 1000.0)
+        );
+    }
+}

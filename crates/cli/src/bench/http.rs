@@ -1,0 +1,232 @@
+//! `placewright bench http`: the load generator against any Placement server.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+
+use super::connection::Connection;
+use super::figures::Figures;
+use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host};
+use super::run::{Phase, run};
+
+/// Options of the load generator.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Example: measure what runs on this machine with 1,000 hosts and 8 clients\n  \
+    placewright bench http --url http://127.0.0.1:8778 --hosts 1000 --connections 8"
+)]
+pub(crate) struct HttpBench {
+    /// The server; plain HTTP, may have a path
+    #[arg(long, default_value = "http://127.0.0.1:8778")]
+    pub(crate) url: String,
+
+    /// A header for every request; may be given several times
+    #[arg(
+        long = "header",
+        value_name = "NAME: VALUE",
+        default_value = "X-Auth-Token: admin"
+    )]
+    pub(crate) headers: Vec<String>,
+
+    /// The microversion of every request; 1.38 is the least that the claims need
+    #[arg(long, default_value = "1.39")]
+    pub(crate) microversion: String,
+
+    /// The phases, in this order
+    #[arg(long, value_delimiter = ',', default_value = "load,candidates,claims")]
+    pub(crate) phases: Vec<PhaseName>,
+
+    /// Hosts that the phase `load` makes: provider, inventories, traits, aggregates
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) hosts: u64,
+
+    /// Connections, each with one request under way at a time
+    #[arg(long, default_value_t = 8)]
+    pub(crate) connections: usize,
+
+    /// Longest time of each of the phases `candidates` and `claims`, in seconds
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+
+    /// Most requests of each of the phases `candidates` and `claims`
+    #[arg(long, default_value_t = u64::MAX)]
+    pub(crate) requests: u64,
+
+    /// The query of the phase `candidates`
+    #[arg(long, default_value = "resources=VCPU:1,MEMORY_MB:512,DISK_GB:1")]
+    pub(crate) query: String,
+
+    /// The limit of the phase `candidates`
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) limit: u64,
+
+    /// Makes the UUIDs; without it each run has its own
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A part of the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PhaseName {
+    /// Make hosts through the API
+    Load,
+    /// Ask for allocation candidates
+    Candidates,
+    /// Claim one small instance after another, each on a random host of the server
+    Claims,
+}
+
+impl HttpBench {
+    /// Runs the phases and prints their figures; the answer is whether every request succeeded.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let figures = runtime.block_on(self.measure())?;
+        if self.json {
+            println!("{}", serde_json::to_string(&figures)?);
+        } else {
+            figures.iter().for_each(Figures::print);
+        }
+        Ok(figures.iter().all(|figures| figures.failed == 0))
+    }
+
+    /// Runs the phases.
+    ///
+    /// # Errors
+    /// The URL is none, or nobody answers there.
+    pub(crate) async fn measure(&self) -> anyhow::Result<Vec<Figures>> {
+        let (address, target) = self.target()?;
+        let target = Arc::new(target);
+        let seed = self.seed.unwrap_or_else(|| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or_default()
+        });
+        let mut all = Vec::new();
+        for name in &self.phases {
+            let phase = match name {
+                PhaseName::Load => self.load(&target, seed),
+                PhaseName::Candidates => self.candidates(&target),
+                PhaseName::Claims => {
+                    let hosts = hosts_of(address, &target).await?;
+                    self.claims(&target, seed, hosts)
+                }
+            };
+            all.push(run(address, self.connections, phase).await);
+        }
+        Ok(all)
+    }
+
+    fn load(&self, target: &Arc<Target>, seed: u64) -> Phase {
+        let target = Arc::clone(target);
+        Phase {
+            name: "load",
+            units: self.hosts,
+            steps: HOST_STEPS,
+            time_max: Duration::MAX,
+            write: Box::new(move |host, step, out, body| {
+                write_host(&target, out, body, seed, host, step);
+            }),
+        }
+    }
+
+    fn candidates(&self, target: &Arc<Target>) -> Phase {
+        let target = Arc::clone(target);
+        let path = format!("/allocation_candidates?{}&limit={}", self.query, self.limit);
+        Phase {
+            name: "candidates",
+            units: self.requests,
+            steps: 1,
+            time_max: Duration::from_secs_f64(self.seconds),
+            write: Box::new(move |_, _, out, _| target.write(out, "GET", &path, "")),
+        }
+    }
+
+    fn claims(&self, target: &Arc<Target>, seed: u64, hosts: Vec<String>) -> Phase {
+        let target = Arc::clone(target);
+        Phase {
+            name: "claims",
+            units: self.requests,
+            steps: 1,
+            time_max: Duration::from_secs_f64(self.seconds),
+            write: Box::new(move |unit, _, out, body| {
+                let mut numbers = Numbers::new(!seed, unit);
+                let consumer = numbers.uuid();
+                let pick = numbers.next() % hosts.len() as u64;
+                let host = &hosts[usize::try_from(pick).unwrap_or(0)];
+                write_claim(&target, out, body, host, consumer);
+            }),
+        }
+    }
+
+    /// Where the server is, and what its requests have in common.
+    fn target(&self) -> anyhow::Result<(SocketAddr, Target)> {
+        let Some(rest) = self.url.strip_prefix("http://") else {
+            bail!("--url {}: only http:// is possible", self.url);
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let with_port = if authority.contains(':') {
+            authority.to_owned()
+        } else {
+            format!("{authority}:80")
+        };
+        let address = with_port
+            .to_socket_addrs()
+            .ok()
+            .and_then(|mut addresses| addresses.next())
+            .with_context(|| format!("--url {}: no such host", self.url))?;
+        let prefix = match path.trim_end_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        };
+        let mut headers = format!(
+            "Host: {authority}\r\nAccept: application/json\r\n\
+             OpenStack-API-Version: placement {}\r\n",
+            self.microversion
+        );
+        for header in &self.headers {
+            if !header.contains(':') || header.contains(['\r', '\n']) {
+                bail!("--header {header:?}: write it as \"Name: value\"");
+            }
+            headers.push_str(header);
+            headers.push_str("\r\n");
+        }
+        Ok((address, Target { prefix, headers }))
+    }
+}
+
+/// The UUIDs of all providers that the server has.
+async fn hosts_of(address: SocketAddr, target: &Target) -> anyhow::Result<Vec<String>> {
+    #[derive(serde::Deserialize)]
+    struct Providers {
+        resource_providers: Vec<Provider>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Provider {
+        uuid: String,
+    }
+    let mut request = String::new();
+    target.write(&mut request, "GET", "/resource_providers", "");
+    let mut connection = Connection::new(address);
+    let answer = connection.exchange(request.as_bytes()).await;
+    let answer = answer.with_context(|| format!("no answer from {address}"))?;
+    if answer.status != 200 {
+        bail!("GET /resource_providers: status {}", answer.status);
+    }
+    let providers: Providers = serde_json::from_slice(answer.body)?;
+    if providers.resource_providers.is_empty() {
+        bail!("the server has no hosts to claim on: run the phase `load` first");
+    }
+    Ok(providers
+        .resource_providers
+        .into_iter()
+        .map(|provider| provider.uuid)
+        .collect())
+}

@@ -1,0 +1,170 @@
+//! The requests of the load phases, as ready bytes.
+
+use std::fmt::Write as _;
+
+use uuid::Uuid;
+
+/// Numbers that look random and cost next to nothing (splitmix64). Nothing here is secret.
+#[derive(Debug, Clone)]
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    /// Numbers of their own for each pair of seed and stream.
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+        Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
+    }
+
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// The next UUID, of version 4 by its form.
+    pub(crate) fn uuid(&mut self) -> Uuid {
+        let bits = (u128::from(self.next()) << 64) | u128::from(self.next());
+        uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
+    }
+}
+
+/// What is the same in all requests of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    /// The path that stands before every route, without a slash at the end.
+    pub(crate) prefix: String,
+    /// All headers but those about the body, each with its line end.
+    pub(crate) headers: String,
+}
+
+impl Target {
+    /// Writes a request with a JSON body, or none when it is empty, over `out`.
+    pub(crate) fn write(&self, out: &mut String, method: &str, path: &str, body: &str) {
+        out.clear();
+        let _ = write!(
+            out,
+            "{method} {}{path} HTTP/1.1\r\n{}",
+            self.prefix, self.headers
+        );
+        if body.is_empty() {
+            out.push_str("\r\n");
+        } else {
+            let _ = write!(
+                out,
+                "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    }
+}
+
+/// Aggregates that the hosts of a load are spread over.
+const AGGREGATES: u64 = 16;
+
+/// Traits of which every host gets one.
+const TRAITS: [&str; 4] = [
+    "HW_CPU_X86_AVX2",
+    "HW_CPU_X86_SSE42",
+    "HW_NIC_SRIOV",
+    "STORAGE_DISK_SSD",
+];
+
+/// Steps of making one host.
+pub(crate) const HOST_STEPS: u8 = 4;
+
+/// Writes one step of making host number `number`: provider, inventories, traits, aggregates. The
+/// generations are those of a provider that nobody else writes.
+pub(crate) fn write_host(
+    target: &Target,
+    out: &mut String,
+    body: &mut String,
+    seed: u64,
+    number: u64,
+    step: u8,
+) {
+    let uuid = Numbers::new(seed, number).uuid();
+    body.clear();
+    match step {
+        0 => {
+            let _ = write!(
+                body,
+                "{{\"name\":\"bench-{seed:x}-{number}\",\"uuid\":\"{uuid}\"}}"
+            );
+            target.write(out, "POST", "/resource_providers", body);
+        }
+        1 => {
+            // Enough room that claims are never refused during a bench.
+            body.push_str(
+                "{\"resource_provider_generation\":0,\"inventories\":{\
+                 \"VCPU\":{\"total\":1024,\"allocation_ratio\":16.0},\
+                 \"MEMORY_MB\":{\"total\":16777216,\"reserved\":512},\
+                 \"DISK_GB\":{\"total\":65536}}}",
+            );
+            target.write(
+                out,
+                "PUT",
+                &format!("/resource_providers/{uuid}/inventories"),
+                body,
+            );
+        }
+        2 => {
+            let name = TRAITS[usize::try_from(number % 4).unwrap_or(0)];
+            let _ = write!(
+                body,
+                "{{\"resource_provider_generation\":1,\"traits\":[\"{name}\"]}}"
+            );
+            target.write(
+                out,
+                "PUT",
+                &format!("/resource_providers/{uuid}/traits"),
+                body,
+            );
+        }
+        _ => {
+            let aggregate = Numbers::new(seed, u64::MAX - number % AGGREGATES).uuid();
+            let _ = write!(
+                body,
+                "{{\"resource_provider_generation\":2,\"aggregates\":[\"{aggregate}\"]}}"
+            );
+            target.write(
+                out,
+                "PUT",
+                &format!("/resource_providers/{uuid}/aggregates"),
+                body,
+            );
+        }
+    }
+}
+
+/// Writes a claim of a small instance by a new consumer on a host.
+pub(crate) fn write_claim(
+    target: &Target,
+    out: &mut String,
+    body: &mut String,
+    host: &str,
+    consumer: Uuid,
+) {
+    body.clear();
+    let _ = write!(
+        body,
+        "{{\"allocations\":{{\"{host}\":{{\"resources\":{{\"VCPU\":1,\"MEMORY_MB\":512,\"DISK_GB\":1}}}}}},\
+         \"consumer_generation\":null,\"consumer_type\":\"INSTANCE\",\
+         \"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}}"
+    );
+    target.write(out, "PUT", &format!("/allocations/{consumer}"), body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_repeat_by_seed_and_differ_by_stream() {
+        let first = |seed, stream| Numbers::new(seed, stream).uuid();
+        assert_eq!(first(1, 1), first(1, 1));
+        assert_ne!(first(1, 1), first(1, 2));
+        assert_ne!(first(1, 1), first(2, 1));
+        assert_eq!(first(1, 1).get_version_num(), 4);
+    }
+}

@@ -1,0 +1,102 @@
+//! Runs one phase of a load: some connections, each with one request under way at a time, until the
+//! work or the time is over.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::connection::Connection;
+use super::figures::{Figures, Seen};
+
+/// Writes request number `step` of unit `unit` of a phase over the first text; the second is room
+/// for a body.
+type WriteRequest = dyn Fn(u64, u8, &mut String, &mut String) + Send + Sync;
+
+/// A phase of a load.
+pub(crate) struct Phase {
+    pub(crate) name: &'static str,
+    /// Units of work; connections take one after the other.
+    pub(crate) units: u64,
+    /// Requests of a unit, which go one after the other over one connection.
+    pub(crate) steps: u8,
+    /// No request starts after this time.
+    pub(crate) time_max: Duration,
+    pub(crate) write: Box<WriteRequest>,
+}
+
+/// Broken connections in a row after which a connection gives up.
+const BROKEN_MAX: u32 = 20;
+
+/// Runs a phase and sums up what it saw.
+pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -> Figures {
+    let name = phase.name;
+    let phase = Arc::new(phase);
+    let next_unit = Arc::new(AtomicU64::new(0));
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..connections {
+        tasks.spawn(drive(
+            address,
+            Arc::clone(&phase),
+            Arc::clone(&next_unit),
+            start,
+        ));
+    }
+    let mut seen = Seen::default();
+    for one in tasks.join_all().await {
+        seen.add(one);
+    }
+    Figures::new(name, connections, start.elapsed(), seen)
+}
+
+/// The work of one connection.
+async fn drive(
+    address: SocketAddr,
+    phase: Arc<Phase>,
+    next_unit: Arc<AtomicU64>,
+    start: Instant,
+) -> Seen {
+    let mut seen = Seen::default();
+    let mut connection = Connection::new(address);
+    let (mut request, mut body) = (String::new(), String::new());
+    let mut broken_in_a_row = 0;
+    loop {
+        let unit = next_unit.fetch_add(1, Ordering::Relaxed);
+        if unit >= phase.units {
+            return seen;
+        }
+        for step in 0..phase.steps {
+            if start.elapsed() >= phase.time_max || broken_in_a_row >= BROKEN_MAX {
+                return seen;
+            }
+            (phase.write)(unit, step, &mut request, &mut body);
+            let sent = Instant::now();
+            let (status, error) = match connection.exchange(request.as_bytes()).await {
+                Ok(answer) if (200..300).contains(&answer.status) => (answer.status, None),
+                Ok(answer) => (answer.status, Some(beginning(answer.body))),
+                Err(error) => (0, Some(error.to_string())),
+            };
+            let time_us = sent.elapsed().as_micros();
+            *seen.by_status.entry(status).or_default() += 1;
+            if status == 0 {
+                broken_in_a_row += 1;
+            } else {
+                broken_in_a_row = 0;
+                seen.latencies_us
+                    .push(u32::try_from(time_us).unwrap_or(u32::MAX));
+            }
+            if seen.first_error.is_none() {
+                seen.first_error = error;
+            }
+        }
+    }
+}
+
+/// The beginning of a body, as text.
+fn beginning(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(300)]);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

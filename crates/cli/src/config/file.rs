@@ -1,0 +1,120 @@
+//! The layer of the configuration file (TOML).
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Given, Source, Value, nearest};
+use crate::options::{OPTIONS, SECTIONS, find};
+
+/// The values in the text of a file; `path` is only named in sources and problems.
+pub(super) fn read(path: &Path, text: &str, problems: &mut Vec<String>) -> Vec<Given> {
+    let place = |offset: usize| format!("{}:{}", path.display(), line_at(text, offset));
+    let document = match DeTable::parse(text) {
+        Ok(document) => document.into_inner(),
+        Err(error) => {
+            let offset = error.span().map_or(0, |span| span.start);
+            problems.push(format!("{}: {}", place(offset), error.message()));
+            return Vec::new();
+        }
+    };
+    let mut given = Vec::new();
+    for (section, table) in in_order(&document) {
+        let name = section.get_ref().as_ref();
+        let at = place(section.span().start);
+        if !SECTIONS.iter().any(|known| known.name == name) {
+            let near = nearest(name, SECTIONS.iter().map(|known| known.name.to_owned()));
+            problems.push(format!("{at}: unknown section [{name}]{near}"));
+            continue;
+        }
+        let DeValue::Table(table) = table.get_ref() else {
+            problems.push(format!(
+                "{at}: {name} is a section: write [{name}], its keys below it"
+            ));
+            continue;
+        };
+        for (key, value) in in_order(table) {
+            let at = place(key.span().start);
+            let Some(index) = find(&format!("{name}.{}", key.get_ref())) else {
+                let keys = OPTIONS.iter().filter(|spec| spec.section == name);
+                let near = nearest(key.get_ref(), keys.map(|spec| spec.name.to_owned()));
+                problems.push(format!(
+                    "{at}: unknown key {} in [{name}]{near}",
+                    key.get_ref()
+                ));
+                continue;
+            };
+            match text_of(value.get_ref()) {
+                Ok(value) => {
+                    let line = line_at(text, key.span().start);
+                    let source = Source::File {
+                        path: path.to_owned(),
+                        line,
+                    };
+                    given.push((
+                        index,
+                        Value {
+                            text: value,
+                            source,
+                        },
+                    ));
+                }
+                Err(kind) => problems.push(format!(
+                    "{at}: {} is given as {kind}; allowed: {}",
+                    OPTIONS[index].key(),
+                    (OPTIONS[index].allowed)()
+                )),
+            }
+        }
+    }
+    given
+}
+
+/// The entries of a table in the order of the file.
+fn in_order<'a, 'i>(
+    table: &'a DeTable<'i>,
+) -> Vec<(
+    &'a Spanned<std::borrow::Cow<'i, str>>,
+    &'a Spanned<DeValue<'i>>,
+)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+/// A value as the text that the environment or a flag would give, or what kind of value it is when
+/// no option has such.
+fn text_of(value: &DeValue<'_>) -> Result<String, &'static str> {
+    match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => {
+            let digits = i128::from_str_radix(number.as_str(), number.radix());
+            Ok(digits.map_or_else(|_| number.to_string(), |digits| digits.to_string()))
+        }
+        DeValue::Boolean(flag) => Ok(flag.to_string()),
+        DeValue::Array(items) => {
+            let items: Result<Vec<String>, _> = items
+                .iter()
+                .map(|item| match item.get_ref() {
+                    DeValue::String(text) if !text.contains(',') => Ok(text.to_string()),
+                    DeValue::String(_) => Err("an array with a comma in a text"),
+                    _ => Err("an array of other things than texts"),
+                })
+                .collect();
+            items.map(|items| items.join(","))
+        }
+        DeValue::Float(_) => Err("a number with a fraction"),
+        DeValue::Datetime(_) => Err("a time"),
+        DeValue::Table(_) => Err("a table"),
+    }
+}
+
+/// The line of a byte, counted from 1.
+fn line_at(text: &str, offset: usize) -> usize {
+    1 + text
+        .bytes()
+        .take(offset)
+        .filter(|byte| *byte == b'\n')
+        .count()
+}

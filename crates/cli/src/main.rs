@@ -1,0 +1,93 @@
+//! The one binary of Placewright.
+
+mod bench;
+mod config;
+mod options;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use config::{Config, ConfigErrors, Environment, Flags};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// An independent cloud scheduler: a drop-in Placement service on a durable state machine
+#[derive(Debug, Parser)]
+#[command(name = "placewright", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check, show and explain the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Measure a server
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Read everything as `control` would and say what is wrong
+    Check(Flags),
+    /// Print the effective values and where each came from; secrets are hidden
+    Show(Flags),
+    /// Print a configuration file with every option and its default
+    Sample,
+    /// Print the reference of all options (docs/configuration.md)
+    Reference,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("placewright: {error:#}");
+            // What the user wrote is wrong: 2, as for a wrong command line. All else: 1.
+            if error.is::<ConfigErrors>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Config(command) => run_config(command)?,
+        Command::Bench(command) => {
+            if !command.run()? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_config(command: ConfigCommand) -> Result<(), ConfigErrors> {
+    let environment = Environment::of_process();
+    match command {
+        ConfigCommand::Check(flags) => {
+            let config = Config::load(&flags, &environment)?;
+            match &config.file {
+                Some(file) => println!("{}: no errors", file.display()),
+                None => println!("no configuration file; environment and flags: no errors"),
+            }
+        }
+        ConfigCommand::Show(flags) => {
+            print!(
+                "{}",
+                config::text::show(&Config::load(&flags, &environment)?)
+            );
+        }
+        ConfigCommand::Sample => print!("{}", config::text::sample()),
+        ConfigCommand::Reference => print!("{}", config::text::reference()),
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! The table of all options: one entry makes a key of the configuration file, an environment
+//! variable, a flag, a line of `--help` and a row of docs/configuration.md.
+//!
+//! Nothing else names an option: a new one is one entry in `options!` below, and is then read as
+//! a field of [`Options`].
+
+mod kinds;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+pub(crate) use kinds::{AuthStrategy, CandidateStrategy, Form, LogFormat, Number, OptionType};
+
+/// What is known about one option before any value is.
+#[derive(Debug)]
+pub(crate) struct OptionSpec {
+    /// The table of the configuration file that it stands in.
+    pub(crate) section: &'static str,
+    /// Its key in that table.
+    pub(crate) name: &'static str,
+    /// What it is for, in sentences.
+    pub(crate) help: &'static str,
+    /// The value when nobody gives one, as text; empty means "not set".
+    pub(crate) default: &'static str,
+    /// What its number counts; empty when it is no number.
+    pub(crate) unit: &'static str,
+    /// Never shown, and has no flag, because every user of a machine can read command lines.
+    pub(crate) secret: bool,
+    /// The values that are allowed, in words.
+    pub(crate) allowed: fn() -> String,
+    /// Whether a text is such a value.
+    pub(crate) accepts: fn(&str) -> bool,
+    /// How the value is written in the configuration file.
+    pub(crate) form: Form,
+}
+
+impl OptionSpec {
+    /// `section.name`, as messages name it.
+    pub(crate) fn key(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// The environment variable that sets it.
+    pub(crate) fn variable(&self) -> String {
+        format!("PLACEWRIGHT_{}_{}", self.section, self.name).to_uppercase()
+    }
+
+    /// The flag that sets it, without the dashes in front.
+    pub(crate) fn flag(&self) -> String {
+        if self.name == "i_know_this_is_open" {
+            // The sentence is meant to be typed; a section's name in it would blur it.
+            return "i-know-this-is-open".to_owned();
+        }
+        format!("{}-{}", self.section, self.name).replace('_', "-")
+    }
+}
+
+/// A table of the configuration file.
+#[derive(Debug)]
+pub(crate) struct SectionSpec {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What its options are about.
+    pub(crate) help: &'static str,
+}
+
+macro_rules! options {
+    ($(
+        #[doc = $section_help:literal]
+        $section:ident: $Section:ident {
+            $(
+                $(#[doc = $help:literal])+
+                $(#[unit($unit:literal)])?
+                $(#[secret($secret:literal)])?
+                $name:ident: $kind:ty = $default:literal;
+            )+
+        }
+    )+) => {
+        /// The value of each option, by section.
+        #[derive(Debug, Clone)]
+        pub(crate) struct Options {
+            $(#[doc = $section_help] pub(crate) $section: $Section,)+
+        }
+
+        $(
+            #[doc = $section_help]
+            #[derive(Debug, Clone)]
+            pub(crate) struct $Section {
+                $($(#[doc = $help])+ pub(crate) $name: $kind,)+
+            }
+        )+
+
+        /// The sections in the order of the documentation.
+        pub(crate) static SECTIONS: &[SectionSpec] = &[
+            $(SectionSpec { name: stringify!($section), help: $section_help.trim_ascii() },)+
+        ];
+
+        /// All options in the order of the documentation.
+        pub(crate) static OPTIONS: &[OptionSpec] = &[
+            $($(OptionSpec {
+                section: stringify!($section),
+                name: stringify!($name),
+                help: concat!($($help),+).trim_ascii(),
+                default: $default,
+                unit: concat!("" $(, $unit)?),
+                secret: false $(|| $secret)?,
+                allowed: <$kind as OptionType>::allowed,
+                accepts: |text| <$kind as OptionType>::read(text).is_some(),
+                form: <$kind as OptionType>::FORM,
+            },)+)+
+        ];
+
+        impl Options {
+            /// Reads the options out of one text for each entry of [`OPTIONS`].
+            ///
+            /// # Errors
+            /// The index of the first option whose text is not a value of its kind.
+            #[allow(unused_assignments, reason = "the last increment counts what nobody reads")]
+            pub(crate) fn from_texts(texts: &[&str]) -> Result<Self, usize> {
+                let mut index = 0;
+                $(
+                    let $section = $Section {
+                        $($name: {
+                            let value = texts.get(index).and_then(|text| OptionType::read(text));
+                            let value = value.ok_or(index)?;
+                            index += 1;
+                            value
+                        },)+
+                    };
+                )+
+                Ok(Self { $($section,)+ })
+            }
+        }
+    };
+}
+
+options! {
+    /// The Placement API: where it listens, what it allows its clients, how it searches candidates.
+    placement: PlacementOptions {
+        /// Address and port to listen on. 8778 is Placement's port in OpenStack.
+        listen: SocketAddr = "127.0.0.1:8778";
+        /// Most connections at the same time. Further ones wait until one of them ends.
+        #[unit("connections")]
+        connections_max: Number<1, 1_000_000> = "4096";
+        /// Largest body of a request. A larger one gets 413.
+        #[unit("bytes")]
+        body_bytes_max: Number<1_024, 1_073_741_824> = "33554432";
+        /// Largest head of a request: its first line with all headers. A larger one gets 431.
+        #[unit("bytes")]
+        head_bytes_max: Number<8_192, 1_048_576> = "65536";
+        /// Time that a client has for sending the head of a request, counted from the end of the last
+        /// answer; so it also ends connections that nobody uses.
+        #[unit("milliseconds")]
+        head_timeout_ms: Number<100, 86_400_000> = "75000";
+        /// Time that a client has for sending the body of a request. A slower one gets 408.
+        #[unit("milliseconds")]
+        body_timeout_ms: Number<100, 86_400_000> = "30000";
+        /// Time that requests under way have to end after SIGTERM or SIGINT.
+        #[unit("milliseconds")]
+        drain_timeout_ms: Number<0, 86_400_000> = "30000";
+        /// Whether an answer that `limit` cuts is a random sample of the allocation candidates.
+        randomize_allocation_candidates: bool = "false";
+        /// Most allocation candidates that one request makes; -1 means no limit.
+        #[unit("candidates")]
+        max_allocation_candidates: Number<-1, 9_223_372_036_854_775_807> = "-1";
+        /// Order of the search: all candidates of one root provider before the next root, or one of
+        /// each root in turn.
+        allocation_candidates_generation_strategy: CandidateStrategy = "depth-first";
+        /// Project of consumers that were written without one (microversions below 1.8).
+        incomplete_consumer_project_id: String = "00000000-0000-0000-0000-000000000000";
+        /// User of consumers that were written without one (microversions below 1.8).
+        incomplete_consumer_user_id: String = "00000000-0000-0000-0000-000000000000";
+    }
+
+    /// The store: where the journal is kept, how often it is summed up in a snapshot.
+    store: StoreOptions {
+        /// The SQLite file; it and its directory are made when missing. Not set means `placement.db`
+        /// in systemd's `$STATE_DIRECTORY`, else `placewright-data/placement.db` in the working
+        /// directory.
+        path: Option<PathBuf> = "";
+    }
+
+    /// Who is calling: how the identity of a client is found out.
+    auth: AuthOptions {
+        /// `noauth2` believes what the client says (loopback only), `http_basic` checks passwords
+        /// against an htpasswd file, `keystone` asks a Keystone v3 API about tokens.
+        strategy: AuthStrategy = "noauth2";
+        /// Lets `noauth2` listen on an address that other machines reach: everybody who reaches it may do everything.
+        i_know_this_is_open: bool = "false";
+    }
+
+    /// Logs, written to standard error.
+    log: LogOptions {
+        /// `text` for people, `json` for programs: one object a line.
+        format: LogFormat = "text";
+        /// What is logged: a level (`error`, `warn`, `info`, `debug`, `trace`), and exceptions for
+        /// single parts, as in `info,placewright_server=debug`.
+        filter: String = "info";
+    }
+}
+
+/// The option that a `section.name` means.
+pub(crate) fn find(key: &str) -> Option<usize> {
+    OPTIONS.iter().position(|spec| spec.key() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_of_its_kind() {
+        for spec in OPTIONS {
+            assert!(
+                (spec.accepts)(spec.default),
+                "{}: {:?}",
+                spec.key(),
+                spec.default
+            );
+            assert!(
+                spec.help.ends_with('.'),
+                "{}: help is sentences",
+                spec.key()
+            );
+            assert!(!(spec.allowed)().is_empty());
+        }
+        let texts: Vec<&str> = OPTIONS.iter().map(|spec| spec.default).collect();
+        let options = Options::from_texts(&texts).unwrap();
+        assert_eq!(options.placement.listen.port(), 8778);
+    }
+}

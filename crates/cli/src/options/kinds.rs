@@ -1,0 +1,214 @@
+//! The kinds of values that options have, and how each is read from text.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How a value is written in the configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// In quotes.
+    Text,
+    /// As a whole number.
+    Number,
+    /// `true` or `false`.
+    Flag,
+    /// As an array of texts. In the environment and on the command line: parted by commas.
+    List,
+}
+
+/// A type that can be the value of an option.
+pub(crate) trait OptionType: Sized {
+    /// How it is written in the configuration file.
+    const FORM: Form = Form::Text;
+
+    /// Reads a value, `None` when the text is not one.
+    fn read(text: &str) -> Option<Self>;
+
+    /// The values that are allowed, in words that follow "allowed: ".
+    fn allowed() -> String;
+}
+
+/// A whole number between two bounds, both allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Number<const MIN: i64, const MAX: i64>(i64);
+
+impl<const MIN: i64, const MAX: i64> Number<MIN, MAX> {
+    /// The number.
+    pub(crate) fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The number as what counts things; a negative one (which stands for "no limit") is the
+    /// largest.
+    pub(crate) fn count(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    /// The number as a time in milliseconds.
+    pub(crate) fn milliseconds(self) -> std::time::Duration {
+        std::time::Duration::from_millis(u64::try_from(self.0).unwrap_or(0))
+    }
+}
+
+impl<const MIN: i64, const MAX: i64> OptionType for Number<MIN, MAX> {
+    const FORM: Form = Form::Number;
+
+    fn read(text: &str) -> Option<Self> {
+        let number = text.parse().ok()?;
+        (MIN..=MAX).contains(&number).then_some(Self(number))
+    }
+
+    fn allowed() -> String {
+        format!("a whole number from {MIN} to {MAX}")
+    }
+}
+
+impl OptionType for bool {
+    const FORM: Form = Form::Flag;
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn allowed() -> String {
+        "true or false".to_owned()
+    }
+}
+
+impl OptionType for String {
+    fn read(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    fn allowed() -> String {
+        "a text that is not empty".to_owned()
+    }
+}
+
+impl OptionType for Option<String> {
+    fn read(text: &str) -> Option<Self> {
+        Some((!text.is_empty()).then(|| text.to_owned()))
+    }
+
+    fn allowed() -> String {
+        "a text; empty means not set".to_owned()
+    }
+}
+
+impl OptionType for Option<PathBuf> {
+    fn read(text: &str) -> Option<Self> {
+        Some((!text.is_empty()).then(|| PathBuf::from(text)))
+    }
+
+    fn allowed() -> String {
+        "a path; empty means not set".to_owned()
+    }
+}
+
+impl OptionType for SocketAddr {
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn allowed() -> String {
+        "an IP address with a port, as in 127.0.0.1:8778 or [::1]:8778".to_owned()
+    }
+}
+
+impl OptionType for Vec<String> {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self::new());
+        }
+        let items: Self = text.split(',').map(|item| item.trim().to_owned()).collect();
+        items.iter().all(|item| !item.is_empty()).then_some(items)
+    }
+
+    fn allowed() -> String {
+        "a list of texts; in the environment and on the command line parted by commas".to_owned()
+    }
+}
+
+macro_rules! choices {
+    ($(#[doc = $doc:literal])* $Name:ident { $($(#[doc = $help:literal])* $Variant:ident = $text:literal,)+ }) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $Name {
+            $($(#[doc = $help])* $Variant,)+
+        }
+
+        impl OptionType for $Name {
+            fn read(text: &str) -> Option<Self> {
+                match text {
+                    $($text => Some(Self::$Variant),)+
+                    _ => None,
+                }
+            }
+
+            fn allowed() -> String {
+                [$($text),+].join(", ")
+            }
+        }
+    };
+}
+
+choices! {
+    /// The order in which allocation candidates are searched.
+    CandidateStrategy {
+        /// All candidates of a root provider before the next root.
+        DepthFirst = "depth-first",
+        /// One candidate of each root in turn.
+        BreadthFirst = "breadth-first",
+    }
+}
+
+choices! {
+    /// How the identity of a client is found out.
+    AuthStrategy {
+        /// The client says who it is.
+        Noauth2 = "noauth2",
+        /// Passwords against an htpasswd file.
+        HttpBasic = "http_basic",
+        /// Tokens, asked about at a Keystone v3 API.
+        Keystone = "keystone",
+    }
+}
+
+choices! {
+    /// How log lines are written.
+    LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_to_their_bounds() {
+        type Percent = Number<0, 100>;
+        for (text, number) in [
+            ("0", Some(0)),
+            ("100", Some(100)),
+            ("101", None),
+            ("-1", None),
+            ("1e1", None),
+            ("", None),
+        ] {
+            assert_eq!(Percent::read(text).map(Number::get), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_are_parted_by_commas() {
+        assert_eq!(Vec::read("a, b").unwrap(), ["a", "b"]);
+        assert!(Vec::<String>::read("").unwrap().is_empty());
+        assert_eq!(Vec::<String>::read("a,,b"), None);
+    }
+}
