@@ -1,0 +1,100 @@
+//! One resource class over all providers, laid out for the pass that looks for room.
+
+use crate::inventory::Inventory;
+
+/// Providers in one block: one bit each in a mask.
+pub const BLOCK_SLOTS: usize = 64;
+
+/// 64 neighbouring providers' room for one resource class.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Which of the 64 have an inventory of the class.
+    pub present: u64,
+    /// Which of them have a smallest unit or a step above 1, so that room alone does not decide.
+    pub irregular: u64,
+    /// The largest amount that one allocation could take now; -1 where there is no room.
+    pub headroom: [i32; BLOCK_SLOTS],
+}
+
+impl Block {
+    const EMPTY: Self = Self {
+        present: 0,
+        irregular: 0,
+        headroom: [-1; BLOCK_SLOTS],
+    };
+
+    /// Which of the 64 have room for the amount; the irregular ones among them want a closer look.
+    #[must_use]
+    #[inline]
+    pub fn room_for(&self, amount: i32) -> u64 {
+        let mut mask = 0u64;
+        for (slot, headroom) in self.headroom.iter().enumerate() {
+            mask |= u64::from(*headroom >= amount) << slot;
+        }
+        mask & self.present
+    }
+}
+
+/// The room of all providers for one resource class; blocks exist only where an inventory does.
+#[derive(Clone, Debug, Default)]
+pub struct ClassColumn {
+    blocks: Vec<Option<Box<Block>>>,
+    count: usize,
+}
+
+impl ClassColumn {
+    /// The block of the slots from `64 * index` on.
+    #[must_use]
+    #[inline]
+    pub fn block(&self, index: usize) -> Option<&Block> {
+        self.blocks.get(index)?.as_deref()
+    }
+
+    /// How many providers have an inventory of the class.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether no provider has an inventory of the class.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Notes a provider's inventory and how much of its capacity is free; nothing for none.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "clamped to -1..=i32::MAX on the line before"
+    )]
+    pub(crate) fn set(&mut self, slot: u32, inventory: Option<(&Inventory, i64)>) {
+        let (index, bit) = (slot as usize / BLOCK_SLOTS, slot as usize % BLOCK_SLOTS);
+        if index >= self.blocks.len() {
+            if inventory.is_none() {
+                return;
+            }
+            self.blocks.resize_with(index + 1, || None);
+        }
+        let block = self.blocks[index].get_or_insert_with(|| Box::new(Block::EMPTY));
+        let was_present = block.present >> bit & 1 == 1;
+        let mask = 1u64 << bit;
+        if let Some((inventory, free)) = inventory {
+            let headroom = free
+                .min(i64::from(inventory.max_unit))
+                .clamp(-1, i64::from(i32::MAX));
+            block.headroom[bit] = headroom as i32;
+            block.present |= mask;
+            if inventory.min_unit > 1 || inventory.step_size > 1 {
+                block.irregular |= mask;
+            } else {
+                block.irregular &= !mask;
+            }
+            self.count += usize::from(!was_present);
+        } else {
+            block.headroom[bit] = -1;
+            block.present &= !mask;
+            block.irregular &= !mask;
+            self.count -= usize::from(was_present);
+        }
+    }
+}

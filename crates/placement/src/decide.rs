@@ -1,0 +1,199 @@
+//! What becomes of a command: facts and an outcome, or a refusal.
+//!
+//! Everything that a client can be refused for is decided here. A decision reads the state and
+//! writes nothing; on a refusal the facts gathered so far mean nothing.
+
+mod claim;
+mod inventory;
+mod names;
+mod provider;
+mod reshape;
+mod traits;
+
+use uuid::Uuid;
+
+use crate::change::Change;
+use crate::command::Command;
+use crate::ids::Timestamp;
+use crate::refusal::Refusal;
+use crate::state::{Provider, State};
+
+/// What an accepted command answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done; there is nothing more to say.
+    Done,
+    /// A provider as it is now.
+    Provider(ProviderView),
+    /// The generation that the provider has now.
+    Generation(u64),
+    /// A resource class or trait exists now.
+    Named {
+        /// Whether this command created it.
+        created: bool,
+        /// When it was created or last renamed.
+        modified_at: Timestamp,
+    },
+}
+
+/// A provider with everything that the API shows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderView {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Its generation.
+    pub generation: u64,
+    /// The provider that it is a part of.
+    pub parent: Option<Uuid>,
+    /// The top of its tree.
+    pub root: Uuid,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was last written, if it was.
+    pub updated_at: Option<Timestamp>,
+}
+
+impl ProviderView {
+    /// The view of a provider in its state.
+    #[must_use]
+    pub fn new(state: &State, provider: &Provider) -> Self {
+        let uuid_of = |id| state.provider(id).map(|provider: &Provider| provider.uuid);
+        Self {
+            uuid: provider.uuid,
+            name: provider.name.to_string(),
+            generation: provider.generation,
+            parent: provider.parent.and_then(uuid_of),
+            root: uuid_of(provider.root).unwrap_or(provider.uuid),
+            created_at: provider.created_at,
+            updated_at: provider.updated_at,
+        }
+    }
+}
+
+/// Decides a command. The facts are appended to `changes`; apply them in that order.
+///
+/// # Errors
+///
+/// A [`Refusal`] when the state does not admit the command. `changes` may then hold facts of the
+/// abandoned decision: drop them.
+#[expect(clippy::too_many_lines, reason = "one arm a command")]
+pub fn decide(
+    state: &State,
+    command: &Command,
+    changes: &mut Vec<Change>,
+) -> Result<Outcome, Refusal> {
+    match command {
+        Command::SyncStandardNames { at } => names::sync(state, *at, changes),
+        Command::CreateProvider {
+            uuid,
+            name,
+            parent,
+            at,
+        } => provider::create(state, *uuid, name, *parent, *at, changes),
+        Command::UpdateProvider {
+            uuid,
+            name,
+            parent,
+            at,
+        } => provider::update(state, *uuid, name, *parent, *at, changes),
+        Command::DeleteProvider { uuid } => provider::delete(state, *uuid, changes),
+        Command::AddInventory {
+            provider,
+            class,
+            inventory,
+            may_reserve_all,
+            at,
+        } => inventory::Edit {
+            state,
+            provider: *provider,
+            may_reserve_all: *may_reserve_all,
+            at: *at,
+        }
+        .add(class, inventory, changes),
+        Command::UpdateInventory {
+            provider,
+            generation,
+            class,
+            inventory,
+            may_reserve_all,
+            at,
+        } => inventory::Edit {
+            state,
+            provider: *provider,
+            may_reserve_all: *may_reserve_all,
+            at: *at,
+        }
+        .update(*generation, class, inventory, changes),
+        Command::SetInventories {
+            provider,
+            generation,
+            inventories,
+            may_reserve_all,
+            at,
+        } => inventory::Edit {
+            state,
+            provider: *provider,
+            may_reserve_all: *may_reserve_all,
+            at: *at,
+        }
+        .replace(*generation, inventories, changes),
+        Command::DeleteInventory {
+            provider,
+            class,
+            at,
+        } => inventory::Edit {
+            state,
+            provider: *provider,
+            may_reserve_all: true,
+            at: *at,
+        }
+        .delete(class, changes),
+        Command::SetTraits {
+            provider,
+            generation,
+            traits,
+            at,
+        } => traits::set_traits(state, *provider, *generation, traits, *at, changes),
+        Command::SetAggregates {
+            provider,
+            generation,
+            aggregates,
+            at,
+        } => traits::set_aggregates(state, *provider, *generation, aggregates, *at, changes),
+        Command::CreateClass { name, ensure, at } => {
+            names::create_class(state, name, *ensure, *at, changes)
+        }
+        Command::RenameClass { name, new_name, at } => {
+            names::rename_class(state, name, new_name, *at, changes)
+        }
+        Command::DeleteClass { name } => names::delete_class(state, name, changes),
+        Command::EnsureTrait { name, at } => names::ensure_trait(state, name, *at, changes),
+        Command::DeleteTrait { name } => names::delete_trait(state, name, changes),
+        Command::Claim { consumers, at } => claim::claim(state, consumers, *at, changes),
+        Command::Release { consumer } => claim::release(state, *consumer, changes),
+        Command::Reshape {
+            inventories,
+            consumers,
+            at,
+        } => reshape::reshape(state, inventories, consumers, *at, changes),
+    }
+}
+
+fn find_provider(state: &State, uuid: Uuid) -> Result<&Provider, Refusal> {
+    state
+        .provider_by_uuid(uuid)
+        .ok_or(Refusal::ProviderNotFound { uuid })
+}
+
+fn check_generation(provider: &Provider, given: Option<u64>) -> Result<(), Refusal> {
+    match given {
+        Some(given) if given != provider.generation => Err(Refusal::ProviderGenerationConflict {
+            uuid: provider.uuid,
+            actual: provider.generation,
+            given,
+        }),
+        _ => Ok(()),
+    }
+}

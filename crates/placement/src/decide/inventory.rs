@@ -1,0 +1,177 @@
+//! Setting what a provider has. Lowering an inventory below its usage is allowed, as in the
+//! reference: it stops new allocations and keeps the old ones.
+
+use uuid::Uuid;
+
+use super::{Outcome, check_generation, find_provider};
+use crate::change::Change;
+use crate::ids::{ClassId, Timestamp};
+use crate::inventory::Inventory;
+use crate::refusal::Refusal;
+use crate::state::{Provider, State};
+
+/// A change of one provider's inventories.
+pub(super) struct Edit<'a> {
+    pub(super) state: &'a State,
+    pub(super) provider: Uuid,
+    pub(super) may_reserve_all: bool,
+    pub(super) at: Timestamp,
+}
+
+impl Edit<'_> {
+    pub(super) fn add(
+        &self,
+        class: &str,
+        inventory: &Inventory,
+        changes: &mut Vec<Change>,
+    ) -> Result<Outcome, Refusal> {
+        let provider = find_provider(self.state, self.provider)?;
+        self.check_capacity(class, inventory)?;
+        let id = find_class(self.state, class)?;
+        if provider.inventory(id).is_some() {
+            return Err(Refusal::InventoryExists {
+                provider: self.provider,
+                class: class.to_owned(),
+            });
+        }
+        changes.push(self.set(id, inventory));
+        Ok(self.count_up(provider, changes))
+    }
+
+    pub(super) fn update(
+        &self,
+        generation: u64,
+        class: &str,
+        inventory: &Inventory,
+        changes: &mut Vec<Change>,
+    ) -> Result<Outcome, Refusal> {
+        let provider = find_provider(self.state, self.provider)?;
+        check_generation(provider, Some(generation))?;
+        self.check_capacity(class, inventory)?;
+        let id = find_class(self.state, class)?;
+        if provider.inventory(id).is_none() {
+            return Err(self.not_found(class));
+        }
+        changes.push(self.set(id, inventory));
+        Ok(self.count_up(provider, changes))
+    }
+
+    pub(super) fn replace(
+        &self,
+        generation: Option<u64>,
+        inventories: &[(String, Inventory)],
+        changes: &mut Vec<Change>,
+    ) -> Result<Outcome, Refusal> {
+        let provider = find_provider(self.state, self.provider)?;
+        check_generation(provider, generation)?;
+        for (class, inventory) in inventories {
+            self.check_capacity(class, inventory)?;
+        }
+        let wanted = resolve(self.state, inventories)?;
+        let gone = || {
+            let held = provider.inventories.iter();
+            held.filter(|record| !wanted.iter().any(|(class, _)| *class == record.class))
+        };
+        let in_use: Vec<String> = gone()
+            .filter(|record| record.used > 0)
+            .map(|record| self.state.class_name(record.class).to_owned())
+            .collect();
+        if !in_use.is_empty() {
+            return Err(Refusal::InventoryInUse {
+                provider: self.provider,
+                classes: in_use,
+            });
+        }
+        changes.extend(gone().map(|record| self.remove(record.class)));
+        changes.extend(
+            wanted
+                .iter()
+                .map(|(class, inventory)| self.set(*class, inventory)),
+        );
+        Ok(self.count_up(provider, changes))
+    }
+
+    pub(super) fn delete(
+        &self,
+        class: &str,
+        changes: &mut Vec<Change>,
+    ) -> Result<Outcome, Refusal> {
+        let provider = find_provider(self.state, self.provider)?;
+        let id = find_class(self.state, class)?;
+        let record = provider
+            .inventory(id)
+            .ok_or_else(|| self.not_found(class))?;
+        if record.used > 0 {
+            return Err(Refusal::InventoryInUse {
+                provider: self.provider,
+                classes: vec![class.to_owned()],
+            });
+        }
+        changes.push(self.remove(id));
+        Ok(self.count_up(provider, changes))
+    }
+
+    fn set(&self, class: ClassId, inventory: &Inventory) -> Change {
+        let (provider, at) = (self.provider, self.at);
+        Change::InventorySet {
+            provider,
+            class,
+            inventory: *inventory,
+            at,
+        }
+    }
+
+    fn remove(&self, class: ClassId) -> Change {
+        Change::InventoryRemoved {
+            provider: self.provider,
+            class,
+        }
+    }
+
+    fn count_up(&self, provider: &Provider, changes: &mut Vec<Change>) -> Outcome {
+        let generation = provider.generation + 1;
+        changes.push(Change::GenerationSet {
+            provider: self.provider,
+            generation,
+            at: self.at,
+        });
+        Outcome::Generation(generation)
+    }
+
+    fn check_capacity(&self, class: &str, inventory: &Inventory) -> Result<(), Refusal> {
+        let capacity = inventory.capacity();
+        let lowest = i64::from(!self.may_reserve_all);
+        if capacity >= lowest {
+            return Ok(());
+        }
+        Err(Refusal::InvalidCapacity {
+            provider: self.provider,
+            class: class.to_owned(),
+            may_reserve_all: self.may_reserve_all,
+        })
+    }
+
+    fn not_found(&self, class: &str) -> Refusal {
+        Refusal::InventoryNotFound {
+            provider: self.provider,
+            class: class.to_owned(),
+        }
+    }
+}
+
+/// The numbers of classes by name.
+pub(super) fn resolve<'a>(
+    state: &State,
+    inventories: &'a [(String, Inventory)],
+) -> Result<Vec<(ClassId, &'a Inventory)>, Refusal> {
+    inventories
+        .iter()
+        .map(|(class, inventory)| Ok((find_class(state, class)?, inventory)))
+        .collect()
+}
+
+pub(super) fn find_class(state: &State, name: &str) -> Result<ClassId, Refusal> {
+    state.class_id(name).ok_or_else(|| Refusal::ClassNotFound {
+        name: name.to_owned(),
+    })
+}

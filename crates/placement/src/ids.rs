@@ -1,0 +1,144 @@
+//! Typed identifiers: dense numbers inside, UUIDs and names outside.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! dense_id {
+    ($(#[$doc:meta])* $name:ident, $repr:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(pub $repr);
+
+        impl $name {
+            /// The identifier as an index into a table.
+            #[must_use]
+            pub fn index(self) -> usize {
+                usize::try_from(self.0).unwrap_or(usize::MAX)
+            }
+        }
+    };
+}
+
+dense_id!(
+    /// The slot of a resource provider: its row in every column and bit in every mask.
+    ProviderId, u32
+);
+dense_id!(
+    /// A resource class. Standard classes have their number in os-resource-classes, custom ones
+    /// follow.
+    ClassId, u16
+);
+dense_id!(
+    /// A trait.
+    TraitId, u16
+);
+dense_id!(
+    /// An aggregate. Interned: valid within one state only.
+    AggregateId, u32
+);
+dense_id!(
+    /// The slot of a consumer.
+    ConsumerId, u32
+);
+dense_id!(
+    /// A project. Interned: valid within one state only.
+    ProjectId, u32
+);
+dense_id!(
+    /// A user. Interned: valid within one state only.
+    UserId, u32
+);
+dense_id!(
+    /// A consumer type. Interned: valid within one state only.
+    TypeId, u32
+);
+
+/// The name of a consumer: 36 characters of hexadecimal digits and dashes.
+///
+/// Usually a canonical UUID, but `POST /allocations` takes any such text and keeps it as it is
+/// (upper case, 36 dashes), so it is kept as text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsumerUuid([u8; 36]);
+
+impl ConsumerUuid {
+    /// Takes a text of exactly 36 characters of `0-9a-fA-F-`, or nothing.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes: [u8; 36] = text.as_bytes().try_into().ok()?;
+        bytes
+            .iter()
+            .all(|byte| byte.is_ascii_hexdigit() || *byte == b'-')
+            .then_some(Self(bytes))
+    }
+
+    /// The canonical text of a UUID.
+    #[must_use]
+    pub fn from_uuid(uuid: uuid::Uuid) -> Self {
+        let mut bytes = [0; 36];
+        uuid.hyphenated().encode_lower(&mut bytes);
+        Self(bytes)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // Only ASCII gets in, so this never falls back.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ConsumerUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for ConsumerUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for ConsumerUuid {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for ConsumerUuid {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl serde::de::Visitor<'_> for Text {
+            type Value = ConsumerUuid;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("36 characters of hexadecimal digits and dashes")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ConsumerUuid, E> {
+                ConsumerUuid::parse(text)
+                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// A moment: microseconds since 1970-01-01T00:00:00Z. It enters with a command, never from a clock.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// So many whole seconds after the epoch.
+    #[must_use]
+    pub fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1_000_000))
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    #[must_use]
+    pub fn seconds(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+}

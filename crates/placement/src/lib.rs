@@ -1,0 +1,56 @@
+//! The pure heart of Placewright: what a fleet has, who holds it, and where a request would fit.
+//!
+//! [`State`] is plain data. [`decide`] looks at it and at a [`Command`] and answers with facts
+//! ([`Change`]s) and an [`Outcome`], or with a typed [`Refusal`]. [`State::apply`] carries out a
+//! fact and cannot fail; what it returns undoes it. None of them does I/O, reads a clock, draws a
+//! random number or lets the order of a hash map out: times and UUIDs travel in the command.
+//!
+//! ```
+//! use placewright_placement::{Command, State, Timestamp, decide};
+//!
+//! let mut state = State::default();
+//! let mut changes = Vec::new();
+//! let command = Command::CreateProvider {
+//!     uuid: uuid::Uuid::from_u128(1),
+//!     name: "host1".into(),
+//!     parent: None,
+//!     at: Timestamp::from_seconds(1),
+//! };
+//! decide(&state, &command, &mut changes).expect("nothing stands in its way");
+//! for change in &changes {
+//!     state.apply(change);
+//! }
+//! assert_eq!(state.provider_count(), 1);
+//! ```
+
+pub mod apply;
+pub mod change;
+pub mod column;
+pub mod command;
+pub mod decide;
+mod hash;
+pub mod ids;
+pub mod intern;
+pub mod inventory;
+pub mod names;
+pub mod record;
+pub mod refusal;
+pub mod slot_set;
+pub mod slots;
+pub mod snapshot;
+pub mod state;
+
+pub use apply::Undo;
+pub use change::Change;
+pub use command::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, InventoryReplacement,
+    ParentChange,
+};
+pub use decide::{Outcome, ProviderView, decide};
+pub use ids::{
+    AggregateId, ClassId, ConsumerId, ConsumerUuid, ProjectId, ProviderId, Timestamp, TraitId,
+    TypeId, UserId,
+};
+pub use inventory::Inventory;
+pub use refusal::Refusal;
+pub use state::{Allocation, Consumer, InventoryRecord, Provider, State};

@@ -1,0 +1,216 @@
+//! Why a command was not carried out. A refused command changes nothing.
+
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::ids::ConsumerUuid;
+
+/// A typed "no", with what a client needs to understand it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// No provider has this UUID.
+    #[error("no resource provider {uuid}")]
+    ProviderNotFound {
+        /// The UUID asked for.
+        uuid: Uuid,
+    },
+    /// Another provider has this UUID.
+    #[error("a resource provider with UUID {uuid} exists")]
+    ProviderUuidTaken {
+        /// The UUID.
+        uuid: Uuid,
+    },
+    /// Another provider has this name.
+    #[error("a resource provider named {name} exists")]
+    ProviderNameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The parent does not exist.
+    #[error("the parent provider {uuid} does not exist")]
+    ParentNotFound {
+        /// The parent's UUID.
+        uuid: Uuid,
+    },
+    /// A provider cannot be its own parent.
+    #[error("provider {uuid} cannot be its own parent")]
+    ParentIsSelf {
+        /// The provider.
+        uuid: Uuid,
+    },
+    /// The provider has a parent, and this version of the API does not move it.
+    #[error("provider {uuid} has another parent already")]
+    ReparentingNotAllowed {
+        /// The provider.
+        uuid: Uuid,
+    },
+    /// The provider has a parent, and this version of the API does not take it away.
+    #[error("provider {uuid} cannot lose its parent")]
+    UnparentingNotAllowed {
+        /// The provider.
+        uuid: Uuid,
+    },
+    /// The new parent lies in the provider's own subtree.
+    #[error("provider {uuid} would become its own ancestor")]
+    ProviderLoop {
+        /// The provider.
+        uuid: Uuid,
+    },
+    /// The provider has children.
+    #[error("provider {uuid} has child providers")]
+    ProviderHasChildren {
+        /// The provider.
+        uuid: Uuid,
+    },
+    /// Something is allocated from the provider.
+    #[error("provider {uuid} has allocations")]
+    ProviderInUse {
+        /// The provider.
+        uuid: Uuid,
+    },
+    /// The client saw another generation of the provider.
+    #[error("provider {uuid} is at generation {actual}, not {given}")]
+    ProviderGenerationConflict {
+        /// The provider.
+        uuid: Uuid,
+        /// Its generation.
+        actual: u64,
+        /// The generation that the client gave.
+        given: u64,
+    },
+    /// No resource class has this name.
+    #[error("no resource class {name}")]
+    ClassNotFound {
+        /// The name asked for.
+        name: String,
+    },
+    /// A resource class has this name.
+    #[error("resource class {name} exists")]
+    ClassExists {
+        /// The name.
+        name: String,
+    },
+    /// There are inventories of the class.
+    #[error("resource class {name} is in use")]
+    ClassInUse {
+        /// The class.
+        name: String,
+    },
+    /// Standard classes stay as they are.
+    #[error("resource class {name} is a standard one")]
+    ClassStandard {
+        /// The class.
+        name: String,
+    },
+    /// All numbers for resource classes or traits are taken (65,536 each).
+    #[error("there is no room for another resource class or trait")]
+    NamesExhausted,
+    /// No trait has one of these names.
+    #[error("no trait {}", names.join(", "))]
+    TraitNotFound {
+        /// The unknown names, in alphabetical order.
+        names: Vec<String>,
+    },
+    /// A provider has the trait.
+    #[error("trait {name} is in use")]
+    TraitInUse {
+        /// The trait.
+        name: String,
+    },
+    /// Standard traits stay as they are.
+    #[error("trait {name} is a standard one")]
+    TraitStandard {
+        /// The trait.
+        name: String,
+    },
+    /// The provider has an inventory of the class.
+    #[error("provider {provider} has an inventory of {class}")]
+    InventoryExists {
+        /// The provider.
+        provider: Uuid,
+        /// The class.
+        class: String,
+    },
+    /// The provider has no inventory of the class.
+    #[error("provider {provider} has no inventory of {class}")]
+    InventoryNotFound {
+        /// The provider.
+        provider: Uuid,
+        /// The class.
+        class: String,
+    },
+    /// Something of these classes is allocated from the provider.
+    #[error("inventory of {} on provider {provider} is in use", classes.join(", "))]
+    InventoryInUse {
+        /// The provider.
+        provider: Uuid,
+        /// The classes, by number.
+        classes: Vec<String>,
+    },
+    /// More is reserved than there is (or all of it, where that is not allowed).
+    #[error("inventory of {class} on provider {provider} leaves no capacity")]
+    InvalidCapacity {
+        /// The provider.
+        provider: Uuid,
+        /// The class.
+        class: String,
+        /// Whether all of it may be reserved.
+        may_reserve_all: bool,
+    },
+    /// The client expected another generation of the consumer.
+    #[error("consumer {consumer} is at generation {actual:?}, not {given:?}")]
+    ConsumerGenerationConflict {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// Its generation; none if it does not exist.
+        actual: Option<u64>,
+        /// What the client gave.
+        given: Option<u64>,
+    },
+    /// The consumer holds nothing.
+    #[error("consumer {consumer} has no allocations")]
+    AllocationsNotFound {
+        /// The consumer.
+        consumer: ConsumerUuid,
+    },
+    /// An allocation names a provider that does not exist.
+    #[error("an allocation names provider {uuid}, which does not exist")]
+    AllocationProviderNotFound {
+        /// The UUID asked for.
+        uuid: Uuid,
+    },
+    /// A reshape names a provider that does not exist.
+    #[error("an inventory names provider {uuid}, which does not exist")]
+    ReshapeProviderNotFound {
+        /// The UUID asked for.
+        uuid: Uuid,
+    },
+    /// An allocation wants a class of which the provider has no inventory.
+    #[error("provider {provider} has no inventory of {class} to allocate from")]
+    NoInventory {
+        /// The provider.
+        provider: Uuid,
+        /// The class.
+        class: String,
+    },
+    /// An allocation is below the smallest unit, above the largest, or off the step.
+    #[error("{amount} {class} of provider {provider} violates its units or step")]
+    ConstraintsViolated {
+        /// The provider.
+        provider: Uuid,
+        /// The class.
+        class: String,
+        /// The amount wanted.
+        amount: i64,
+    },
+    /// The provider has not that much left.
+    #[error("provider {provider} lacks {missing} {class}")]
+    CapacityExceeded {
+        /// The provider.
+        provider: Uuid,
+        /// The class.
+        class: String,
+        /// How much more would be needed.
+        missing: i64,
+    },
+}

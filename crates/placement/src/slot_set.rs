@@ -1,0 +1,124 @@
+//! A set of provider slots: one bit each, in chunks that exist only where something is in them.
+
+/// Slots in one chunk.
+const CHUNK_WORDS: usize = 16;
+
+/// A set of slots, read 64 at a time. An empty region costs one pointer a 1,024 slots.
+#[derive(Clone, Debug, Default)]
+pub struct SlotSet {
+    chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
+    count: usize,
+}
+
+impl SlotSet {
+    /// The 64 slots from `64 * word` on; bit 0 is the lowest slot.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, word: usize) -> u64 {
+        match self.chunks.get(word / CHUNK_WORDS) {
+            Some(Some(chunk)) => chunk[word % CHUNK_WORDS],
+            _ => 0,
+        }
+    }
+
+    /// Whether a slot is in the set.
+    #[must_use]
+    #[inline]
+    pub fn contains(&self, slot: u32) -> bool {
+        self.word(slot as usize / 64) >> (slot % 64) & 1 == 1
+    }
+
+    /// Puts a slot in. True if it was not there.
+    pub fn insert(&mut self, slot: u32) -> bool {
+        let word = slot as usize / 64;
+        let chunk = word / CHUNK_WORDS;
+        if chunk >= self.chunks.len() {
+            self.chunks.resize_with(chunk + 1, || None);
+        }
+        let chunk = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
+        let bit = 1 << (slot % 64);
+        let fresh = chunk[word % CHUNK_WORDS] & bit == 0;
+        chunk[word % CHUNK_WORDS] |= bit;
+        self.count += usize::from(fresh);
+        fresh
+    }
+
+    /// Takes a slot out. True if it was there.
+    pub fn remove(&mut self, slot: u32) -> bool {
+        let word = slot as usize / 64;
+        let Some(Some(chunk)) = self.chunks.get_mut(word / CHUNK_WORDS) else {
+            return false;
+        };
+        let bit = 1 << (slot % 64);
+        let present = chunk[word % CHUNK_WORDS] & bit != 0;
+        chunk[word % CHUNK_WORDS] &= !bit;
+        self.count -= usize::from(present);
+        present
+    }
+
+    /// Puts a slot in or takes it out.
+    pub fn set(&mut self, slot: u32, member: bool) {
+        if member {
+            self.insert(slot);
+        } else {
+            self.remove(slot);
+        }
+    }
+
+    /// How many slots are in the set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether no slot is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many words may hold something.
+    #[must_use]
+    pub fn word_count(&self) -> usize {
+        self.chunks.len() * CHUNK_WORDS
+    }
+
+    /// The slots in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.word_count()).flat_map(|word| bits(self.word(word), word))
+    }
+}
+
+/// The slots of one word of a mask, in rising order.
+pub fn bits(mut mask: u64, word: usize) -> impl Iterator<Item = u32> {
+    let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
+    std::iter::from_fn(move || {
+        if mask == 0 {
+            return None;
+        }
+        let bit = mask.trailing_zeros();
+        mask &= mask - 1;
+        Some(base + bit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holds_what_was_put_in_and_nothing_else() {
+        let mut set = SlotSet::default();
+        for slot in [0, 63, 64, 5_000, 1_023, 1_024] {
+            assert!(set.insert(slot));
+            assert!(!set.insert(slot));
+        }
+        assert_eq!(
+            set.iter().collect::<Vec<_>>(),
+            [0, 63, 64, 1_023, 1_024, 5_000]
+        );
+        assert!(set.remove(64) && !set.remove(64) && !set.remove(1 << 20));
+        assert_eq!(set.len(), 5);
+        assert!(!set.contains(64) && set.contains(5_000));
+    }
+}

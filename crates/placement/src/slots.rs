@@ -1,0 +1,95 @@
+//! A table with stable row numbers: the lowest free row is taken first.
+
+use std::collections::BTreeSet;
+
+/// Rows that keep their number as long as they live.
+///
+/// Which row a new entry gets depends only on which rows are taken, so two replicas that applied
+/// the same changes, one of them from a snapshot, number alike.
+#[derive(Clone, Debug)]
+pub struct Slots<T> {
+    rows: Vec<Option<T>>,
+    free: BTreeSet<u32>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            free: BTreeSet::new(),
+        }
+    }
+}
+
+impl<T> Slots<T> {
+    /// The row that the next entry will get.
+    #[must_use]
+    pub fn next(&self) -> u32 {
+        self.free.first().copied().unwrap_or_else(|| {
+            u32::try_from(self.rows.len()).expect("fewer than 2^32 rows fit in memory")
+        })
+    }
+
+    /// Puts an entry into a given free row; rows in between become free ones.
+    pub fn put(&mut self, row: u32, value: T) {
+        let index = row as usize;
+        while self.rows.len() <= index {
+            self.free
+                .insert(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
+            self.rows.push(None);
+        }
+        self.free.remove(&row);
+        self.rows[index] = Some(value);
+    }
+
+    /// Takes an entry out. Free rows at the end are given up, so that the table is as it was
+    /// before the entry came.
+    pub fn take(&mut self, row: u32) -> Option<T> {
+        let value = self.rows.get_mut(row as usize)?.take()?;
+        self.free.insert(row);
+        while self.rows.last().is_some_and(Option::is_none) {
+            self.rows.pop();
+            self.free
+                .remove(&u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
+        }
+        Some(value)
+    }
+
+    /// The entry of a row.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, row: u32) -> Option<&T> {
+        self.rows.get(row as usize)?.as_ref()
+    }
+
+    /// The entry of a row, to change.
+    #[inline]
+    pub fn get_mut(&mut self, row: u32) -> Option<&mut T> {
+        self.rows.get_mut(row as usize)?.as_mut()
+    }
+
+    /// One past the highest taken row.
+    #[must_use]
+    pub fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// How many rows are taken.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len() - self.free.len()
+    }
+
+    /// Whether no row is taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entries with their rows, in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.rows.iter().enumerate().filter_map(|(row, value)| {
+            Some((u32::try_from(row).unwrap_or(u32::MAX), value.as_ref()?))
+        })
+    }
+}

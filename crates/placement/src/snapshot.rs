@@ -1,0 +1,445 @@
+//! The whole state as a stream of bytes, and its digest.
+//!
+//! Equal states give equal bytes: rows go out in the order of their slots, names in alphabetical
+//! order, and numbers that are private to one copy of the state (aggregates, projects, users,
+//! types) as places in a table of names. Each row is a length (u32, little endian) and that many
+//! bytes of postcard.
+
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::ids::{
+    AggregateId, ClassId, ConsumerId, ConsumerUuid, ProjectId, ProviderId, Timestamp, TraitId,
+    TypeId, UserId,
+};
+use crate::intern::Interner;
+use crate::inventory::Inventory;
+use crate::names;
+use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State};
+
+/// The version that this release writes.
+pub const SNAPSHOT_VERSION: u32 = 1;
+
+/// No row is longer: a provider with a million consumers does not list them in its row.
+const ROW_BYTES_MAX: u32 = 64 << 20;
+
+/// Why a snapshot cannot be read.
+#[derive(Debug, Error)]
+pub enum SnapshotError {
+    /// Reading failed.
+    #[error("the snapshot cannot be read")]
+    Io(#[from] io::Error),
+    /// A newer release wrote the snapshot.
+    #[error(
+        "the snapshot has version {found}; this release reads versions up to {SNAPSHOT_VERSION}"
+    )]
+    NewerVersion {
+        /// The version found.
+        found: u32,
+    },
+    /// A row is not what it should be.
+    #[error("the snapshot is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    version: u32,
+    classes: u32,
+    traits: u32,
+    aggregates: u32,
+    projects: u32,
+    users: u32,
+    types: u32,
+    providers: u32,
+    consumers: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NamedRow {
+    id: u16,
+    name: String,
+    modified_at: Timestamp,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProviderRow {
+    slot: u32,
+    uuid: Uuid,
+    name: String,
+    parent: Option<u32>,
+    root: u32,
+    generation: u64,
+    created_at: Timestamp,
+    updated_at: Option<Timestamp>,
+    inventories: Vec<(ClassId, Inventory, Timestamp)>,
+    traits: Vec<TraitId>,
+    aggregates: Vec<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ConsumerRow {
+    slot: u32,
+    uuid: ConsumerUuid,
+    generation: u64,
+    project: u32,
+    user: u32,
+    consumer_type: Option<u32>,
+    allocated_at: Timestamp,
+    allocations: Vec<(u32, ClassId, u32)>,
+}
+
+/// The used names of an interner in alphabetical order, and the place of each number among them.
+struct Table<'a> {
+    names: Vec<&'a str>,
+    places: Vec<u32>,
+}
+
+impl<'a> Table<'a> {
+    fn new(interner: &'a Interner, used: impl Iterator<Item = u32>) -> Self {
+        let mut is_used = vec![false; interner.len()];
+        for number in used {
+            is_used[number as usize] = true;
+        }
+        let mut numbers: Vec<u32> = (0u32..)
+            .zip(&is_used)
+            .filter(|(_, used)| **used)
+            .map(|(number, _)| number)
+            .collect();
+        numbers.sort_unstable_by_key(|number| interner.text(*number));
+        let mut places = vec![0; interner.len()];
+        for (place, number) in (0u32..).zip(&numbers) {
+            places[*number as usize] = place;
+        }
+        Self {
+            names: numbers
+                .iter()
+                .map(|number| interner.text(*number))
+                .collect(),
+            places,
+        }
+    }
+
+    fn place(&self, number: u32) -> u32 {
+        self.places[number as usize]
+    }
+}
+
+/// Writes rows, each with its length.
+struct Rows<'a> {
+    out: &'a mut dyn Write,
+    row: Vec<u8>,
+}
+
+impl Rows<'_> {
+    fn put<T: Serialize>(&mut self, row: &T) -> io::Result<()> {
+        self.row.clear();
+        let buffer = std::mem::take(&mut self.row);
+        self.row = postcard::to_extend(row, buffer).map_err(io::Error::other)?;
+        let length = u32::try_from(self.row.len()).map_err(io::Error::other)?;
+        self.out.write_all(&length.to_le_bytes())?;
+        self.out.write_all(&self.row)
+    }
+}
+
+fn length(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+impl State {
+    /// Writes the state as a snapshot. Wrap a slow writer in a buffer: rows are small.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the writer fails with.
+    pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
+        let providers = || self.all_providers().map(|(_, provider)| provider);
+        let consumers = || self.all_consumers().map(|(_, consumer)| consumer);
+        let aggregates = Table::new(
+            &self.aggregates,
+            providers()
+                .flat_map(|provider| &provider.aggregates)
+                .map(|id| id.0),
+        );
+        let projects = Table::new(
+            &self.projects,
+            consumers().map(|consumer| consumer.project.0),
+        );
+        let users = Table::new(&self.users, consumers().map(|consumer| consumer.user.0));
+        let types = Table::new(
+            &self.consumer_types,
+            consumers()
+                .filter_map(|consumer| consumer.consumer_type)
+                .map(|id| id.0),
+        );
+        let mut rows = Rows {
+            out,
+            row: Vec::new(),
+        };
+        rows.put(&Header {
+            version: SNAPSHOT_VERSION,
+            classes: length(self.classes.len()),
+            traits: length(self.traits.len()),
+            aggregates: length(aggregates.names.len()),
+            projects: length(projects.names.len()),
+            users: length(users.names.len()),
+            types: length(types.names.len()),
+            providers: length(self.providers.len()),
+            consumers: length(self.consumers.len()),
+        })?;
+        for (ClassId(id), named) in self.all_classes() {
+            rows.put(&named_row(id, named))?;
+        }
+        for (TraitId(id), named) in self.all_traits() {
+            rows.put(&named_row(id, named))?;
+        }
+        for table in [&aggregates, &projects, &users, &types] {
+            for name in &table.names {
+                rows.put(name)?;
+            }
+        }
+        for (ProviderId(slot), provider) in self.all_providers() {
+            rows.put(&provider_row(slot, provider, &aggregates))?;
+        }
+        for (ConsumerId(slot), consumer) in self.all_consumers() {
+            rows.put(&ConsumerRow {
+                slot,
+                uuid: consumer.uuid,
+                generation: consumer.generation,
+                project: projects.place(consumer.project.0),
+                user: users.place(consumer.user.0),
+                consumer_type: consumer.consumer_type.map(|id| types.place(id.0)),
+                allocated_at: consumer.allocated_at,
+                allocations: consumer
+                    .allocations
+                    .iter()
+                    .map(|held| (held.provider.0, held.class, held.amount))
+                    .collect(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Reads a state from a snapshot. Wrap a slow reader in a buffer: rows are small.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] when reading fails or the bytes are not a whole snapshot.
+    pub fn load(input: &mut dyn Read) -> Result<Self, SnapshotError> {
+        let mut rows = Input {
+            input,
+            row: Vec::new(),
+        };
+        let header: Header = rows.take()?;
+        if header.version > SNAPSHOT_VERSION {
+            return Err(SnapshotError::NewerVersion {
+                found: header.version,
+            });
+        }
+        let mut state = Self::default();
+        for _ in 0..header.classes {
+            let row: NamedRow = rows.take()?;
+            let id = ClassId(row.id);
+            state.class_by_name.insert(row.name.as_str().into(), id);
+            state.classes.put(u32::from(row.id), named(row));
+        }
+        for _ in 0..header.traits {
+            let row: NamedRow = rows.take()?;
+            let id = TraitId(row.id);
+            state.trait_by_name.insert(row.name.as_str().into(), id);
+            state.traits.put(u32::from(row.id), named(row));
+        }
+        state.sharing_trait = state.trait_id(names::SHARING_TRAIT);
+        let mut texts = |count: u32| -> Result<Vec<String>, SnapshotError> {
+            (0..count).map(|_| rows.take()).collect()
+        };
+        let aggregates: Vec<AggregateId> = texts(header.aggregates)?
+            .iter()
+            .map(|uuid| state.intern_aggregate(uuid))
+            .collect();
+        let projects: Vec<ProjectId> = texts(header.projects)?
+            .iter()
+            .map(|name| state.intern_project(name))
+            .collect();
+        let users: Vec<UserId> = texts(header.users)?
+            .iter()
+            .map(|name| UserId(state.users.intern(name)))
+            .collect();
+        let types: Vec<TypeId> = texts(header.types)?
+            .iter()
+            .map(|name| TypeId(state.consumer_types.intern(name)))
+            .collect();
+        load_providers(&mut state, &mut rows, header.providers, &aggregates)?;
+        for _ in 0..header.consumers {
+            let row: ConsumerRow = rows.take()?;
+            let record = consumer(&row, &projects, &users, &types)
+                .ok_or(SnapshotError::Damaged("a consumer names what is not there"))?;
+            state.replace_consumer(ConsumerId(row.slot), row.uuid, Some(record));
+        }
+        Ok(state)
+    }
+
+    /// A number that equal states share and different ones practically never do: the first half
+    /// of the BLAKE3 hash of the snapshot.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        let mut hasher = blake3::Hasher::new();
+        let mut out = io::BufWriter::with_capacity(1 << 16, &mut hasher);
+        // Hashing cannot fail.
+        let written = self.save(&mut out).and_then(|()| out.flush());
+        debug_assert!(written.is_ok());
+        drop(out);
+        let hash = hasher.finalize();
+        let mut half = [0; 16];
+        half.copy_from_slice(&hash.as_bytes()[..16]);
+        u128::from_le_bytes(half)
+    }
+}
+
+fn named_row(id: u16, named: &Named) -> NamedRow {
+    NamedRow {
+        id,
+        name: named.name.to_string(),
+        modified_at: named.modified_at,
+    }
+}
+
+fn named(row: NamedRow) -> Named {
+    Named {
+        name: row.name.into(),
+        modified_at: row.modified_at,
+    }
+}
+
+fn provider_row(slot: u32, provider: &Provider, aggregates: &Table<'_>) -> ProviderRow {
+    let mut places: Vec<u32> = provider
+        .aggregates
+        .iter()
+        .map(|id| aggregates.place(id.0))
+        .collect();
+    places.sort_unstable();
+    ProviderRow {
+        slot,
+        uuid: provider.uuid,
+        name: provider.name.to_string(),
+        parent: provider.parent.map(|id| id.0),
+        root: provider.root.0,
+        generation: provider.generation,
+        created_at: provider.created_at,
+        updated_at: provider.updated_at,
+        inventories: provider
+            .inventories
+            .iter()
+            .map(|record| (record.class, record.inventory, record.modified_at))
+            .collect(),
+        traits: provider.traits.clone(),
+        aggregates: places,
+    }
+}
+
+/// Providers come in the order of their slots, so a parent may come after its child: children are
+/// joined to their parents when all are there.
+fn load_providers(
+    state: &mut State,
+    rows: &mut Input<'_>,
+    count: u32,
+    aggregates: &[AggregateId],
+) -> Result<(), SnapshotError> {
+    let mut nested = Vec::new();
+    for _ in 0..count {
+        let row: ProviderRow = rows.take()?;
+        let mut members = Vec::with_capacity(row.aggregates.len());
+        for place in &row.aggregates {
+            let id = aggregates.get(*place as usize);
+            members.push(*id.ok_or(SnapshotError::Damaged("a provider names no aggregate"))?);
+        }
+        members.sort_unstable();
+        let id = ProviderId(row.slot);
+        if let Some(parent) = row.parent {
+            nested.push((id, ProviderId(parent)));
+        }
+        let provider = Provider {
+            uuid: row.uuid,
+            name: row.name.into(),
+            parent: None,
+            root: ProviderId(row.root),
+            children: Vec::new(),
+            generation: row.generation,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            inventories: row
+                .inventories
+                .into_iter()
+                .map(|(class, inventory, modified_at)| InventoryRecord {
+                    class,
+                    inventory,
+                    capacity: inventory.capacity(),
+                    used: 0,
+                    modified_at,
+                })
+                .collect(),
+            traits: row.traits,
+            aggregates: members,
+            consumers: Vec::new(),
+        };
+        state.insert_provider(id, provider);
+    }
+    for (child, parent) in nested {
+        state.attach(child, parent);
+    }
+    Ok(())
+}
+
+fn consumer(
+    row: &ConsumerRow,
+    projects: &[ProjectId],
+    users: &[UserId],
+    types: &[TypeId],
+) -> Option<Consumer> {
+    let consumer_type = match row.consumer_type {
+        Some(place) => Some(*types.get(place as usize)?),
+        None => None,
+    };
+    Some(Consumer {
+        uuid: row.uuid,
+        generation: row.generation,
+        project: *projects.get(row.project as usize)?,
+        user: *users.get(row.user as usize)?,
+        consumer_type,
+        allocated_at: row.allocated_at,
+        allocations: row
+            .allocations
+            .iter()
+            .map(|(provider, class, amount)| Allocation {
+                provider: ProviderId(*provider),
+                class: *class,
+                amount: *amount,
+            })
+            .collect(),
+    })
+}
+
+/// Reads rows, each with its length.
+struct Input<'a> {
+    input: &'a mut dyn Read,
+    row: Vec<u8>,
+}
+
+impl Input<'_> {
+    fn take<T: DeserializeOwned>(&mut self) -> Result<T, SnapshotError> {
+        let mut length = [0; 4];
+        self.input.read_exact(&mut length)?;
+        let length = u32::from_le_bytes(length);
+        if length > ROW_BYTES_MAX {
+            return Err(SnapshotError::Damaged("a row is longer than any can be"));
+        }
+        self.row.resize(length as usize, 0);
+        self.input.read_exact(&mut self.row)?;
+        postcard::from_bytes(&self.row)
+            .map_err(|_| SnapshotError::Damaged("a row does not hold what it should"))
+    }
+}

@@ -1,0 +1,399 @@
+//! All there is, in memory, laid out for the decision.
+
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+use crate::column::ClassColumn;
+use crate::hash::Map;
+use crate::ids::{
+    AggregateId, ClassId, ConsumerId, ConsumerUuid, ProjectId, ProviderId, Timestamp, TraitId,
+    TypeId, UserId,
+};
+use crate::intern::Interner;
+use crate::inventory::Inventory;
+use crate::names;
+use crate::slot_set::SlotSet;
+use crate::slots::Slots;
+
+/// A resource provider: a host, or a part of one, or something that several hosts share.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its name, unique among providers.
+    pub name: Box<str>,
+    /// The provider that it is a part of.
+    pub parent: Option<ProviderId>,
+    /// The top of its tree; itself for a root.
+    pub root: ProviderId,
+    /// Its parts, in rising order.
+    pub children: Vec<ProviderId>,
+    /// Counts the changes that clients must have seen before they change it themselves.
+    pub generation: u64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it was last written; none for a child that was never written since its creation.
+    pub updated_at: Option<Timestamp>,
+    /// What it has, in rising order of class.
+    pub inventories: Vec<InventoryRecord>,
+    /// Its traits, in rising order.
+    pub traits: Vec<TraitId>,
+    /// Its aggregates, in rising order of number.
+    pub aggregates: Vec<AggregateId>,
+    /// Who holds something of it, in rising order.
+    pub consumers: Vec<ConsumerId>,
+}
+
+impl Provider {
+    /// Its inventory of a class.
+    #[must_use]
+    #[inline]
+    pub fn inventory(&self, class: ClassId) -> Option<&InventoryRecord> {
+        self.inventories.iter().find(|record| record.class == class)
+    }
+
+    /// Whether it has a trait.
+    #[must_use]
+    pub fn has_trait(&self, id: TraitId) -> bool {
+        self.traits.binary_search(&id).is_ok()
+    }
+
+    /// Whether it is a member of an aggregate.
+    #[must_use]
+    pub fn in_aggregate(&self, id: AggregateId) -> bool {
+        self.aggregates.binary_search(&id).is_ok()
+    }
+}
+
+/// One inventory of a provider with what is allocated of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InventoryRecord {
+    /// The resource class.
+    pub class: ClassId,
+    /// What the client set.
+    pub inventory: Inventory,
+    /// `inventory.capacity()`, kept because every claim compares with it.
+    pub capacity: i64,
+    /// The sum of all allocations.
+    pub used: i64,
+    /// When it was last set.
+    pub modified_at: Timestamp,
+}
+
+/// Who holds resources: an instance, a migration, anything with a UUID.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Consumer {
+    /// Its UUID.
+    pub uuid: ConsumerUuid,
+    /// Counts its changes, from 1.
+    pub generation: u64,
+    /// Its project.
+    pub project: ProjectId,
+    /// Its user.
+    pub user: UserId,
+    /// Its type, if one was ever said.
+    pub consumer_type: Option<TypeId>,
+    /// When what it holds was last set.
+    pub allocated_at: Timestamp,
+    /// What it holds, in the order that it was asked for; never empty.
+    pub allocations: SmallVec<[Allocation; 3]>,
+}
+
+/// One amount that a consumer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// From which provider.
+    pub provider: ProviderId,
+    /// Of which resource class.
+    pub class: ClassId,
+    /// How much.
+    pub amount: u32,
+}
+
+/// A resource class or trait that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its name.
+    pub name: Box<str>,
+    /// When it was created or last renamed.
+    pub modified_at: Timestamp,
+}
+
+/// The whole state of placement.
+///
+/// Rows are addressed by dense numbers; the numbers of providers and consumers are reused, those
+/// of aggregates, projects, users and types are private to this copy of the state.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub(crate) classes: Slots<Named>,
+    pub(crate) class_by_name: Map<Box<str>, ClassId>,
+    pub(crate) traits: Slots<Named>,
+    pub(crate) trait_by_name: Map<Box<str>, TraitId>,
+    pub(crate) sharing_trait: Option<TraitId>,
+    pub(crate) providers: Slots<Provider>,
+    pub(crate) provider_by_uuid: Map<Uuid, ProviderId>,
+    pub(crate) provider_by_name: Map<Box<str>, ProviderId>,
+    pub(crate) aggregates: Interner,
+    pub(crate) projects: Interner,
+    pub(crate) users: Interner,
+    pub(crate) consumer_types: Interner,
+    pub(crate) consumers: Slots<Consumer>,
+    pub(crate) consumer_by_uuid: Map<ConsumerUuid, ConsumerId>,
+    pub(crate) columns: Vec<ClassColumn>,
+    pub(crate) trait_members: Vec<SlotSet>,
+    pub(crate) aggregate_members: Vec<SlotSet>,
+    pub(crate) roots: SlotSet,
+    pub(crate) children: SlotSet,
+    pub(crate) parents: SlotSet,
+    pub(crate) project_consumers: Vec<SlotSet>,
+}
+
+/// Words that no slot is in.
+static NO_SLOTS: std::sync::LazyLock<SlotSet> = std::sync::LazyLock::new(SlotSet::default);
+/// A class of which nobody has anything.
+static NO_COLUMN: std::sync::LazyLock<ClassColumn> = std::sync::LazyLock::new(ClassColumn::default);
+
+impl State {
+    /// The number of a resource class.
+    #[must_use]
+    pub fn class_id(&self, name: &str) -> Option<ClassId> {
+        self.class_by_name.get(name).copied()
+    }
+
+    /// The name of a resource class; empty for one that does not exist.
+    #[must_use]
+    pub fn class_name(&self, id: ClassId) -> &str {
+        self.classes
+            .get(u32::from(id.0))
+            .map_or("", |class| &class.name)
+    }
+
+    /// A resource class by name.
+    #[must_use]
+    pub fn class(&self, name: &str) -> Option<&Named> {
+        self.classes.get(u32::from(self.class_id(name)?.0))
+    }
+
+    /// All resource classes, in the order of their numbers: standard ones first.
+    pub fn all_classes(&self) -> impl Iterator<Item = (ClassId, &Named)> {
+        self.classes
+            .iter()
+            .map(|(row, class)| (ClassId(dense_u16(row)), class))
+    }
+
+    /// The number of a trait.
+    #[must_use]
+    pub fn trait_id(&self, name: &str) -> Option<TraitId> {
+        self.trait_by_name.get(name).copied()
+    }
+
+    /// The name of a trait; empty for one that does not exist.
+    #[must_use]
+    pub fn trait_name(&self, id: TraitId) -> &str {
+        self.traits
+            .get(u32::from(id.0))
+            .map_or("", |named| &named.name)
+    }
+
+    /// A trait by number.
+    #[must_use]
+    pub fn trait_named(&self, id: TraitId) -> Option<&Named> {
+        self.traits.get(u32::from(id.0))
+    }
+
+    /// All traits, in the order of their numbers: standard ones first.
+    pub fn all_traits(&self) -> impl Iterator<Item = (TraitId, &Named)> {
+        self.traits
+            .iter()
+            .map(|(row, named)| (TraitId(dense_u16(row)), named))
+    }
+
+    /// The trait that marks sharing providers, once the standard names are there.
+    #[must_use]
+    pub fn sharing_trait(&self) -> Option<TraitId> {
+        self.sharing_trait
+    }
+
+    /// The slot of a provider.
+    #[must_use]
+    #[inline]
+    pub fn provider_id(&self, uuid: Uuid) -> Option<ProviderId> {
+        self.provider_by_uuid.get(&uuid).copied()
+    }
+
+    /// The slot of a provider by its name.
+    #[must_use]
+    pub fn provider_id_by_name(&self, name: &str) -> Option<ProviderId> {
+        self.provider_by_name.get(name).copied()
+    }
+
+    /// A provider by slot.
+    #[must_use]
+    #[inline]
+    pub fn provider(&self, id: ProviderId) -> Option<&Provider> {
+        self.providers.get(id.0)
+    }
+
+    /// A provider by UUID.
+    #[must_use]
+    pub fn provider_by_uuid(&self, uuid: Uuid) -> Option<&Provider> {
+        self.provider(self.provider_id(uuid)?)
+    }
+
+    /// All providers, in rising order of slot.
+    pub fn all_providers(&self) -> impl Iterator<Item = (ProviderId, &Provider)> {
+        self.providers
+            .iter()
+            .map(|(row, provider)| (ProviderId(row), provider))
+    }
+
+    /// How many providers there are.
+    #[must_use]
+    pub fn provider_count(&self) -> usize {
+        self.providers.len()
+    }
+
+    /// One past the highest slot of a provider: the length of every column and mask.
+    #[must_use]
+    pub fn provider_slots(&self) -> usize {
+        self.providers.row_count()
+    }
+
+    /// The slots of a provider's tree from it downwards, itself first, children in rising order.
+    #[must_use]
+    pub fn subtree(&self, top: ProviderId) -> Vec<ProviderId> {
+        let mut found = vec![top];
+        let mut next = 0;
+        while let Some(id) = found.get(next).copied() {
+            next += 1;
+            if let Some(provider) = self.provider(id) {
+                found.extend_from_slice(&provider.children);
+            }
+        }
+        found
+    }
+
+    /// The providers that are roots.
+    #[must_use]
+    pub fn roots(&self) -> &SlotSet {
+        &self.roots
+    }
+
+    /// The providers that have a parent.
+    #[must_use]
+    pub fn nested(&self) -> &SlotSet {
+        &self.children
+    }
+
+    /// The providers that have children.
+    #[must_use]
+    pub fn parents(&self) -> &SlotSet {
+        &self.parents
+    }
+
+    /// The providers that have a trait.
+    #[must_use]
+    pub fn trait_members(&self, id: TraitId) -> &SlotSet {
+        self.trait_members.get(id.index()).unwrap_or(&NO_SLOTS)
+    }
+
+    /// The number of an aggregate, if any provider was ever in it.
+    #[must_use]
+    pub fn aggregate_id(&self, uuid: &str) -> Option<AggregateId> {
+        self.aggregates.find(uuid).map(AggregateId)
+    }
+
+    /// The UUID of an aggregate, as clients wrote it.
+    #[must_use]
+    pub fn aggregate_uuid(&self, id: AggregateId) -> &str {
+        self.aggregates.text(id.0)
+    }
+
+    /// The providers that are members of an aggregate.
+    #[must_use]
+    pub fn aggregate_members(&self, id: AggregateId) -> &SlotSet {
+        self.aggregate_members.get(id.index()).unwrap_or(&NO_SLOTS)
+    }
+
+    /// The room of all providers for one resource class.
+    #[must_use]
+    pub fn column(&self, class: ClassId) -> &ClassColumn {
+        self.columns.get(class.index()).unwrap_or(&NO_COLUMN)
+    }
+
+    /// A consumer.
+    #[must_use]
+    pub fn consumer(&self, uuid: ConsumerUuid) -> Option<&Consumer> {
+        self.consumers.get(self.consumer_by_uuid.get(&uuid)?.0)
+    }
+
+    /// A consumer by slot.
+    #[must_use]
+    pub fn consumer_by_id(&self, id: ConsumerId) -> Option<&Consumer> {
+        self.consumers.get(id.0)
+    }
+
+    /// All consumers, in rising order of slot.
+    pub fn all_consumers(&self) -> impl Iterator<Item = (ConsumerId, &Consumer)> {
+        self.consumers
+            .iter()
+            .map(|(row, consumer)| (ConsumerId(row), consumer))
+    }
+
+    /// How many consumers there are.
+    #[must_use]
+    pub fn consumer_count(&self) -> usize {
+        self.consumers.len()
+    }
+
+    /// The consumers of a project, in rising order of slot.
+    pub fn project_consumers(&self, project: &str) -> impl Iterator<Item = &Consumer> {
+        let id = self.projects.find(project);
+        let members = id.and_then(|id| self.project_consumers.get(id as usize));
+        members
+            .unwrap_or(&NO_SLOTS)
+            .iter()
+            .filter_map(|row| self.consumers.get(row))
+    }
+
+    /// The name of a project.
+    #[must_use]
+    pub fn project_name(&self, id: ProjectId) -> &str {
+        self.projects.text(id.0)
+    }
+
+    /// The name of a user.
+    #[must_use]
+    pub fn user_name(&self, id: UserId) -> &str {
+        self.users.text(id.0)
+    }
+
+    /// The number of a user, if any consumer ever had it.
+    #[must_use]
+    pub fn user_id(&self, name: &str) -> Option<UserId> {
+        self.users.find(name).map(UserId)
+    }
+
+    /// The name of a consumer type.
+    #[must_use]
+    pub fn consumer_type_name(&self, id: TypeId) -> &str {
+        self.consumer_types.text(id.0)
+    }
+
+    /// The number of a consumer type, if any consumer ever had it.
+    #[must_use]
+    pub fn consumer_type_id(&self, name: &str) -> Option<TypeId> {
+        self.consumer_types.find(name).map(TypeId)
+    }
+
+    /// Whether a class or trait number belongs to a standard name.
+    #[must_use]
+    pub fn is_standard(name: &str) -> bool {
+        !names::is_custom(name)
+    }
+}
+
+/// Rows of classes and traits are `u16` by construction.
+pub(crate) fn dense_u16(row: u32) -> u16 {
+    u16::try_from(row).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,184 @@
+//! Laws of the state machine, over random command sequences.
+//!
+//! `PROPTEST_CASES` sets how many sequences each law sees (default 256; the full run is 10,000).
+
+mod common;
+
+use common::{command, fresh};
+use placewright_placement::{Change, Command, State, decide, record};
+use proptest::prelude::*;
+
+fn commands() -> impl Strategy<Value = Vec<Command>> {
+    prop::collection::vec(command(), 1..60)
+}
+
+/// Decides and applies; the changes, or nothing when refused.
+fn run(state: &mut State, command: &Command) -> Option<Vec<Change>> {
+    let mut changes = Vec::new();
+    decide(state, command, &mut changes).ok()?;
+    for change in &changes {
+        state.apply(change);
+    }
+    Some(changes)
+}
+
+/// Over-use as allowed by history: an inventory may be lowered under its usage, after which its
+/// usage may only shrink.
+fn overuse(state: &State) -> Vec<(uuid::Uuid, String, i64, i64)> {
+    let mut found = Vec::new();
+    for (_, provider) in state.all_providers() {
+        for record in &provider.inventories {
+            if record.used > record.capacity {
+                let class = state.class_name(record.class).to_owned();
+                found.push((provider.uuid, class, record.used, record.capacity));
+            }
+        }
+    }
+    found
+}
+
+/// Everything that is kept twice must agree.
+fn check_indexes(state: &State) {
+    for (id, provider) in state.all_providers() {
+        for record in &provider.inventories {
+            let held: i64 = state
+                .all_consumers()
+                .flat_map(|(_, consumer)| &consumer.allocations)
+                .filter(|held| held.provider == id && held.class == record.class)
+                .map(|held| i64::from(held.amount))
+                .sum();
+            assert_eq!(record.used, held, "usage is the sum of allocations");
+            let block = state
+                .column(record.class)
+                .block(id.index() / 64)
+                .expect("a block");
+            let free = record.capacity - record.used;
+            let room = free.min(i64::from(record.inventory.max_unit)).max(-1);
+            assert_eq!(i64::from(block.headroom[id.index() % 64]), room);
+        }
+        for holder in &provider.consumers {
+            let consumer = state.consumer_by_id(*holder).expect("a holder exists");
+            assert!(consumer.allocations.iter().any(|held| held.provider == id));
+        }
+        let root = provider.parent.map_or(id, |parent| {
+            state.provider(parent).expect("a parent exists").root
+        });
+        assert_eq!(provider.root, root);
+        assert_eq!(state.roots().contains(id.0), provider.parent.is_none());
+        assert_eq!(
+            state.parents().contains(id.0),
+            !provider.children.is_empty()
+        );
+        for child in &provider.children {
+            assert_eq!(
+                state.provider(*child).expect("a child exists").parent,
+                Some(id)
+            );
+        }
+        for id_of_trait in &provider.traits {
+            assert!(state.trait_members(*id_of_trait).contains(id.0));
+        }
+    }
+    for (_, consumer) in state.all_consumers() {
+        assert!(
+            !consumer.allocations.is_empty(),
+            "a consumer holds something"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn capacity_is_never_exceeded_by_a_claim(commands in commands()) {
+        let mut state = fresh();
+        for command in &commands {
+            let before = overuse(&state);
+            let accepted = run(&mut state, command).is_some();
+            if accepted && matches!(command, Command::Claim { .. } | Command::Release { .. }) {
+                for (provider, class, used, _) in overuse(&state) {
+                    let worst = before.iter().find(|(p, c, _, _)| *p == provider && *c == class);
+                    prop_assert!(worst.is_some_and(|(_, _, was, _)| used <= *was));
+                }
+            }
+        }
+        check_indexes(&state);
+    }
+
+    #[test]
+    fn undo_restores_the_digest(commands in commands(), back in 1usize..60) {
+        let mut state = fresh();
+        let mut digests = vec![state.digest()];
+        let mut undos = Vec::new();
+        for command in &commands {
+            let mut changes = Vec::new();
+            let mut undo = Vec::new();
+            if decide(&state, command, &mut changes).is_ok() {
+                undo.extend(changes.iter().map(|change| state.apply(change)));
+            }
+            undos.push(undo);
+            digests.push(state.digest());
+        }
+        let kept = commands.len().saturating_sub(back);
+        for undo in undos.drain(kept..).rev() {
+            for step in undo.into_iter().rev() {
+                state.undo(step);
+            }
+        }
+        prop_assert_eq!(state.digest(), digests[kept]);
+        check_indexes(&state);
+        // What was taken back can be done again, with the same result.
+        for (command, digest) in commands[kept..].iter().zip(&digests[kept + 1..]) {
+            run(&mut state, command);
+            prop_assert_eq!(state.digest(), *digest);
+        }
+    }
+
+    #[test]
+    fn replay_and_snapshot_plus_tail_give_the_same_digest(
+        commands in commands(),
+        cut in 0usize..60,
+    ) {
+        let mut live = fresh();
+        let mut journal = Vec::new();
+        let mut snapshot = Vec::new();
+        let mut tail_from = 0;
+        live.save(&mut snapshot).unwrap();
+        for (index, command) in commands.iter().enumerate() {
+            if let Some(changes) = run(&mut live, command) {
+                let mut bytes = Vec::new();
+                record::encode(&changes, &mut bytes);
+                journal.push(bytes);
+            }
+            if index == cut {
+                snapshot.clear();
+                live.save(&mut snapshot).unwrap();
+                tail_from = journal.len();
+            }
+        }
+        let replay = |mut state: State, from: usize| {
+            for bytes in &journal[from..] {
+                for change in record::decode(bytes).unwrap() {
+                    state.apply(&change);
+                }
+            }
+            check_indexes(&state);
+            state.digest()
+        };
+        prop_assert_eq!(replay(fresh(), 0), live.digest());
+        let restored = State::load(&mut snapshot.as_slice()).unwrap();
+        prop_assert_eq!(replay(restored, tail_from), live.digest());
+    }
+
+    #[test]
+    fn refused_commands_change_nothing(commands in commands()) {
+        let mut state = fresh();
+        for command in &commands {
+            let before = state.digest();
+            let mut changes = Vec::new();
+            match decide(&state, command, &mut changes) {
+                Ok(_) => for change in &changes { state.apply(change); },
+                Err(_) => prop_assert_eq!(state.digest(), before),
+            }
+        }
+    }
+}
