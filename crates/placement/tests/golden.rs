@@ -1,0 +1,113 @@
+//! The journal's format does not change: a record written by an older release is read by a newer
+//! one. If this test fails, an existing variant or field was changed; add a new one instead.
+
+use placewright_placement::change::AllocationFact;
+use placewright_placement::{Change, ClassId, ConsumerUuid, Inventory, Timestamp, TraitId, record};
+use uuid::Uuid;
+
+fn one_of_each() -> Vec<Change> {
+    let (provider, at) = (Uuid::from_u128(0x11), Timestamp(1_700_000_000_000_000));
+    let consumer = ConsumerUuid::from_uuid(Uuid::from_u128(0x22));
+    let inventory = Inventory {
+        total: 64,
+        reserved: 2,
+        min_unit: 1,
+        max_unit: 32,
+        step_size: 1,
+        allocation_ratio: 4.0,
+    };
+    vec![
+        Change::ClassCreated {
+            id: ClassId(1000),
+            name: "CUSTOM_A".into(),
+            at,
+        },
+        Change::ClassRenamed {
+            id: ClassId(1000),
+            name: "CUSTOM_B".into(),
+            at,
+        },
+        Change::ClassRemoved { id: ClassId(1000) },
+        Change::TraitCreated {
+            id: TraitId(4000),
+            name: "CUSTOM_T".into(),
+            at,
+        },
+        Change::TraitRemoved { id: TraitId(4000) },
+        Change::ProviderCreated {
+            uuid: provider,
+            name: "host".into(),
+            parent: None,
+            at,
+        },
+        Change::ProviderUpdated {
+            uuid: provider,
+            name: "host2".into(),
+            parent: Some(Uuid::from_u128(0x33)),
+            at,
+        },
+        Change::ProviderRemoved { uuid: provider },
+        Change::GenerationSet {
+            provider,
+            generation: 7,
+            at,
+        },
+        Change::InventorySet {
+            provider,
+            class: ClassId(0),
+            inventory,
+            at,
+        },
+        Change::InventoryRemoved {
+            provider,
+            class: ClassId(0),
+        },
+        Change::TraitsSet {
+            provider,
+            traits: vec![TraitId(1), TraitId(300)],
+        },
+        Change::AggregatesSet {
+            provider,
+            aggregates: vec!["agg".into()],
+        },
+        Change::ConsumerSet {
+            consumer,
+            generation: 1,
+            project: "p".into(),
+            user: "u".into(),
+            consumer_type: Some("INSTANCE".into()),
+            at,
+            allocations: vec![AllocationFact {
+                provider,
+                class: ClassId(0),
+                amount: 300,
+            }],
+        },
+        Change::ConsumerRemoved { consumer },
+    ]
+}
+
+#[test]
+fn a_record_of_version_1_reads_as_it_always_did() {
+    let mut bytes = Vec::new();
+    record::encode(&one_of_each(), &mut bytes);
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, include_str!("golden/record_1.hex").trim());
+    assert_eq!(
+        record::decode(&bytes).expect("it was just written"),
+        one_of_each()
+    );
+}
+
+#[test]
+fn a_newer_or_damaged_record_is_refused_with_a_reason() {
+    let mut bytes = Vec::new();
+    record::encode(&one_of_each(), &mut bytes);
+    bytes[0] = 99;
+    let error = record::decode(&bytes)
+        .expect_err("a newer version")
+        .to_string();
+    assert!(error.contains("version 99"), "{error}");
+    assert!(record::decode(&[]).is_err());
+    assert!(record::decode(&[1, 3, 250]).is_err());
+}
