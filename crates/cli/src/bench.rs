@@ -1,20 +1,25 @@
 //! `placewright bench`: measures a running server, and the project's own bars.
 
+mod bar;
 mod connection;
+mod durable;
 mod figures;
 mod http;
 mod requests;
 mod run;
+mod server_process;
 
 use clap::Subcommand;
 
-pub(crate) use http::HttpBench;
+use http::HttpBench;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Drive any Placement server over HTTP/1.1: load hosts, ask for candidates, claim
     Http(HttpBench),
+    /// The bar of durable claims: a server with fsync on this machine, driven over HTTP
+    Durable(durable::DurableBench),
 }
 
 impl BenchCommand {
@@ -22,6 +27,7 @@ impl BenchCommand {
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         match self {
             Self::Http(bench) => bench.run(),
+            Self::Durable(bench) => bench.run(),
         }
     }
 }

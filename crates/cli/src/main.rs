@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod journal;
 mod options;
 
 use std::process::ExitCode;
@@ -26,6 +27,9 @@ enum Command {
     /// Check, show and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Look after a store without a server
+    #[command(subcommand)]
+    Journal(journal::JournalCommand),
     /// Measure a server
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -61,6 +65,11 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Config(command) => run_config(command)?,
+        Command::Journal(command) => {
+            if !command.run()? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
         Command::Bench(command) => {
             if !command.run()? {
                 return Ok(ExitCode::FAILURE);

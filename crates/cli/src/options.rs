@@ -174,10 +174,14 @@ options! {
 
     /// The store: where the journal is kept, how often it is summed up in a snapshot.
     store: StoreOptions {
-        /// The SQLite file; it and its directory are made when missing. Not set means `placement.db`
-        /// in systemd's `$STATE_DIRECTORY`, else `placewright-data/placement.db` in the working
+        /// The store's directory, made when missing; one program at a time may use it. Not set means
+        /// `placement` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working
         /// directory.
         path: Option<PathBuf> = "";
+        /// Most bytes that the journal's file may grow to; -1 means as large as the disk allows. A
+        /// write beyond gets 503, reads go on.
+        #[unit("bytes")]
+        file_bytes_max: Number<-1, 9_223_372_036_854_775_807> = "-1";
     }
 
     /// Who is calling: how the identity of a client is found out.
@@ -196,6 +200,18 @@ options! {
         /// What is logged: a level (`error`, `warn`, `info`, `debug`, `trace`), and exceptions for
         /// single parts, as in `info,placewright_server=debug`.
         filter: String = "info";
+    }
+}
+
+impl StoreOptions {
+    /// The store's directory, wherever it comes from.
+    pub(crate) fn directory(&self) -> PathBuf {
+        let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+        self.path.clone().unwrap_or_else(|| {
+            state()
+                .unwrap_or_else(|| PathBuf::from("placewright-data"))
+                .join("placement")
+        })
     }
 }
 

@@ -84,6 +84,32 @@ pub(crate) enum PhaseName {
 }
 
 impl HttpBench {
+    /// One phase against this server, everything else as on the command line without options.
+    pub(crate) fn new(url: String, phase: PhaseName) -> Self {
+        Self {
+            url,
+            headers: vec!["X-Auth-Token: admin".to_owned()],
+            microversion: "1.39".to_owned(),
+            phases: vec![phase],
+            hosts: 1000,
+            connections: 8,
+            seconds: 10.0,
+            requests: u64::MAX,
+            query: "resources=VCPU:1,MEMORY_MB:512,DISK_GB:1".to_owned(),
+            limit: 1000,
+            seed: None,
+            json: false,
+        }
+    }
+
+    /// Runs the one phase.
+    ///
+    /// # Errors
+    /// As [`HttpBench::measure`].
+    pub(crate) async fn measure_one(&self) -> anyhow::Result<Figures> {
+        self.measure().await?.pop().context("no phase")
+    }
+
     /// Runs the phases and prints their figures; the answer is whether every request succeeded.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let runtime = tokio::runtime::Builder::new_current_thread()

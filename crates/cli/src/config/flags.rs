@@ -15,6 +15,14 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
+    /// Flags of a command that takes nothing but `--config`.
+    pub(crate) fn with_config(config: Option<PathBuf>) -> Self {
+        Self {
+            config,
+            values: Vec::new(),
+        }
+    }
+
     /// The configuration file that `--config` names.
     pub(super) fn config(&self) -> Option<&Path> {
         self.config.as_deref()

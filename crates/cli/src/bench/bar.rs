@@ -1,0 +1,56 @@
+//! A figure beside what it has to be.
+
+use serde::Serialize;
+
+/// One bar of the project.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Bar {
+    name: &'static str,
+    figure: f64,
+    /// "at least" or "at most".
+    relation: &'static str,
+    bound: f64,
+    pub(crate) is_met: bool,
+}
+
+/// A figure that must not be smaller.
+pub(crate) fn at_least(name: &'static str, figure: f64, bound: f64) -> Bar {
+    Bar {
+        name,
+        figure,
+        relation: "at least",
+        bound,
+        is_met: figure >= bound,
+    }
+}
+
+/// A figure that must not be larger.
+pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> Bar {
+    Bar {
+        name,
+        figure,
+        relation: "at most",
+        bound,
+        is_met: figure <= bound,
+    }
+}
+
+/// Prints the bars for people, or the whole report as JSON when there is one.
+pub(crate) fn report(bars: &[Bar], json: Option<&impl Serialize>) -> anyhow::Result<()> {
+    if let Some(json) = json {
+        println!("{}", serde_json::to_string(json)?);
+        return Ok(());
+    }
+    for Bar {
+        name,
+        figure,
+        relation,
+        bound,
+        is_met,
+    } in bars
+    {
+        let verdict = if *is_met { "met" } else { "MISSED" };
+        println!("bar: {name}: {figure:.1} ({relation} {bound}): {verdict}");
+    }
+    Ok(())
+}

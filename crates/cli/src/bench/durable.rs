@@ -1,0 +1,100 @@
+//! `placewright bench durable`: the bar of durable claims. A server on a temporary store with fsync,
+//! hosts through its API, then claims over many connections.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::bar::{Bar, at_least, at_most, report};
+use super::figures::Figures;
+use super::http::{HttpBench, PhaseName};
+use super::server_process::ServerProcess;
+
+/// Options of the bar.
+#[derive(Debug, Args)]
+pub(crate) struct DurableBench {
+    /// Hosts
+    #[arg(long, default_value_t = 10_000)]
+    hosts: u64,
+
+    /// Connections, each with one claim under way at a time
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+
+    /// Time of the claims, in seconds
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+
+    /// Where the temporary store is made: a real disk, since the bar is about fsync
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    json: bool,
+}
+
+/// Claims a second.
+const CLAIMS_PER_SECOND: f64 = 10_000.0;
+/// The 99th of 100 claims, in milliseconds.
+const P99_MS: f64 = 25.0;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    load: Figures,
+    claims: Figures,
+    bars: Vec<Bar>,
+}
+
+impl DurableBench {
+    /// Runs it; the answer is whether the bars were met and nothing failed.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let directory = tempfile::tempdir_in(&self.directory)?;
+        let server = ServerProcess::start(&directory.path().join("store"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let bench = |phase, connections| HttpBench {
+            hosts: self.hosts,
+            connections,
+            seconds: self.seconds,
+            ..HttpBench::new(server.url(), phase)
+        };
+        let load = runtime.block_on(bench(PhaseName::Load, self.connections).measure_one())?;
+        let claims = runtime.block_on(bench(PhaseName::Claims, self.connections).measure_one())?;
+        server.stop()?;
+        let bars = vec![
+            at_least(
+                "claims a second",
+                claims.requests_per_second,
+                CLAIMS_PER_SECOND,
+            ),
+            at_most("p99 of a claim in ms", claims.p99_ms, P99_MS),
+            at_most("failed requests", count(load.failed + claims.failed), 0.0),
+        ];
+        if !self.json {
+            println!("store with fsync in {}", directory.path().display());
+            load.print();
+            claims.print();
+        }
+        let met = bars.iter().all(|bar| bar.is_met);
+        report(
+            &bars,
+            self.json.then_some(&Report {
+                load,
+                claims,
+                bars: bars.clone(),
+            }),
+        )?;
+        Ok(met)
+    }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a count of failures needs no 53 bits"
+)]
+fn count(number: u64) -> f64 {
+    number as f64
+}

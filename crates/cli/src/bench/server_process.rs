@@ -1,0 +1,144 @@
+//! A server of this same program in a process of its own, for the length of a bench.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+/// A running server; dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+    /// From the start of the process until it said that it is ready.
+    pub(crate) time_to_ready: Duration,
+}
+
+/// The longest wait for a server to be ready: longer than any bar allows.
+const READY_MAX: Duration = Duration::from_secs(300);
+/// The time between two questions whether it is ready.
+const READY_POLL: Duration = Duration::from_micros(500);
+
+/// The memory of a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// What it holds now.
+    pub(crate) resident_bytes: u64,
+    /// The most that it ever held.
+    pub(crate) peak_bytes: u64,
+}
+
+impl ServerProcess {
+    /// Starts a server on this store and waits until it is ready. Its log goes to a file beside the
+    /// store.
+    ///
+    /// # Errors
+    /// It could not be started, ended, or was not ready in time; the log's end is in the error.
+    pub(crate) fn start(store: &Path) -> anyhow::Result<Self> {
+        // A port that was free a moment ago: nobody but the bench is asked to take it.
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let log = store.with_extension("log");
+        let binary = std::env::current_exe().context("the path of this program")?;
+        let start = Instant::now();
+        let child = Command::new(binary)
+            .args(["control", "--config", "/dev/null", "--placement-listen"])
+            .arg(address.to_string())
+            .arg("--store-path")
+            .arg(store)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?)
+            .spawn()?;
+        let mut server = Self {
+            child,
+            address,
+            log,
+            time_to_ready: Duration::ZERO,
+        };
+        while !is_ready(address) {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("the server ended ({status}): {}", server.last_words());
+            }
+            if start.elapsed() > READY_MAX {
+                bail!("the server did not get ready: {}", server.last_words());
+            }
+            std::thread::sleep(READY_POLL);
+        }
+        server.time_to_ready = start.elapsed();
+        Ok(server)
+    }
+
+    /// The base URL of its API.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Its memory.
+    ///
+    /// # Errors
+    /// The system has no `/proc`, or the process ended.
+    pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+            kib.map(|kib| kib * 1024)
+                .with_context(|| format!("no {name} in /proc"))
+        };
+        Ok(Memory {
+            resident_bytes: field("VmRSS:")?,
+            peak_bytes: field("VmHWM:")?,
+        })
+    }
+
+    /// Ends it with SIGTERM and waits; the answer is the time it took.
+    ///
+    /// # Errors
+    /// It did not end with success.
+    pub(crate) fn stop(mut self) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        let id = i32::try_from(self.child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        let id = id.context("the server's process id")?;
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the server ended with {status}: {}", self.last_words());
+        }
+        Ok(start.elapsed())
+    }
+
+    /// The end of its log.
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // Both fail when it has ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether the server says that it is ready.
+fn is_ready(address: SocketAddr) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+        let mut status = [0; 12];
+        stream.read_exact(&mut status)?;
+        Ok(&status == b"HTTP/1.1 200")
+    };
+    ask().unwrap_or(false)
+}

@@ -1,0 +1,38 @@
+//! What systemd is told. Without systemd (no `$NOTIFY_SOCKET`) all of this does nothing.
+
+use sd_notify::NotifyState;
+
+/// Sends a message; that nobody hears it is no reason to stop.
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd could not be told");
+    }
+}
+
+/// The service answers.
+pub(super) fn ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+/// The service is on its way out.
+pub(super) fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+/// What the service is doing, for `systemctl status`, and that starting may take a while longer.
+pub(super) fn loading(status: &str) {
+    const MORE_TIME_US: u32 = 60_000_000;
+    tell(&[NotifyState::Status(status), NotifyState::ExtendTimeoutUsec(MORE_TIME_US)]);
+}
+
+/// Feeds the watchdog for as long as the runtime makes progress.
+pub(super) async fn feed_watchdog() {
+    let Some(limit) = sd_notify::watchdog_enabled() else {
+        return;
+    };
+    let mut ticks = tokio::time::interval(limit / 2);
+    loop {
+        ticks.tick().await;
+        tell(&[NotifyState::Watchdog]);
+    }
+}

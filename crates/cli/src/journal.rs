@@ -1,0 +1,280 @@
+//! `placewright journal`: looks after a store without a server.
+
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use placewright_journal::{Journal, SqliteJournal, SqliteOptions, Stats, compact, verify};
+use serde::Serialize;
+
+use crate::config::{Config, Environment, Flags};
+
+/// What to do with a store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalCommand {
+    /// Check every entry and snapshot against its checksum; exit code 1 when something is damaged
+    Verify(StoreArgs),
+    /// Count what the store holds
+    Stats {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the changes as JSON lines, one entry a line
+    #[command(after_help = "Example: every change of one provider\n  \
+        placewright journal export | grep 7a9d7a9d-1111-2222-3333-444444444444")]
+    Export {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// The first entry to print; without it, the first that is held
+        #[arg(long, value_name = "SEQUENCE")]
+        from: Option<u64>,
+        /// The last entry to print
+        #[arg(long, value_name = "SEQUENCE", default_value_t = u64::MAX, hide_default_value = true)]
+        to: u64,
+    },
+    /// Give up entries that the newest snapshot covers, and return their room to the file system.
+    /// The server must be stopped
+    Compact {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Entries to keep for readers of the change stream, counted from the end
+        #[arg(long, value_name = "ENTRIES", default_value_t = 0)]
+        keep: u64,
+    },
+}
+
+/// Which store.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// The store's directory [default: what `store.path` is configured to]
+    #[arg(long = "store", value_name = "DIRECTORY")]
+    store: Option<PathBuf>,
+
+    /// The configuration file that says where the store is
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    config: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    fn directory(&self) -> anyhow::Result<PathBuf> {
+        if let Some(directory) = &self.store {
+            return Ok(directory.clone());
+        }
+        let flags = Flags::with_config(self.config.clone());
+        let config = Config::load(&flags, &Environment::of_process())?;
+        Ok(config.options.store.directory())
+    }
+
+    fn read(&self) -> anyhow::Result<SqliteJournal> {
+        Ok(SqliteJournal::open_read_only(&self.directory()?)?)
+    }
+}
+
+impl JournalCommand {
+    /// Runs it; the answer is whether the store is sound.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        match self {
+            Self::Verify(store) => run_verify(&store),
+            Self::Stats { store, json } => run_stats(&store, json).map(|()| true),
+            Self::Export { store, from, to } => run_export(&store, from, to).map(|()| true),
+            Self::Compact { store, keep } => run_compact(&store, keep).map(|()| true),
+        }
+    }
+}
+
+/// Entries between two signs of life of a long walk.
+const PROGRESS_ENTRIES: u64 = 1_000_000;
+
+fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
+    let directory = store.directory()?;
+    let mut journal = SqliteJournal::open_read_only(&directory)?;
+    let end = journal.end()?;
+    let is_watched = io::stderr().is_terminal();
+    let found = verify(&mut journal, &mut |sequence| {
+        if is_watched && sequence % PROGRESS_ENTRIES == 0 {
+            eprintln!("entry {sequence} of {end}");
+        }
+    })?;
+    let mut unreadable = Vec::new();
+    decode_all(&mut journal, &mut unreadable)?;
+    println!(
+        "{}: {} entries ({} bytes) and {} snapshots are whole",
+        directory.display(),
+        found.entries,
+        found.record_bytes,
+        found.snapshots.len()
+    );
+    for problem in &found.problems {
+        println!("damaged: {:#}", anyhow_of(problem));
+    }
+    for problem in &unreadable {
+        println!("unreadable: {problem}");
+    }
+    Ok(found.problems.is_empty() && unreadable.is_empty())
+}
+
+/// An error with its sources in one line.
+fn anyhow_of(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// Entries that are whole by their checksums but hold no changes that this release knows.
+fn decode_all(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow::Result<()> {
+    let first = journal.first_held()?;
+    // Damage was reported by the walk before; here it only ends the reading.
+    let _ = journal.read(first, &mut |sequence, record| {
+        if let Err(error) = placewright_placement::record::decode(record) {
+            problems.push(format!("entry {sequence}: {}", anyhow_of(&error)));
+        }
+        if problems.len() < 100 {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    Ok(())
+}
+
+fn run_stats(store: &StoreArgs, json: bool) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Snapshot {
+        sequence: u64,
+        bytes: u64,
+    }
+    #[derive(Serialize)]
+    struct Report {
+        first_held: u64,
+        end: u64,
+        entries: u64,
+        batches: u64,
+        record_bytes: u64,
+        file_bytes: u64,
+        snapshots: Vec<Snapshot>,
+    }
+    let Stats {
+        entries,
+        batches,
+        record_bytes,
+        first_held,
+        end,
+        snapshots,
+        file_bytes,
+    } = store.read()?.stats()?;
+    if json {
+        let snapshots = snapshots.iter();
+        let snapshots = snapshots
+            .map(|s| Snapshot {
+                sequence: s.sequence,
+                bytes: s.bytes,
+            })
+            .collect();
+        let report = Report {
+            first_held,
+            end,
+            entries,
+            batches,
+            record_bytes,
+            file_bytes,
+            snapshots,
+        };
+        println!("{}", serde_json::to_string(&report)?);
+        return Ok(());
+    }
+    println!("first entry held  {first_held}");
+    println!("last entry        {end}");
+    println!("entries held      {entries} in {batches} batches, {record_bytes} bytes");
+    println!("journal's files   {file_bytes} bytes");
+    for snapshot in snapshots {
+        println!(
+            "snapshot          at entry {}, {} bytes",
+            snapshot.sequence, snapshot.bytes
+        );
+    }
+    Ok(())
+}
+
+fn run_export(store: &StoreArgs, from: Option<u64>, to: u64) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        sequence: u64,
+        changes: &'a [placewright_placement::change::Change],
+    }
+    let mut journal = store.read()?;
+    let from = match from {
+        Some(from) => from,
+        None => journal.first_held()?,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut failure = None;
+    journal.read(from, &mut |sequence, record| {
+        if sequence > to {
+            return ControlFlow::Break(());
+        }
+        let written = placewright_placement::record::decode(record)
+            .with_context(|| format!("entry {sequence}"))
+            .and_then(|changes| {
+                serde_json::to_writer(
+                    &mut out,
+                    &Line {
+                        sequence,
+                        changes: &changes,
+                    },
+                )?;
+                Ok(out.write_all(b"\n")?)
+            });
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    match failure {
+        // Whoever reads the lines (`head`, say) may stop early.
+        Some(error) if is_broken_pipe(&error) => Ok(()),
+        Some(error) => Err(error),
+        None => match out.flush() {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        },
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>();
+        let json = cause
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind);
+        io.map(io::Error::kind).or(json) == Some(io::ErrorKind::BrokenPipe)
+    })
+}
+
+fn run_compact(store: &StoreArgs, keep: u64) -> anyhow::Result<()> {
+    let directory = store.directory()?;
+    if !directory.exists() {
+        bail!("there is no store at {}", directory.display());
+    }
+    let mut journal = SqliteJournal::open(&directory, SqliteOptions::default())?;
+    if journal.snapshots()?.is_empty() {
+        println!("there is no snapshot yet, so every entry is needed");
+    }
+    let done = compact(&mut journal, keep)?;
+    println!(
+        "gave up {} entries; the first held is {}; the files shrank from {} to {} bytes",
+        done.entries_trimmed, done.first_held, done.file_bytes_before, done.file_bytes_after
+    );
+    Ok(())
+}
