@@ -1,0 +1,134 @@
+//! How many durable commands a second go through an engine on SQLite, with fsync.
+//!
+//! ```text
+//! cargo run --release -p placewright-engine --example throughput -- [SUBMITTERS] [SECONDS] [DIRECTORY]
+//! ```
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "it prints its figure"
+)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use placewright_engine::{Commit, Engine, Observer, Options};
+use placewright_journal::{SqliteJournal, SqliteOptions};
+
+#[allow(dead_code, reason = "the tests use the rest")]
+#[path = "../tests/toy/counters.rs"]
+mod counters;
+use counters::{COUNTERS, Command, Counters};
+
+#[derive(Default)]
+struct Figures {
+    batches: AtomicU64,
+    entries: AtomicU64,
+    append_us: AtomicU64,
+    decide_us: AtomicU64,
+}
+
+struct Watch(Arc<Figures>);
+
+impl Observer for Watch {
+    fn committed(&self, commit: &Commit) {
+        let add = |counter: &AtomicU64, value: u128| {
+            counter.fetch_add(u64::try_from(value).unwrap_or(0), Ordering::Relaxed);
+        };
+        add(&self.0.batches, 1);
+        add(&self.0.entries, commit.entries as u128);
+        add(&self.0.append_us, commit.append.as_micros());
+        add(&self.0.decide_us, commit.decide.as_micros());
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let submitters: usize = arguments.next().map_or(Ok(64), |a| a.parse())?;
+    let seconds: u64 = arguments.next().map_or(Ok(5), |a| a.parse())?;
+    let temporary = tempfile::tempdir()?;
+    let directory = arguments
+        .next()
+        .map_or(temporary.path().join("store"), PathBuf::from);
+    let figures = Arc::new(Figures::default());
+    let journal = SqliteJournal::open(&directory, SqliteOptions::default())?;
+    let engine: Engine<Counters> =
+        Engine::open(journal, Options::default(), Watch(Arc::clone(&figures)))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()?;
+    let (elapsed, mut latencies) = runtime.block_on(load(&engine, submitters, seconds))?;
+    engine.shutdown();
+
+    latencies.sort_unstable();
+    let per_second = |count: u64| count as f64 / elapsed.as_secs_f64();
+    let percentile = |p: usize| {
+        let index = (latencies.len() * p / 100).min(latencies.len().saturating_sub(1));
+        latencies
+            .get(index)
+            .copied()
+            .unwrap_or_default()
+            .as_secs_f64()
+            * 1e3
+    };
+    let batches = figures.batches.load(Ordering::Relaxed).max(1);
+    let entries = figures.entries.load(Ordering::Relaxed);
+    println!(
+        "{submitters} submitters: {:.0} durable commands/s, p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
+        per_second(latencies.len() as u64),
+        percentile(50),
+        percentile(99),
+        percentile(100),
+    );
+    println!(
+        "{:.0} appends/s of {:.1} entries, {:.0} us an append, {:.1} us decide a batch",
+        per_second(batches),
+        entries as f64 / batches as f64,
+        figures.append_us.load(Ordering::Relaxed) as f64 / batches as f64,
+        figures.decide_us.load(Ordering::Relaxed) as f64 / batches as f64,
+    );
+    Ok(())
+}
+
+/// Each submitter sends its next command when the last one was answered.
+async fn load(
+    engine: &Engine<Counters>,
+    submitters: usize,
+    seconds: u64,
+) -> Result<(Duration, Vec<Duration>), Box<dyn std::error::Error>> {
+    let started = Instant::now();
+    let until = started + Duration::from_secs(seconds);
+    let mut tasks = Vec::new();
+    for submitter in 0..submitters {
+        let engine = engine.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut latencies = Vec::new();
+            let counter = submitter % COUNTERS;
+            let mut up = true;
+            while Instant::now() < until {
+                let sent = Instant::now();
+                let command = if up {
+                    Command::Add { counter, amount: 1 }
+                } else {
+                    let to = (counter + 1) % COUNTERS;
+                    Command::Move {
+                        from: counter,
+                        to,
+                        amount: 1,
+                    }
+                };
+                up = engine.submit(command).await?.is_ok() && !up;
+                latencies.push(sent.elapsed());
+            }
+            Ok::<_, placewright_engine::SubmitError>(latencies)
+        }));
+    }
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(task.await??);
+    }
+    Ok((started.elapsed(), latencies))
+}

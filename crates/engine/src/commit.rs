@@ -1,0 +1,200 @@
+//! Makes decided groups durable, or takes them back.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use placewright_journal::{AppendError, Journal};
+
+use crate::feed::Block;
+use crate::shared::{Decided, Group, Progress, Shared, State};
+use crate::{Commit, Machine, StoreError, SubmitError, snapshot};
+
+/// Appends the groups and answers their commands. Answers how long the append took.
+pub(crate) fn commit<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    groups: VecDeque<Group<M>>,
+) -> Duration {
+    let mut records: Vec<&[u8]> = Vec::new();
+    for group in &groups {
+        let mut start = 0;
+        for &end in &group.ends {
+            records.push(&group.buffer[start..end]);
+            start = end;
+        }
+    }
+    if records.is_empty() {
+        // Refused on what has become durable meanwhile.
+        answer(groups);
+        return Duration::ZERO;
+    }
+    let started = Instant::now();
+    let appended = journal.append(shared.durable() + 1, &records);
+    let took = started.elapsed();
+    let entries = records.len();
+    match appended {
+        Ok(()) => succeed(shared, groups, entries, took),
+        Err(AppendError::Conflict { .. }) => decide_again(shared, journal, groups),
+        Err(AppendError::Failed(error)) => {
+            fail(shared, groups, &Arc::new(StoreError::Journal(error)));
+        }
+    }
+    took
+}
+
+fn answer<M: Machine>(groups: VecDeque<Group<M>>) {
+    for group in groups {
+        group.decided.into_iter().for_each(Decided::answer);
+    }
+}
+
+fn succeed<M: Machine>(
+    shared: &Shared<M>,
+    mut groups: VecDeque<Group<M>>,
+    entries: usize,
+    append: Duration,
+) {
+    let mut commit = Commit {
+        sequence: shared.durable() + entries as u64,
+        commands: 0,
+        entries,
+        bytes: 0,
+        decide: Duration::ZERO,
+        append,
+        queued: 0,
+    };
+    let mut undos = Vec::with_capacity(groups.len());
+    {
+        let mut recent = shared.recent.write();
+        for group in &mut groups {
+            commit.commands += group.decided.len();
+            commit.bytes += group.buffer.len();
+            commit.decide += group.decide;
+            undos.push(std::mem::take(&mut group.undos));
+            let buffer = std::mem::take(&mut group.buffer);
+            let ends = std::mem::take(&mut group.ends);
+            if !ends.is_empty() {
+                recent.push(Block::new(group.first, buffer, ends));
+            }
+        }
+    }
+    shared.durable.store(commit.sequence, Ordering::Release);
+    shared.progress.send_modify(|p| p.durable = commit.sequence);
+    answer(groups);
+    // Freed after the answers: nobody waits for it.
+    drop(undos);
+    commit.queued = shared.queue.lock().waiting.len();
+    shared.observer.committed(&commit);
+    snapshot::request_if_due(shared, commit.bytes as u64);
+}
+
+/// Takes back everything that is not durable: `groups`, and what was decided behind them. Answers
+/// the commands, in their order.
+fn undo_all<M: Machine>(
+    shared: &Shared<M>,
+    state: &mut State<M>,
+    mut groups: VecDeque<Group<M>>,
+) -> Vec<Decided<M>> {
+    {
+        // Deciders hold the state's lock until their group is in the queue, so nothing is missed.
+        let mut queue = shared.queue.lock();
+        groups.append(&mut queue.decided);
+        queue.decided_commands = 0;
+        queue.appending = false;
+    }
+    for group in groups.iter_mut().rev() {
+        for undo in group.undos.drain(..).rev() {
+            state.machine.undo(undo);
+        }
+    }
+    state.applied = shared.durable();
+    state.rollbacks += 1;
+    groups.into_iter().flat_map(|group| group.decided).collect()
+}
+
+fn publish<M: Machine>(shared: &Shared<M>, state: &State<M>) {
+    shared.progress.send_modify(|p| {
+        *p = Progress {
+            durable: state.applied,
+            rollbacks: state.rollbacks,
+            closed: p.closed,
+        };
+    });
+}
+
+fn refuse<M: Machine>(shared: &Shared<M>, undone: Vec<Decided<M>>, reason: &Arc<StoreError>) {
+    let commands = undone.len();
+    for decided in undone {
+        let answer = Err(SubmitError::Unavailable(Arc::clone(reason)));
+        let _ = decided.pending.reply.send(answer);
+    }
+    shared.observer.append_failed(reason, commands);
+}
+
+fn fail<M: Machine>(shared: &Shared<M>, groups: VecDeque<Group<M>>, reason: &Arc<StoreError>) {
+    let undone = {
+        let mut state = shared.state.write();
+        let undone = undo_all(shared, &mut state, groups);
+        publish(shared, &state);
+        undone
+    };
+    refuse(shared, undone, reason);
+}
+
+/// Another writer was first: applies what it wrote and puts the commands back in front.
+fn decide_again<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    groups: VecDeque<Group<M>>,
+) {
+    let mut state = shared.state.write();
+    let undone = undo_all(shared, &mut state, groups);
+    let before = state.applied;
+    let caught_up = catch_up(shared, journal, &mut state);
+    publish(shared, &state);
+    let missed = state.applied - before;
+    drop(state);
+    match caught_up {
+        Ok(()) => {
+            shared.observer.conflict(undone.len(), missed);
+            let mut queue = shared.queue.lock();
+            for decided in undone.into_iter().rev() {
+                queue.waiting.push_front(decided.pending);
+            }
+        }
+        Err(reason) => refuse(shared, undone, &Arc::new(reason)),
+    }
+}
+
+fn catch_up<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    state: &mut State<M>,
+) -> Result<(), StoreError> {
+    let mut block = Block::new(state.applied + 1, Vec::new(), Vec::new());
+    let mut failed = None;
+    let read = journal.read(
+        state.applied + 1,
+        &mut |sequence, record| match M::decode(record) {
+            Ok(changes) => {
+                changes.iter().for_each(|c| state.machine.replay(c));
+                state.applied = sequence;
+                block.push(record);
+                ControlFlow::Continue(())
+            }
+            Err(source) => {
+                failed = Some(StoreError::Record { sequence, source });
+                ControlFlow::Break(())
+            }
+        },
+    );
+    if !block.is_empty() {
+        shared.recent.write().push(block);
+    }
+    shared.durable.store(state.applied, Ordering::Release);
+    read?;
+    failed.map_or(Ok(()), Err)
+}

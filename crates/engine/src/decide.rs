@@ -1,0 +1,97 @@
+//! Decides waiting commands, and applies what they change.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use parking_lot::RwLockWriteGuard;
+
+use crate::shared::{Decided, Group, Pending, Shared, State};
+use crate::{Machine, SubmitError};
+
+/// A thread's own decider; kept for the capacity of its buffers.
+pub(crate) struct Decider<M: Machine> {
+    changes: Vec<M::Change>,
+    /// Where the changes of each record end in `changes`.
+    cuts: Vec<usize>,
+}
+
+impl<M: Machine> Decider<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            changes: Vec::new(),
+            cuts: Vec::new(),
+        }
+    }
+
+    /// Decides the commands in order, each on the state that the ones before left. What has to wait
+    /// for an append is put behind the queue's decided groups, all else is answered.
+    pub(crate) fn decide(&mut self, shared: &Shared<M>, batch: VecDeque<Pending<M>>) {
+        let started = Instant::now();
+        let mut state = shared.state.write();
+        let mut group = Group {
+            first: state.applied + 1,
+            buffer: Vec::new(),
+            ends: Vec::new(),
+            undos: Vec::new(),
+            decided: Vec::with_capacity(batch.len()),
+            decide: started.elapsed(),
+        };
+        for pending in batch {
+            self.decide_one(&mut state, pending, &mut group);
+        }
+        // Readers may go on while the records are encoded; an undo, which needs the write lock,
+        // may not happen before the group is where the undoing looks for it.
+        let state = RwLockWriteGuard::downgrade(state);
+        let mut start = 0;
+        for &end in &self.cuts {
+            M::encode(&self.changes[start..end], &mut group.buffer);
+            group.ends.push(group.buffer.len());
+            start = end;
+        }
+        let durable = shared.durable();
+        let settled = group.decided.partition_point(|d| d.seen <= durable);
+        let rest = group.decided.split_off(settled);
+        let settled = std::mem::replace(&mut group.decided, rest);
+        if !group.decided.is_empty() {
+            group.decide = started.elapsed();
+            let mut queue = shared.queue.lock();
+            queue.decided_commands += group.decided.len();
+            queue.decided.push_back(group);
+        }
+        drop(state);
+        for decided in settled {
+            decided.answer();
+        }
+        self.changes.clear();
+        self.cuts.clear();
+    }
+
+    fn decide_one(&mut self, state: &mut State<M>, pending: Pending<M>, group: &mut Group<M>) {
+        let start = self.changes.len();
+        let changes = &mut self.changes;
+        // Deciding changes nothing, so a bug that panics there harms only its own command.
+        let decision = catch_unwind(AssertUnwindSafe(|| {
+            state.machine.decide(&pending.command, changes)
+        }));
+        let Ok(result) = decision else {
+            self.changes.truncate(start);
+            let _ = pending.reply.send(Err(SubmitError::Panicked));
+            return;
+        };
+        if result.is_err() {
+            self.changes.truncate(start);
+        } else if self.changes.len() > start {
+            for change in &self.changes[start..] {
+                group.undos.push(state.machine.apply(change));
+            }
+            self.cuts.push(self.changes.len());
+            state.applied += 1;
+        }
+        group.decided.push(Decided {
+            pending,
+            result,
+            seen: state.applied,
+        });
+    }
+}

@@ -1,0 +1,312 @@
+//! The handle: opens an engine, submits, reads, follows, shuts down.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use placewright_journal::{Journal, JournalError};
+use tokio::sync::{oneshot, watch};
+
+use crate::feed::Recent;
+use crate::gate::Gate;
+use crate::history::{self, HistoryRequest};
+use crate::recover::{Recovered, recover_until};
+use crate::shared::{Answer, Pending, Progress, Queue, Shared, State};
+use crate::snapshot::{self, Due, SnapshotRequest};
+use crate::writer::{self, wake_writer};
+use crate::{
+    FollowError, Follower, Machine, Observer, Options, RecoverError, SnapshotError, SnapshotReport,
+    StoreError,
+};
+
+/// Why a command was neither accepted nor refused. It had no effect, unless said otherwise.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SubmitError {
+    /// The store failed; a later attempt may succeed. (When the store kept the command and lost
+    /// only its answer, the effect shows up with the next command.)
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Arc<StoreError>),
+    /// The engine is shutting down.
+    #[error("shutting down")]
+    ShuttingDown,
+    /// Too many commands wait.
+    #[error("too many requests are waiting")]
+    Overloaded,
+    /// Deciding the command panicked: a bug.
+    #[error("an internal error occurred while the command was decided")]
+    Panicked,
+}
+
+/// A running state machine. Clones are handles on the same one; the last one to go shuts it down.
+pub struct Engine<M: Machine> {
+    inner: Arc<Inner<M>>,
+}
+
+impl<M: Machine> Clone for Engine<M> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+struct Inner<M: Machine> {
+    shared: Arc<Shared<M>>,
+    threads: Mutex<Option<Threads>>,
+}
+
+struct Threads {
+    writer: JoinHandle<()>,
+    ahead: JoinHandle<()>,
+    snapshot: JoinHandle<()>,
+    history: JoinHandle<()>,
+    stop: Arc<AtomicBool>,
+}
+
+impl<M: Machine> Engine<M> {
+    /// Recovers the state from the journal and starts. Blocks until the state is complete.
+    ///
+    /// # Errors
+    /// See [`crate::recover()`]; or the system gives no threads.
+    pub fn open(
+        journal: impl Journal + 'static,
+        options: Options,
+        observer: impl Observer,
+    ) -> Result<Self, RecoverError> {
+        let mut journal: Box<dyn Journal> = Box::new(journal);
+        let observer: Arc<dyn Observer> = Arc::new(observer);
+        let recovered = recover_until(
+            journal.as_mut(),
+            u64::MAX,
+            observer.as_ref(),
+            &mut Gate::open(),
+        )?;
+        let first_held = journal.first_held()?;
+        let (snapshot_requests, snapshot_receiver) = mpsc::channel();
+        let (history_requests, history_receiver) = mpsc::channel();
+        let shared = Arc::new(Shared {
+            durable: AtomicU64::new(recovered.sequence),
+            first_held: AtomicU64::new(first_held),
+            progress: watch::Sender::new(Progress {
+                durable: recovered.sequence,
+                rollbacks: 0,
+                closed: false,
+            }),
+            queue: Mutex::new(Queue::new()),
+            writer_wake: Condvar::new(),
+            ahead_wake: Condvar::new(),
+            recent: RwLock::new(Recent::new(options.recent_bytes)),
+            due: Mutex::new(due(&recovered)),
+            snapshot_requests,
+            history_requests,
+            options,
+            observer,
+            state: RwLock::new(State {
+                machine: recovered.machine,
+                applied: recovered.sequence,
+                rollbacks: 0,
+            }),
+        });
+        let threads = start(&shared, journal, snapshot_receiver, history_receiver)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                shared,
+                threads: Mutex::new(Some(threads)),
+            }),
+        })
+    }
+
+    /// Puts a command into the queue, at once; the future answers when its outcome is durable, or
+    /// when everything is durable that its refusal was decided on. A future that is dropped does
+    /// not take the command back.
+    pub fn submit(
+        &self,
+        command: M::Command,
+    ) -> impl Future<Output = Result<Result<M::Outcome, M::Refusal>, SubmitError>> + Send + use<M>
+    {
+        let receiver = self.enqueue(command);
+        // A queue that is gone answers nothing any more.
+        async move { receiver?.await.unwrap_or(Err(SubmitError::ShuttingDown)) }
+    }
+
+    /// [`Engine::submit`] for callers outside of asynchronous code. Blocks.
+    ///
+    /// # Errors
+    /// See [`SubmitError`].
+    pub fn submit_blocking(&self, command: M::Command) -> Answer<M> {
+        let answer = self.enqueue(command)?.blocking_recv();
+        answer.unwrap_or(Err(SubmitError::ShuttingDown))
+    }
+
+    fn enqueue(&self, command: M::Command) -> Result<oneshot::Receiver<Answer<M>>, SubmitError> {
+        let (reply, receiver) = oneshot::channel();
+        self.inner.shared.enqueue(Pending { command, reply })?;
+        Ok(receiver)
+    }
+
+    /// Computes something from the state and answers when all that it saw is durable. When some of
+    /// that is undone instead, it computes again.
+    ///
+    /// The state cannot change while `compute` runs, so it should take milliseconds at most.
+    pub fn read<T: Send>(
+        &self,
+        compute: impl Fn(&M) -> T + Send,
+    ) -> impl Future<Output = T> + Send {
+        let shared = Arc::clone(&self.inner.shared);
+        async move {
+            loop {
+                let (value, seen, rollbacks) = {
+                    let state = shared.state.read();
+                    let value = compute(&state.machine);
+                    // Asked under the lock: nothing can be undone meanwhile.
+                    if shared.durable() >= state.applied {
+                        return value;
+                    }
+                    (value, state.applied, state.rollbacks)
+                };
+                if shared.wait_durable(seen, rollbacks).await {
+                    return value;
+                }
+            }
+        }
+    }
+
+    /// Computes something from the state as it is, durable or not: for decisions that are checked
+    /// again when they become commands.
+    pub fn read_now<T>(&self, compute: impl FnOnce(&M) -> T) -> T {
+        compute(&self.inner.shared.state.read().machine)
+    }
+
+    /// The last durable entry.
+    pub fn durable_sequence(&self) -> u64 {
+        self.inner.shared.durable()
+    }
+
+    /// The first entry that can still be followed.
+    pub fn first_held(&self) -> u64 {
+        self.inner.shared.first_held.load(Ordering::Acquire)
+    }
+
+    /// The commands that wait to be decided.
+    pub fn queued(&self) -> usize {
+        self.inner.shared.queue.lock().waiting.len()
+    }
+
+    /// Follows every durable entry behind `after`, in order. 0 starts with the first one ever.
+    ///
+    /// # Errors
+    /// [`FollowError::Trimmed`] or [`FollowError::Ahead`].
+    pub fn follow(&self, after: u64) -> Result<Follower<M>, FollowError> {
+        Follower::new(Arc::clone(&self.inner.shared), after)
+    }
+
+    /// Makes a snapshot of the durable state now, and trims the journal behind it.
+    ///
+    /// # Errors
+    /// See [`SnapshotError`].
+    pub fn snapshot(
+        &self,
+    ) -> impl Future<Output = Result<SnapshotReport, SnapshotError>> + Send + use<M> {
+        let (reply, answer) = oneshot::channel();
+        let request = SnapshotRequest::Now(reply);
+        let sent = self.inner.shared.snapshot_requests.send(request);
+        async move {
+            sent.map_err(|_| SnapshotError::Stopped)?;
+            answer.await.unwrap_or(Err(SnapshotError::Stopped))
+        }
+    }
+
+    /// Takes no more commands, answers those that wait, ends what runs in the background, and
+    /// closes the journal. Reads still work afterwards. Blocks; a second call does nothing.
+    pub fn shutdown(&self) {
+        self.inner.shutdown();
+    }
+}
+
+fn due<M>(recovered: &Recovered<M>) -> Due {
+    Due {
+        sequence: recovered.snapshot,
+        snapshot_bytes: recovered.snapshot_bytes,
+        bytes: recovered.replayed_bytes,
+        requested: false,
+        retry_at: None,
+    }
+}
+
+fn start<M: Machine>(
+    shared: &Arc<Shared<M>>,
+    journal: Box<dyn Journal>,
+    snapshot_receiver: mpsc::Receiver<SnapshotRequest>,
+    history_receiver: mpsc::Receiver<HistoryRequest>,
+) -> Result<Threads, RecoverError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let snapshot_journal = journal.another()?;
+    let history_journal = journal.another()?;
+    let history = spawn("history", move || {
+        history::run(history_journal, &history_receiver);
+    })?;
+    let snapshot = {
+        let (shared, stop) = (Arc::clone(shared), Arc::clone(&stop));
+        spawn("snapshot", move || {
+            snapshot::run(&shared, snapshot_journal, &snapshot_receiver, &stop);
+        })?
+    };
+    let ahead = {
+        let shared = Arc::clone(shared);
+        spawn("decide", move || writer::run_ahead(&shared))?
+    };
+    let writer = {
+        let shared = Arc::clone(shared);
+        spawn("writer", move || writer::run(&shared, journal))?
+    };
+    Ok(Threads {
+        writer,
+        ahead,
+        snapshot,
+        history,
+        stop,
+    })
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, JournalError> {
+    let thread = thread::Builder::new().name(format!("pw-{name}"));
+    thread.spawn(run).map_err(|source| JournalError::Io {
+        path: "(threads)".into(),
+        doing: "start a thread",
+        source,
+    })
+}
+
+impl<M: Machine> Inner<M> {
+    fn shutdown(&self) {
+        let mut threads = self.threads.lock();
+        let Some(running) = threads.take() else {
+            return;
+        };
+        let shared = &self.shared;
+        {
+            let mut queue = shared.queue.lock();
+            queue.closed = true;
+            wake_writer(shared, &mut queue);
+            shared.ahead_wake.notify_one();
+        }
+        running.stop.store(true, Ordering::Relaxed);
+        // A thread that is gone needs no message; one that panicked has said so.
+        let _ = shared.snapshot_requests.send(SnapshotRequest::Stop);
+        let _ = shared.history_requests.send(HistoryRequest::Stop);
+        let _ = running.ahead.join();
+        let _ = running.writer.join();
+        let _ = running.snapshot.join();
+        let _ = running.history.join();
+        shared.progress.send_modify(|p| p.closed = true);
+    }
+}
+
+impl<M: Machine> Drop for Inner<M> {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}

@@ -1,0 +1,209 @@
+//! The stream of durable entries: recent ones from memory, older ones from the journal.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::{oneshot, watch};
+
+use crate::history::HistoryRequest;
+use crate::shared::{Progress, Shared};
+use crate::{Machine, StoreError};
+
+/// What one block of [`Recent`] costs besides its bytes.
+const BLOCK_BYTES: usize = 128;
+
+/// Consecutive entries that share one buffer.
+pub(crate) struct Block {
+    first: u64,
+    buffer: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Block {
+    pub(crate) fn new(first: u64, mut buffer: Vec<u8>, mut ends: Vec<usize>) -> Self {
+        buffer.shrink_to_fit();
+        ends.shrink_to_fit();
+        Self {
+            first,
+            buffer,
+            ends,
+        }
+    }
+
+    pub(crate) fn push(&mut self, record: &[u8]) {
+        self.buffer.extend_from_slice(record);
+        self.ends.push(self.buffer.len());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The sequence behind the last entry.
+    fn next(&self) -> u64 {
+        self.first + self.ends.len() as u64
+    }
+
+    fn bytes(&self) -> usize {
+        BLOCK_BYTES + self.buffer.len() + self.ends.len() * size_of::<usize>()
+    }
+
+    fn record(&self, index: usize) -> &[u8] {
+        let start = match index {
+            0 => 0,
+            _ => self.ends[index - 1],
+        };
+        &self.buffer[start..self.ends[index]]
+    }
+}
+
+/// The newest durable entries, as many as fit.
+pub(crate) struct Recent {
+    blocks: VecDeque<Arc<Block>>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Recent {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    pub(crate) fn push(&mut self, block: Block) {
+        self.bytes += block.bytes();
+        self.blocks.push_back(Arc::new(block));
+        while self.bytes > self.bytes_max {
+            let Some(oldest) = self.blocks.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.bytes();
+        }
+    }
+
+    /// Entries from `next` on, if that one is here.
+    fn get(&self, next: u64) -> Option<Entries> {
+        let index = self.blocks.partition_point(|block| block.next() <= next);
+        let block = self.blocks.get(index)?;
+        (block.first <= next).then(|| Entries::new(Arc::clone(block), next))
+    }
+}
+
+/// Consecutive durable entries; cheap to clone.
+#[derive(Clone)]
+pub struct Entries {
+    block: Arc<Block>,
+    /// The first entry of the block that counts.
+    from: u64,
+}
+
+impl Entries {
+    pub(crate) fn new(block: Arc<Block>, from: u64) -> Self {
+        Self { block, from }
+    }
+
+    /// The sequence of the last entry.
+    pub fn last_sequence(&self) -> u64 {
+        self.block.next() - 1
+    }
+
+    /// Each entry: its sequence, and its record for [`Machine::decode`].
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        (self.from..self.block.next()).map(|sequence| {
+            let index = usize::try_from(sequence - self.block.first).unwrap_or(usize::MAX);
+            (sequence, self.block.record(index))
+        })
+    }
+}
+
+/// Why entries cannot be followed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum FollowError {
+    /// They were trimmed. Start from a newer entry, or from a copy of the state.
+    #[error("entry {asked} is no longer held: the first held entry is {first_held}")]
+    Trimmed {
+        /// The entry that was asked for.
+        asked: u64,
+        /// The first entry still held.
+        first_held: u64,
+    },
+    /// There is no such entry yet.
+    #[error("entry {after} does not exist: the last entry is {end}")]
+    Ahead {
+        /// The entry after which to follow.
+        after: u64,
+        /// The last entry.
+        end: u64,
+    },
+    /// The journal cannot be read.
+    #[error("the store is unavailable")]
+    Store(#[source] Arc<StoreError>),
+}
+
+/// Follows the durable entries in order. A slow follower costs the writer nothing: what has left
+/// memory meanwhile is read from the journal.
+pub struct Follower<M: Machine> {
+    shared: Arc<Shared<M>>,
+    progress: watch::Receiver<Progress>,
+    next: u64,
+}
+
+impl<M: Machine> Follower<M> {
+    pub(crate) fn new(shared: Arc<Shared<M>>, after: u64) -> Result<Self, FollowError> {
+        let progress = shared.progress.subscribe();
+        let end = shared.durable();
+        if after > end {
+            return Err(FollowError::Ahead { after, end });
+        }
+        let first_held = shared.first_held.load(Ordering::Acquire);
+        if after + 1 < first_held {
+            return Err(FollowError::Trimmed {
+                asked: after + 1,
+                first_held,
+            });
+        }
+        Ok(Self {
+            shared,
+            progress,
+            next: after + 1,
+        })
+    }
+
+    /// The next entries, at least one; waits for them. None: the engine was shut down. Loses
+    /// nothing when the future is dropped.
+    pub async fn next_entries(&mut self) -> Option<Result<Entries, FollowError>> {
+        loop {
+            let progress = *self.progress.borrow_and_update();
+            let recent = self.shared.recent.read().get(self.next);
+            let found = match recent {
+                Some(entries) => Ok(entries),
+                None if self.next <= progress.durable => self.ask_history().await?,
+                None if progress.closed => return None,
+                None => {
+                    self.progress.changed().await.ok()?;
+                    continue;
+                }
+            };
+            if let Ok(entries) = &found {
+                self.next = entries.last_sequence() + 1;
+            }
+            return Some(found);
+        }
+    }
+
+    /// None: the engine was shut down.
+    async fn ask_history(&self) -> Option<Result<Entries, FollowError>> {
+        let (reply, answer) = oneshot::channel();
+        let request = HistoryRequest::Read {
+            from: self.next,
+            until: self.shared.durable(),
+            reply,
+        };
+        self.shared.history_requests.send(request).ok()?;
+        answer.await.ok()
+    }
+}

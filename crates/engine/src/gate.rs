@@ -1,0 +1,102 @@
+//! Keeps background work interruptible, and to its share of a core.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes between two looks at the clock.
+const STRIDE_BYTES: usize = 1 << 20;
+/// The longest pause taken at once, so that a stop is seen soon.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// The work was asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted by the shutdown")]
+pub(crate) struct Stopped;
+
+/// Tells background work when to pause and when to stop.
+pub(crate) struct Gate {
+    stop: Arc<AtomicBool>,
+    /// Pause this many times as long as the work took.
+    rest: f64,
+    worked_since: Instant,
+}
+
+impl Gate {
+    /// Work may take `duty` (0 to 1) of a core, until `stop`.
+    pub(crate) fn new(stop: Arc<AtomicBool>, duty: f64) -> Self {
+        let rest = 1.0 / duty.clamp(0.01, 1.0) - 1.0;
+        Self {
+            stop,
+            rest,
+            worked_since: Instant::now(),
+        }
+    }
+
+    /// Work that never pauses and never stops.
+    pub(crate) fn open() -> Self {
+        Self::new(Arc::default(), 1.0)
+    }
+
+    /// Called between pieces of work.
+    pub(crate) fn pass(&mut self) -> Result<(), Stopped> {
+        if self.rest > 0.0 {
+            let worked = self.worked_since.elapsed();
+            thread::sleep(worked.mul_f64(self.rest).min(PAUSE_MAX));
+        }
+        self.worked_since = Instant::now();
+        if self.stop.load(Ordering::Relaxed) {
+            Err(Stopped)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Passes a gate now and then while bytes flow.
+pub(crate) struct Gated<'a, T> {
+    inner: T,
+    gate: &'a mut Gate,
+    since_pass: usize,
+}
+
+impl<'a, T> Gated<'a, T> {
+    pub(crate) fn new(inner: T, gate: &'a mut Gate) -> Self {
+        Self {
+            inner,
+            gate,
+            since_pass: 0,
+        }
+    }
+
+    fn count(&mut self, bytes: usize) -> io::Result<()> {
+        self.since_pass += bytes;
+        if self.since_pass >= STRIDE_BYTES {
+            self.since_pass = 0;
+            self.gate.pass().map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Read> Read for Gated<'_, T> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let taken = self.inner.read(bytes)?;
+        self.count(taken)?;
+        Ok(taken)
+    }
+}
+
+impl<T: Write> Write for Gated<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = self.inner.write(bytes)?;
+        self.count(taken)?;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

@@ -1,0 +1,62 @@
+//! The thread that reads old entries for followers.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use placewright_journal::{Journal, JournalError};
+use tokio::sync::oneshot;
+
+use crate::feed::Block;
+use crate::{Entries, FollowError, StoreError};
+
+/// One answer holds about this many bytes, so that followers take turns.
+const ANSWER_BYTES: usize = 1 << 20;
+
+pub(crate) enum HistoryRequest {
+    Read {
+        from: u64,
+        /// The last entry that may be shown.
+        until: u64,
+        reply: oneshot::Sender<Result<Entries, FollowError>>,
+    },
+    Stop,
+}
+
+pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
+    while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
+        // A follower that went away does not want it.
+        let _ = reply.send(read(journal.as_mut(), from, until));
+    }
+}
+
+fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<Entries, FollowError> {
+    let mut block = Block::new(from, Vec::new(), Vec::new());
+    let mut bytes = 0;
+    let read = journal.read(from, &mut |sequence, record| {
+        block.push(record);
+        bytes += record.len() + size_of::<usize>();
+        if sequence >= until || bytes >= ANSWER_BYTES {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    match read {
+        // What was read before a damaged entry is still good.
+        _ if !block.is_empty() => Ok(Entries::new(Arc::new(block), from)),
+        Ok(_) => Err(store(JournalError::Missing {
+            path: "the journal".into(),
+            first: from,
+            last: until,
+        })),
+        Err(JournalError::Trimmed { asked, first_held }) => {
+            Err(FollowError::Trimmed { asked, first_held })
+        }
+        Err(error) => Err(store(error)),
+    }
+}
+
+fn store(error: JournalError) -> FollowError {
+    FollowError::Store(Arc::new(StoreError::Journal(error)))
+}

@@ -1,0 +1,43 @@
+//! Runs a state machine on a journal: decide, journal, apply.
+//!
+//! ```text
+//! submit ─▶ queue ─▶ decide + apply (write lock) ─▶ append (fsync) ─▶ answer
+//!                         read (read lock) ─▶ wait until what it saw is durable ─▶ answer
+//! ```
+//!
+//! A [`Machine`] is pure: it decides commands, applies changes, and can undo them. [`Engine`] gives
+//! it a thread that writes, and these promises:
+//!
+//! - There is one order of changes, and each command is decided in it.
+//! - An answer never shows what is not durable. A command is answered after its append, a refusal
+//!   after the append of all that it was decided on, a read after the append of all that it saw.
+//! - All commands that wait go into one append.
+//! - A failed append leaves no trace: everything that was not durable is undone, its callers learn
+//!   why, and the engine goes on.
+//! - Losing an append to another writer is invisible: what was missed is applied, and the commands
+//!   are decided again.
+//!
+//! What it is *not*: it knows nothing of the machine's domain, of HTTP or of metrics libraries (an
+//! [`Observer`] is told what happens), and it needs no particular asynchronous runtime.
+
+mod commit;
+mod decide;
+mod engine;
+mod feed;
+mod gate;
+mod history;
+mod machine;
+mod observer;
+mod options;
+mod recover;
+mod shared;
+mod snapshot;
+mod writer;
+
+pub use engine::{Engine, SubmitError};
+pub use feed::{Entries, FollowError, Follower};
+pub use machine::{DecodeError, LoadError, Machine};
+pub use observer::{Commit, Observer, RecoveryProgress, SnapshotReport};
+pub use options::Options;
+pub use recover::{RecoverError, Recovered, StoreError, recover};
+pub use snapshot::SnapshotError;

@@ -1,0 +1,113 @@
+//! What a state machine has to offer to be run by the engine.
+
+use std::io;
+
+/// A state machine: all its state in memory, all its rules in [`Machine::decide`].
+///
+/// Every function is pure but for the state that it is given: no I/O, clock, or random number, and
+/// no order of a hash map in a result. Times and new ids travel in the command.
+pub trait Machine: Send + Sync + Sized + 'static {
+    /// What a caller wants.
+    type Command: Send + 'static;
+    /// A fact about the state: what an accepted command changed.
+    type Change: Send + Sync + 'static;
+    /// What an accepted command answers.
+    type Outcome: Send + 'static;
+    /// Why a command was not accepted.
+    type Refusal: Send + 'static;
+    /// What takes one change back.
+    type Undo: Send + 'static;
+
+    /// The state before the first change.
+    fn empty() -> Self;
+
+    /// Decides a command on this state: adds the changes that it makes, or refuses it (whatever was
+    /// added is then ignored). An accepted command without changes is not journaled.
+    ///
+    /// `changes` may already hold those of earlier commands; only add to it.
+    ///
+    /// # Errors
+    /// The typed refusal.
+    fn decide(
+        &self,
+        command: &Self::Command,
+        changes: &mut Vec<Self::Change>,
+    ) -> Result<Self::Outcome, Self::Refusal>;
+
+    /// Carries out a change. Total: a change that was decided, or journaled, always applies.
+    fn apply(&mut self, change: &Self::Change) -> Self::Undo;
+
+    /// Carries out a change that will never be undone.
+    fn replay(&mut self, change: &Self::Change) {
+        drop(self.apply(change));
+    }
+
+    /// Takes back the newest change that was not taken back yet.
+    fn undo(&mut self, undo: Self::Undo);
+
+    /// Adds one record to `out`: the changes of one command, with the record's own version. `out`
+    /// may already hold other bytes.
+    fn encode(changes: &[Self::Change], out: &mut Vec<u8>);
+
+    /// Reads a record that this or an older release encoded.
+    ///
+    /// # Errors
+    /// A newer release's record, or one that makes no sense.
+    fn decode(record: &[u8]) -> Result<Vec<Self::Change>, DecodeError>;
+
+    /// Writes the whole state, with the format's own version.
+    ///
+    /// # Errors
+    /// Only those of `out`.
+    fn save(&self, out: &mut dyn io::Write) -> io::Result<()>;
+
+    /// Reads a state that this or an older release saved.
+    ///
+    /// # Errors
+    /// A newer release's state, one that makes no sense, or those of `input`.
+    fn load(input: &mut dyn io::Read) -> Result<Self, LoadError>;
+
+    /// A digest of the whole state: equal states have equal digests.
+    fn digest(&self) -> u128;
+}
+
+/// Why a record cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A newer release wrote it.
+    #[error(
+        "the record has version {found}, this program reads up to version {supported}: \
+         use a newer release"
+    )]
+    Newer {
+        /// The record's version.
+        found: u32,
+        /// The newest version that is understood.
+        supported: u32,
+    },
+    /// It makes no sense.
+    #[error("the record cannot be read: {0}")]
+    Damaged(String),
+}
+
+/// Why a saved state cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A newer release wrote it.
+    #[error(
+        "the snapshot has version {found}, this program reads up to version {supported}: \
+         use a newer release"
+    )]
+    Newer {
+        /// The snapshot's version.
+        found: u32,
+        /// The newest version that is understood.
+        supported: u32,
+    },
+    /// It makes no sense.
+    #[error("the snapshot cannot be read: {0}")]
+    Damaged(String),
+    /// Reading failed.
+    #[error("the snapshot cannot be read")]
+    Io(#[from] io::Error),
+}

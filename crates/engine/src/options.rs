@@ -1,0 +1,64 @@
+//! The engine's settings.
+
+use std::time::Duration;
+
+/// How an engine runs. The defaults suit a store of any size; see each field for what it trades.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The most commands that may wait; one more is refused with
+    /// [`crate::SubmitError::Overloaded`]. Default 65,536.
+    pub queue_commands_max: usize,
+    /// The most commands decided under one write lock. More amortise the lock, fewer let readers
+    /// in sooner. Default 128 (about half a millisecond).
+    pub decide_commands_max: usize,
+    /// The most commands in one append. Default 4,096.
+    pub batch_commands_max: usize,
+    /// The size from which on no more commands are added to an append. Default 8 MiB.
+    pub batch_bytes_max: usize,
+    /// How many commands have to wait, while an append is under way, for a second thread to decide
+    /// them ahead of it. Fewer would cost more in waking it up than it gains. Default 64.
+    pub ahead_commands_min: usize,
+    /// The longest that an append waits for the callers that were just answered to come back with
+    /// their next command, so that they share one append instead of forming two parties that take
+    /// turns. It never waits longer than half of what the last append took, and ends as soon as as
+    /// many commands wait as were last seen at once. Zero: never. Default 2 ms.
+    pub gather_max: Duration,
+    /// How much memory holds recent entries for [`crate::Engine::follow`]. Older ones are read from
+    /// the journal. Default 16 MiB.
+    pub recent_bytes: usize,
+    /// A snapshot is made after this many entries. Default 1,000,000 (seconds of replay).
+    pub snapshot_entries: u64,
+    /// A snapshot is made after this many bytes of entries, and at least the newest snapshot's own
+    /// size, so that snapshots never cost more writing than the journal. Default 64 MiB.
+    pub snapshot_bytes: u64,
+    /// How many snapshots are kept. Entries are trimmed behind the oldest, so that one damaged
+    /// snapshot loses nothing. At least 1; default 2.
+    pub snapshots_kept: usize,
+    /// The share of one core that making a snapshot may take, from above 0 to 1. Default 0.5.
+    pub snapshot_duty: f64,
+    /// After a failed snapshot the next is tried this much later. Default 30 s.
+    pub snapshot_retry: Duration,
+    /// The newest entries that are kept for [`crate::Engine::follow`] even when snapshots cover
+    /// them. Default 100,000.
+    pub retain_entries: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            queue_commands_max: 65_536,
+            decide_commands_max: 128,
+            batch_commands_max: 4_096,
+            batch_bytes_max: 8 << 20,
+            ahead_commands_min: 64,
+            gather_max: Duration::from_millis(2),
+            recent_bytes: 16 << 20,
+            snapshot_entries: 1_000_000,
+            snapshot_bytes: 64 << 20,
+            snapshots_kept: 2,
+            snapshot_duty: 0.5,
+            snapshot_retry: Duration::from_secs(30),
+            retain_entries: 100_000,
+        }
+    }
+}

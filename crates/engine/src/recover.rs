@@ -1,0 +1,231 @@
+//! From the journal to a state: the newest good snapshot, then the entries behind it.
+
+use std::io::{self, BufReader};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use placewright_journal::{Journal, JournalError};
+
+use crate::gate::{Gate, Gated, Stopped};
+use crate::{DecodeError, LoadError, Machine, Observer, RecoveryProgress};
+
+/// One read of the journal takes about this much, then lets go of its view.
+const READ_BYTES: usize = 4 << 20;
+/// Saved states are read and written in pieces of this size.
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
+/// Progress is told this often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+/// Why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An entry is whole, but makes no sense to this release.
+    #[error("entry {sequence} cannot be used")]
+    Record {
+        /// The entry.
+        sequence: u64,
+        /// Why.
+        #[source]
+        source: DecodeError,
+    },
+}
+
+/// Why a state could not be recovered.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The journal cannot be read to its end.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The snapshot is needed, because earlier entries were trimmed or it is a newer release's.
+    #[error("the snapshot at entry {sequence} cannot be used")]
+    Snapshot {
+        /// The entry that it was made at.
+        sequence: u64,
+        /// Why.
+        #[source]
+        source: LoadError,
+    },
+    /// Interrupted by the shutdown.
+    #[error("interrupted by the shutdown")]
+    Stopped,
+}
+
+impl From<JournalError> for RecoverError {
+    fn from(error: JournalError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<Stopped> for RecoverError {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
+/// A state, and where in the journal it is.
+#[derive(Debug)]
+pub struct Recovered<M> {
+    /// The state after entry `sequence`.
+    pub machine: M,
+    /// The last entry applied.
+    pub sequence: u64,
+    /// The snapshot that it started from; 0 for none.
+    pub snapshot: u64,
+    /// That snapshot's size.
+    pub snapshot_bytes: u64,
+    /// The size of the entries applied on top of the snapshot.
+    pub replayed_bytes: u64,
+}
+
+/// Builds the state at the journal's end, without changing the journal. Blocks.
+///
+/// A damaged snapshot is passed over when an older one, or the whole journal, is still there.
+///
+/// # Errors
+/// A damaged or missing entry, a newer release's entry or snapshot, or the store cannot be read.
+pub fn recover<M: Machine>(
+    journal: &mut dyn Journal,
+    observer: &dyn Observer,
+) -> Result<Recovered<M>, RecoverError> {
+    recover_until(journal, u64::MAX, observer, &mut Gate::open())
+}
+
+/// Builds the state at the entry `until`, or at the end when that comes first.
+pub(crate) fn recover_until<M: Machine>(
+    journal: &mut dyn Journal,
+    until: u64,
+    observer: &dyn Observer,
+    gate: &mut Gate,
+) -> Result<Recovered<M>, RecoverError> {
+    let mut recovered = load_newest(journal, until, observer, gate)?;
+    let end = journal.end()?.min(until);
+    replay(journal, &mut recovered, end, observer, gate)?;
+    Ok(recovered)
+}
+
+fn load_newest<M: Machine>(
+    journal: &mut dyn Journal,
+    until: u64,
+    observer: &dyn Observer,
+    gate: &mut Gate,
+) -> Result<Recovered<M>, RecoverError> {
+    let mut unusable = None;
+    for snapshot in journal.snapshots()? {
+        let sequence = snapshot.sequence;
+        if sequence > until {
+            continue;
+        }
+        match load(journal, sequence, gate) {
+            Ok(machine) => {
+                return Ok(Recovered {
+                    machine,
+                    sequence,
+                    snapshot: sequence,
+                    snapshot_bytes: snapshot.bytes,
+                    replayed_bytes: 0,
+                });
+            }
+            Err(LoadError::Io(error)) if is_stop(&error) => return Err(RecoverError::Stopped),
+            // What comes behind it is newer still.
+            Err(source @ LoadError::Newer { .. }) => {
+                return Err(RecoverError::Snapshot { sequence, source });
+            }
+            Err(source) => {
+                observer.snapshot_unusable(sequence, &source);
+                unusable.get_or_insert((sequence, source));
+            }
+        }
+    }
+    match unusable {
+        Some((sequence, source)) if journal.first_held()? > 1 => {
+            Err(RecoverError::Snapshot { sequence, source })
+        }
+        _ => Ok(Recovered {
+            machine: M::empty(),
+            sequence: 0,
+            snapshot: 0,
+            snapshot_bytes: 0,
+            replayed_bytes: 0,
+        }),
+    }
+}
+
+fn is_stop(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Stopped>())
+}
+
+fn load<M: Machine>(
+    journal: &mut dyn Journal,
+    sequence: u64,
+    gate: &mut Gate,
+) -> Result<M, LoadError> {
+    let reader = journal.read_snapshot(sequence).map_err(io::Error::other)?;
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, Gated::new(reader, gate));
+    let machine = M::load(&mut reader)?;
+    // The journal has checked the snapshot only when it was read to its end.
+    if io::copy(&mut reader, &mut io::sink())? > 0 {
+        return Err(LoadError::Damaged("it goes on behind its end".into()));
+    }
+    Ok(machine)
+}
+
+fn replay<M: Machine>(
+    journal: &mut dyn Journal,
+    recovered: &mut Recovered<M>,
+    end: u64,
+    observer: &dyn Observer,
+    gate: &mut Gate,
+) -> Result<(), RecoverError> {
+    let mut told = Instant::now();
+    let tell = |recovered: &Recovered<M>| {
+        observer.recovering(&RecoveryProgress {
+            snapshot: recovered.snapshot,
+            sequence: recovered.sequence,
+            end: end.max(recovered.sequence),
+        });
+    };
+    if recovered.sequence > end {
+        // A snapshot of entries that are gone: reading there says which.
+        journal.read(recovered.sequence + 1, &mut |_, _| ControlFlow::Break(()))?;
+    }
+    while recovered.sequence < end {
+        replay_some(journal, recovered, end)?;
+        gate.pass()?;
+        if told.elapsed() >= PROGRESS_EVERY {
+            told = Instant::now();
+            tell(recovered);
+        }
+    }
+    tell(recovered);
+    Ok(())
+}
+
+fn replay_some<M: Machine>(
+    journal: &mut dyn Journal,
+    recovered: &mut Recovered<M>,
+    end: u64,
+) -> Result<(), StoreError> {
+    let mut failed = None;
+    let mut bytes = 0;
+    journal.read(recovered.sequence + 1, &mut |sequence, record| {
+        match M::decode(record) {
+            Ok(changes) => changes.iter().for_each(|c| recovered.machine.replay(c)),
+            Err(source) => {
+                failed = Some(StoreError::Record { sequence, source });
+                return ControlFlow::Break(());
+            }
+        }
+        recovered.sequence = sequence;
+        bytes += record.len();
+        if bytes >= READ_BYTES || sequence >= end {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    recovered.replayed_bytes += bytes as u64;
+    failed.map_or(Ok(()), Err)
+}

@@ -1,0 +1,166 @@
+//! What the engine's threads and handles share.
+//!
+//! Lock order: `state`, then `queue`, then `recent` or `due`. Nobody waits for the journal with one
+//! of them held, but for the rare catching-up after a lost append.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use tokio::sync::{oneshot, watch};
+
+use crate::feed::Recent;
+use crate::history::HistoryRequest;
+use crate::snapshot::{Due, SnapshotRequest};
+use crate::{Machine, Observer, Options, SubmitError};
+
+/// The machine and how far it has come.
+pub(crate) struct State<M> {
+    pub(crate) machine: M,
+    /// The last entry applied; behind the durable one while an append is under way.
+    pub(crate) applied: u64,
+    /// How often something applied was undone again.
+    pub(crate) rollbacks: u64,
+}
+
+/// What callers wait for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) durable: u64,
+    pub(crate) rollbacks: u64,
+    /// Nothing more will come.
+    pub(crate) closed: bool,
+}
+
+pub(crate) type Answer<M> =
+    Result<Result<<M as Machine>::Outcome, <M as Machine>::Refusal>, SubmitError>;
+
+/// A command that waits to be decided.
+pub(crate) struct Pending<M: Machine> {
+    pub(crate) command: M::Command,
+    pub(crate) reply: oneshot::Sender<Answer<M>>,
+}
+
+/// A command that waits for what it was decided on to be durable.
+pub(crate) struct Decided<M: Machine> {
+    pub(crate) pending: Pending<M>,
+    pub(crate) result: Result<M::Outcome, M::Refusal>,
+    /// The last entry that the decision saw, its own included.
+    pub(crate) seen: u64,
+}
+
+impl<M: Machine> Decided<M> {
+    pub(crate) fn answer(self) {
+        // A caller that went away does not want to know.
+        let _ = self.pending.reply.send(Ok(self.result));
+    }
+}
+
+/// Commands that were decided under one lock, with what undoes them.
+pub(crate) struct Group<M: Machine> {
+    /// The sequence of the first record.
+    pub(crate) first: u64,
+    /// The records, one after the other.
+    pub(crate) buffer: Vec<u8>,
+    /// Where each record ends in `buffer`.
+    pub(crate) ends: Vec<usize>,
+    pub(crate) undos: Vec<M::Undo>,
+    pub(crate) decided: Vec<Decided<M>>,
+    pub(crate) decide: Duration,
+}
+
+/// What waits, and who sleeps.
+pub(crate) struct Queue<M: Machine> {
+    pub(crate) waiting: VecDeque<Pending<M>>,
+    pub(crate) decided: VecDeque<Group<M>>,
+    pub(crate) decided_commands: usize,
+    /// The writer sleeps until this many commands wait; 0: it is awake.
+    pub(crate) writer_wakes_at: usize,
+    /// The second thread is between taking commands and handing over their decisions.
+    pub(crate) ahead_busy: bool,
+    /// An append is under way.
+    pub(crate) appending: bool,
+    pub(crate) closed: bool,
+}
+
+pub(crate) struct Shared<M: Machine> {
+    pub(crate) state: RwLock<State<M>>,
+    /// The last durable entry.
+    pub(crate) durable: AtomicU64,
+    /// The first entry that the journal holds.
+    pub(crate) first_held: AtomicU64,
+    pub(crate) progress: watch::Sender<Progress>,
+    pub(crate) queue: Mutex<Queue<M>>,
+    pub(crate) writer_wake: Condvar,
+    pub(crate) ahead_wake: Condvar,
+    pub(crate) recent: RwLock<Recent>,
+    pub(crate) due: Mutex<Due>,
+    pub(crate) snapshot_requests: mpsc::Sender<SnapshotRequest>,
+    pub(crate) history_requests: mpsc::Sender<HistoryRequest>,
+    pub(crate) options: Options,
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+impl<M: Machine> Queue<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            decided: VecDeque::new(),
+            decided_commands: 0,
+            writer_wakes_at: 0,
+            ahead_busy: false,
+            appending: false,
+            closed: false,
+        }
+    }
+}
+
+impl<M: Machine> Shared<M> {
+    /// Puts a command into the queue, and wakes who has to know: at most one thread, and none
+    /// while enough are awake already.
+    pub(crate) fn enqueue(&self, pending: Pending<M>) -> Result<(), SubmitError> {
+        let mut queue = self.queue.lock();
+        if queue.closed {
+            return Err(SubmitError::ShuttingDown);
+        }
+        if queue.waiting.len() >= self.options.queue_commands_max {
+            return Err(SubmitError::Overloaded);
+        }
+        queue.waiting.push_back(pending);
+        let waiting = queue.waiting.len();
+        if queue.writer_wakes_at != 0 && waiting >= queue.writer_wakes_at {
+            queue.writer_wakes_at = 0;
+            drop(queue);
+            self.writer_wake.notify_one();
+        } else if queue.appending && !queue.ahead_busy && waiting == self.options.ahead_commands_min
+        {
+            drop(queue);
+            self.ahead_wake.notify_one();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Waits until entry `seen` is durable. False: it was undone, or may have been.
+    pub(crate) async fn wait_durable(&self, seen: u64, rollbacks: u64) -> bool {
+        let mut progress = self.progress.subscribe();
+        loop {
+            let now = *progress.borrow_and_update();
+            if now.rollbacks != rollbacks {
+                return false;
+            }
+            if now.durable >= seen {
+                return true;
+            }
+            if progress.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+}

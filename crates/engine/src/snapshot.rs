@@ -1,0 +1,183 @@
+//! Snapshots in the background.
+//!
+//! A snapshot is never taken from the live state, which would hold up writers: a thread loads the
+//! newest snapshot, applies the entries since, and saves that. It costs memory for a second state
+//! while it runs, and a bounded share of a core.
+
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use placewright_journal::{Journal, JournalError, SnapshotInfo};
+use tokio::sync::oneshot;
+
+use crate::gate::{Gate, Gated, Stopped};
+use crate::recover::{self, BUFFER_BYTES};
+use crate::shared::Shared;
+use crate::{Machine, Options, RecoverError, SnapshotReport};
+
+/// Why a snapshot was not made, or the journal not trimmed behind it.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The state could not be built from the journal.
+    #[error("the state for a snapshot cannot be built")]
+    Recover(#[from] RecoverError),
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Saving failed.
+    #[error("the snapshot cannot be written")]
+    Save(#[source] io::Error),
+    /// Interrupted by the shutdown.
+    #[error("interrupted by the shutdown")]
+    Stopped,
+}
+
+pub(crate) enum SnapshotRequest {
+    Due,
+    Now(oneshot::Sender<Result<SnapshotReport, SnapshotError>>),
+    Stop,
+}
+
+/// When the next snapshot is due.
+#[derive(Debug)]
+pub(crate) struct Due {
+    /// The newest snapshot.
+    pub(crate) sequence: u64,
+    /// That snapshot's size.
+    pub(crate) snapshot_bytes: u64,
+    /// The size of the entries since.
+    pub(crate) bytes: u64,
+    /// One was asked for and is not finished.
+    pub(crate) requested: bool,
+    /// Not before this, because the last one failed.
+    pub(crate) retry_at: Option<Instant>,
+}
+
+impl Due {
+    fn is_due(&self, durable: u64, options: &Options) -> bool {
+        let entries = durable.saturating_sub(self.sequence);
+        let enough = entries >= options.snapshot_entries
+            || self.bytes >= options.snapshot_bytes.max(self.snapshot_bytes);
+        enough
+            && entries > 0
+            && !self.requested
+            && self.retry_at.is_none_or(|at| Instant::now() >= at)
+    }
+}
+
+/// Called after each append of `bytes`.
+pub(crate) fn request_if_due<M: Machine>(shared: &Shared<M>, bytes: u64) {
+    let mut due = shared.due.lock();
+    due.bytes += bytes;
+    if due.is_due(shared.durable(), &shared.options) {
+        due.requested = true;
+        // A thread that was stopped makes no snapshots.
+        let _ = shared.snapshot_requests.send(SnapshotRequest::Due);
+    }
+}
+
+pub(crate) fn run<M: Machine>(
+    shared: &Arc<Shared<M>>,
+    mut journal: Box<dyn Journal>,
+    requests: &mpsc::Receiver<SnapshotRequest>,
+    stop: &Arc<AtomicBool>,
+) {
+    while let Ok(request) = requests.recv() {
+        let reply = match request {
+            SnapshotRequest::Due => None,
+            SnapshotRequest::Now(reply) => Some(reply),
+            SnapshotRequest::Stop => return,
+        };
+        let result = make(shared, journal.as_mut(), stop);
+        {
+            let mut due = shared.due.lock();
+            due.requested = false;
+            due.retry_at =
+                (result.is_err()).then(|| Instant::now() + shared.options.snapshot_retry);
+        }
+        match &result {
+            Ok(report) => shared.observer.snapshot_written(report),
+            Err(SnapshotError::Stopped) => {}
+            Err(error) => shared.observer.snapshot_failed(error),
+        }
+        if let Some(reply) = reply {
+            let _ = reply.send(result);
+        }
+    }
+}
+
+fn make<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    stop: &Arc<AtomicBool>,
+) -> Result<SnapshotReport, SnapshotError> {
+    let started = Instant::now();
+    let target = shared.durable();
+    let bytes_before = shared.due.lock().bytes;
+    let newest = journal.snapshots()?.first().copied();
+    let info = match newest {
+        Some(info) if info.sequence == target => info,
+        _ => {
+            let mut gate = Gate::new(Arc::clone(stop), shared.options.snapshot_duty);
+            write::<M>(journal, target, &mut gate)?
+        }
+    };
+    {
+        let mut due = shared.due.lock();
+        due.sequence = info.sequence;
+        due.snapshot_bytes = info.bytes;
+        due.bytes = due.bytes.saturating_sub(bytes_before);
+    }
+    trim(journal, &shared.options)?;
+    let first_held = journal.first_held()?;
+    shared.first_held.store(first_held, Ordering::Release);
+    Ok(SnapshotReport {
+        sequence: info.sequence,
+        bytes: info.bytes,
+        elapsed: started.elapsed(),
+        first_held,
+    })
+}
+
+fn write<M: Machine>(
+    journal: &mut dyn Journal,
+    target: u64,
+    gate: &mut Gate,
+) -> Result<SnapshotInfo, SnapshotError> {
+    let replica = recover::recover_until::<M>(journal, target, &(), gate);
+    let replica = replica.map_err(|error| match error {
+        RecoverError::Stopped => SnapshotError::Stopped,
+        error @ (RecoverError::Store(_) | RecoverError::Snapshot { .. }) => error.into(),
+    })?;
+    let mut writer = journal.write_snapshot(replica.sequence)?;
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, Gated::new(&mut writer, gate));
+    let saved = replica.machine.save(&mut out).and_then(|()| out.flush());
+    // A buffer that is dropped would be written again.
+    let _ = out.into_parts();
+    saved.map_err(|error| match error.get_ref() {
+        Some(inner) if inner.is::<Stopped>() => SnapshotError::Stopped,
+        _ => SnapshotError::Save(error),
+    })?;
+    Ok(writer.finish()?)
+}
+
+/// Drops old snapshots, and the entries that neither a start nor a follower will want.
+fn trim(journal: &mut dyn Journal, options: &Options) -> Result<(), JournalError> {
+    let keep = options.snapshots_kept.max(1);
+    journal.drop_snapshots(keep)?;
+    let snapshots = journal.snapshots()?;
+    // With fewer, the entries from the first on stand in for the missing ones.
+    if snapshots.len() < keep {
+        return Ok(());
+    }
+    let oldest = snapshots.last().map_or(0, |s| s.sequence);
+    let retained = (journal.end()? + 1).saturating_sub(options.retain_entries);
+    let before = retained.min(oldest + 1);
+    if before > journal.first_held()? {
+        journal.trim(before)?;
+    }
+    Ok(())
+}

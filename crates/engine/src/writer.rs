@@ -1,0 +1,166 @@
+//! The two threads that turn waiting commands into durable ones.
+//!
+//! The writer decides what waits, appends it, answers it, and starts over: in the usual load one
+//! thread is woken once a batch. While it waits for the disk, a second thread decides ahead, but
+//! only when enough commands wait to be worth waking it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use placewright_journal::Journal;
+
+use crate::Machine;
+use crate::commit;
+use crate::decide::Decider;
+use crate::shared::{Group, Pending, Queue, Shared};
+
+/// Fewer callers than this are not waited for: they gain too little from one common append.
+const GATHER_COMMANDS_MIN: usize = 8;
+
+/// A panic in one of the engine's own threads leaves a state that nobody should see: what is
+/// durable is safe, and a restart finds it.
+pub(crate) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+/// The last append, as far as gathering wants to know.
+#[derive(Default)]
+struct LastAppend {
+    commands: usize,
+    gather_until: Option<Instant>,
+}
+
+/// Runs until the queue is closed and empty; then tidies the journal.
+pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
+    let _abort = AbortOnPanic;
+    let mut decider = Decider::new();
+    let mut last = LastAppend::default();
+    while let Some(groups) = next_groups(shared, &mut decider, &mut last) {
+        let commands = groups.iter().map(|g| g.decided.len()).sum();
+        let took = commit::commit(shared, journal.as_mut(), groups);
+        let pause = (took / 2).min(shared.options.gather_max);
+        last = LastAppend {
+            commands,
+            gather_until: (pause > Duration::ZERO).then(|| Instant::now() + pause),
+        };
+    }
+    // What is durable stays so without it.
+    let _ = journal.checkpoint();
+}
+
+/// Waits for commands, decides them, and takes what is to be appended. None: closed and empty.
+fn next_groups<M: Machine>(
+    shared: &Shared<M>,
+    decider: &mut Decider<M>,
+    last: &mut LastAppend,
+) -> Option<VecDeque<Group<M>>> {
+    let mut queue = shared.queue.lock();
+    queue.appending = false;
+    gather(shared, &mut queue, last);
+    loop {
+        while !queue.waiting.is_empty()
+            && queue.decided_commands < shared.options.batch_commands_max
+        {
+            let batch = take_waiting(&mut queue, shared.options.decide_commands_max);
+            MutexGuard::unlocked(&mut queue, || decider.decide(shared, batch));
+        }
+        if !queue.decided.is_empty() {
+            return Some(take_decided(shared, &mut queue));
+        }
+        if queue.closed && !queue.ahead_busy {
+            return None;
+        }
+        queue.writer_wakes_at = 1;
+        shared.writer_wake.wait(&mut queue);
+        queue.writer_wakes_at = 0;
+    }
+}
+
+/// Gives the callers that were just answered a moment to come back (see `Options::gather_max`).
+fn gather<M: Machine>(
+    shared: &Shared<M>,
+    queue: &mut MutexGuard<'_, Queue<M>>,
+    last: &mut LastAppend,
+) {
+    let Some(until) = last.gather_until.take() else {
+        return;
+    };
+    let wanted = last.commands + queue.waiting.len();
+    if last.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
+        return;
+    }
+    while queue.waiting.len() < wanted && !queue.closed {
+        queue.writer_wakes_at = wanted;
+        if shared.writer_wake.wait_until(queue, until).timed_out() {
+            break;
+        }
+    }
+    queue.writer_wakes_at = 0;
+}
+
+fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize) -> VecDeque<Pending<M>> {
+    if queue.waiting.len() <= commands_max {
+        return std::mem::take(&mut queue.waiting);
+    }
+    let later = queue.waiting.split_off(commands_max);
+    std::mem::replace(&mut queue.waiting, later)
+}
+
+fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDeque<Group<M>> {
+    let mut groups = VecDeque::new();
+    let (mut commands, mut bytes) = (0, 0);
+    while let Some(group) = queue.decided.pop_front() {
+        commands += group.decided.len();
+        bytes += group.buffer.len();
+        groups.push_back(group);
+        if commands >= shared.options.batch_commands_max || bytes >= shared.options.batch_bytes_max
+        {
+            break;
+        }
+    }
+    queue.decided_commands -= commands;
+    queue.appending = true;
+    if queue.waiting.len() >= shared.options.ahead_commands_min {
+        shared.ahead_wake.notify_one();
+    }
+    groups
+}
+
+/// The second thread: decides while the writer waits for the disk.
+pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
+    let _abort = AbortOnPanic;
+    let mut decider = Decider::new();
+    let options = &shared.options;
+    let mut queue = shared.queue.lock();
+    while !queue.closed {
+        let useful = queue.appending
+            && queue.waiting.len() >= options.ahead_commands_min
+            && queue.decided_commands < options.batch_commands_max;
+        if !useful {
+            shared.ahead_wake.wait(&mut queue);
+            continue;
+        }
+        queue.ahead_busy = true;
+        let batch = take_waiting(&mut queue, options.decide_commands_max);
+        MutexGuard::unlocked(&mut queue, || decider.decide(shared, batch));
+        queue.ahead_busy = false;
+        wake_writer(shared, &mut queue);
+    }
+    wake_writer(shared, &mut queue);
+}
+
+/// Wakes the writer if it sleeps, whatever it sleeps for.
+pub(crate) fn wake_writer<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) {
+    if queue.writer_wakes_at != 0 {
+        queue.writer_wakes_at = 0;
+        shared.writer_wake.notify_one();
+    }
+}
