@@ -26,7 +26,7 @@ def port_is_free(port):
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            s.bind(('127.0.0.1', port))
+            s.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True
@@ -36,15 +36,14 @@ def fill_in(template, values):
     """Split a command line and fill in its {placeholders}."""
     words = shlex.split(template)
     for name, value in values.items():
-        words = [w.replace('{%s}' % name, str(value)) for w in words]
+        words = [w.replace("{%s}" % name, str(value)) for w in words]
     return words
 
 
 class Server:
     """One server process, in a process group of its own."""
 
-    def __init__(self, command, port, log_path, start_timeout=30,
-                 stop_timeout=5):
+    def __init__(self, command, port, log_path, start_timeout=30, stop_timeout=5):
         self.command = command
         self.port = port
         self.log_path = log_path
@@ -54,7 +53,7 @@ class Server:
 
     @property
     def url(self):
-        return 'http://127.0.0.1:%d' % self.port
+        return "http://127.0.0.1:%d" % self.port
 
     def start(self):
         parent = os.getpid()
@@ -65,15 +64,20 @@ class Server:
             if os.getppid() != parent:
                 os._exit(1)
 
-        with open(self.log_path, 'ab') as log:
+        with open(self.log_path, "ab") as log:
             try:
                 self.process = subprocess.Popen(
-                    self.command, stdin=subprocess.DEVNULL, stdout=log,
-                    stderr=subprocess.STDOUT, start_new_session=True,
-                    preexec_fn=in_child)
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=in_child,
+                )
             except OSError as exc:
-                raise ServerError('cannot run %s: %s' % (
-                    shlex.join(self.command), exc)) from exc
+                raise ServerError(
+                    "cannot run %s: %s" % (shlex.join(self.command), exc)
+                ) from exc
         self._wait_until_it_answers()
 
     def _wait_until_it_answers(self):
@@ -82,20 +86,20 @@ class Server:
         while True:
             status = self.ended_by_itself()
             if status is not None:
-                raise ServerError('the server %s before it answered' % status)
+                raise ServerError("the server %s before it answered" % status)
             if self._answers():
                 return
             if time.monotonic() > end:
-                raise ServerError('no answer on %s within %g seconds' % (
-                    self.url, self.start_timeout))
+                raise ServerError(
+                    "no answer on %s within %g seconds" % (self.url, self.start_timeout)
+                )
             time.sleep(pause)
             pause = min(pause * 1.5, 0.2)
 
     def _answers(self):
-        connection = http.client.HTTPConnection(
-            '127.0.0.1', self.port, timeout=2.0)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2.0)
         try:
-            connection.request('GET', '/', headers={'connection': 'close'})
+            connection.request("GET", "/", headers={"connection": "close"})
             connection.getresponse().read()
             return True
         except (OSError, http.client.HTTPException):
@@ -116,8 +120,7 @@ class Server:
         if self.ended_by_itself() is None:
             self.process.send_signal(signal.SIGTERM)
             end = time.monotonic() + self.stop_timeout
-            while (self.ended_by_itself() is None
-                   and time.monotonic() < end):
+            while self.ended_by_itself() is None and time.monotonic() < end:
                 time.sleep(0.01)
         # The process has not been reaped yet, so its number, which is also
         # that of its group, cannot have been given to anybody else.
@@ -138,20 +141,21 @@ class Server:
         """
         if self.process is None:
             return None
-        info = os.waitid(os.P_PID, self.process.pid,
-                         os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        info = os.waitid(
+            os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
+        )
         if info is None:
             return None
         if info.si_code == os.CLD_EXITED:
-            return 'ended with exit status %d' % info.si_status
-        return 'was ended by signal %d' % info.si_status
+            return "ended with exit status %d" % info.si_status
+        return "was ended by signal %d" % info.si_status
 
     def log_tail(self, lines=25, limit=4000):
         try:
-            with open(self.log_path, 'rb') as f:
+            with open(self.log_path, "rb") as f:
                 f.seek(0, os.SEEK_END)
                 f.seek(max(0, f.tell() - 64 * 1024))
-                text = f.read().decode('utf-8', 'replace')
+                text = f.read().decode("utf-8", "replace")
         except OSError:
-            return ''
-        return '\n'.join(text.splitlines()[-lines:])[-limit:]
+            return ""
+        return "\n".join(text.splitlines()[-lines:])[-limit:]

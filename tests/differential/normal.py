@@ -1,0 +1,221 @@
+"""What of two answers has to be equal, and what may differ.
+
+The rules follow the order-free meaning of the API: lists whose order the
+reference takes from a set are compared as sets, and where the reference
+fails (500) or answers by chance, the rule says what is compared instead.
+"""
+
+import json
+import re
+from typing import Any
+from urllib.parse import parse_qsl
+
+from request import Request
+from wire import Response
+
+# Equal for both: whether it is there, and its value.
+EXACT_HEADERS = ["openstack-api-version", "vary", "cache-control", "content-type"]
+EXACT_HEADERS += ["access-control-allow-origin", "www-authenticate"]
+# Only whether it is there: the value is a time or made up for each request.
+PRESENT_HEADERS = ["last-modified", "x-openstack-request-id"]
+# Sentences whose wording is a library's or a database driver's.
+FOREIGN_TEXTS = [
+    (re.compile(r"JSON does not validate: .*", re.S), "JSON does not validate"),
+    (re.compile(r"Malformed JSON: .*", re.S), "Malformed JSON"),
+    (re.compile(r"Invalid query string parameters: .*", re.S), "Invalid query string"),
+    (re.compile(r"\(sqlite3\..*", re.S), "<database>"),
+]
+WORD = re.compile(r"[A-Za-z0-9_-]+|[^\sA-Za-z0-9_,'\"\[\]{}()-]")
+
+
+def json_of(response: Response) -> Any:
+    """The JSON value of an answer; its text when it is not JSON."""
+    try:
+        return json.loads(response.body)
+    except ValueError:
+        return response.body.decode("utf-8", "replace")
+
+
+def key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def as_set(values: Any) -> Any:
+    if isinstance(values, list):
+        return sorted((key(v) for v in values))
+    return values
+
+
+def words(text: Any) -> Any:
+    """A sentence without the order of its words: some print a set."""
+    if not isinstance(text, str):
+        return text
+    for pattern, name in FOREIGN_TEXTS:
+        text = pattern.sub(name, text)
+    return sorted(WORD.findall(text))
+
+
+def candidate(entry: dict) -> str:
+    """One allocation request, comparable."""
+    allocations = entry.get("allocations")
+    if isinstance(allocations, list):
+        allocations = as_set(allocations)
+    mappings = {
+        suffix: sorted(providers)
+        for suffix, providers in entry.get("mappings", {}).items()
+    }
+    rest = {k: v for k, v in entry.items() if k not in ("allocations", "mappings")}
+    return key([allocations, mappings, rest])
+
+
+def summaries(body: dict) -> dict:
+    found = {}
+    for provider, summary in body.get("provider_summaries", {}).items():
+        found[provider] = dict(summary)
+        if "traits" in summary:
+            found[provider]["traits"] = sorted(summary["traits"])
+    return found
+
+
+def errors(body: Any) -> Any:
+    """The parts of an error document, the sentence apart."""
+    listed = body.get("errors") if isinstance(body, dict) else None
+    if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict):
+        return words(body) if isinstance(body, str) else body
+    first = {k: v for k, v in listed[0].items() if k != "request_id"}
+    first["request_id given"] = "request_id" in listed[0]
+    first["detail"] = words(first.get("detail"))
+    return first
+
+
+def success(value: Any) -> Any:
+    """A successful body with every list as a set, at any depth."""
+    if isinstance(value, dict):
+        return {k: success(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return sorted((success(v) for v in value), key=key)
+    return value
+
+
+def same_type(left: Any, right: Any) -> bool:
+    """Equal, and 1 is not 1.0: clients in typed languages notice."""
+    return key(left) == key(right)
+
+
+def compare_headers(left: Response, right: Response) -> str:
+    for name in EXACT_HEADERS:
+        if left.get(name) != right.get(name):
+            return f"header {name}: {left.get(name)!r} and {right.get(name)!r}"
+    for name in PRESENT_HEADERS:
+        if (left.get(name) is None) != (right.get(name) is None):
+            return f"header {name}: {left.get(name)!r} and {right.get(name)!r}"
+    for name, clean in (("location", _path_of), ("allow", _methods)):
+        if clean(left.get(name)) != clean(right.get(name)):
+            return f"header {name}: {left.get(name)!r} and {right.get(name)!r}"
+    return ""
+
+
+def _path_of(location: str | None) -> str | None:
+    return location and re.sub(r"^https?://[^/]*", "", location)
+
+
+def _methods(allow: str | None) -> list[str] | None:
+    return allow and sorted(re.split(r"\s*,\s*", allow))
+
+
+def shape(request: Request) -> tuple[bool, bool, bool, set[str], str]:
+    """Of a candidates query: what makes the reference's answer depend on chance.
+
+    Gives whether there is an unsuffixed group and whether there are suffixed
+    ones, whether a class is asked for in both, the classes of the unsuffixed
+    group, and the group policy.
+    """
+    plain: set[str] = set()
+    suffixed: set[str] = set()
+    policy = ""
+    any_suffixed = False
+    for name, value in parse_qsl(request.path.partition("?")[2]):
+        if name == "group_policy":
+            policy = policy or value
+        if name.startswith(("resources", "required")):
+            classes = {part.partition(":")[0].strip() for part in value.split(",")}
+            if name == "resources":
+                plain |= classes
+            elif name != "required":
+                any_suffixed = True
+                if name.startswith("resources"):
+                    suffixed |= classes
+    return bool(plain), any_suffixed, bool(plain & suffixed), plain, policy
+
+
+def compare_candidates(
+    request: Request, left: Any, right: Any, shared: set[str] | None
+) -> str:
+    """Candidates as sets; ``shared`` are the classes that sharing ones have."""
+    has_plain, has_suffixed, both, plain, policy = shape(request)
+    if both and policy != "none":
+        return ""  # the reference adds up amounts of other candidates
+    lefts = {candidate(c) for c in left["allocation_requests"]}
+    rights = {candidate(c) for c in right["allocation_requests"]}
+    doubled = len(right["allocation_requests"]) - len(rights)
+    if doubled:
+        return f"{doubled} candidates listed twice by the right one"
+    by_chance = has_plain and has_suffixed and (shared is None or plain <= shared)
+    if lefts != rights and not (by_chance and lefts <= rights):
+        only_left = [json.loads(c) for c in sorted(lefts - rights)[:3]]
+        only_right = [json.loads(c) for c in sorted(rights - lefts)[:3]]
+        return (
+            f"candidates: {len(lefts)} and {len(rights)};"
+            f" only left {only_left}; only right {only_right}"
+        )
+    mine, theirs = summaries(left), summaries(right)
+    for provider in sorted(set(mine) | set(theirs)):
+        if by_chance and provider not in mine:
+            continue
+        if not same_type(mine.get(provider), theirs.get(provider)):
+            return (
+                f"summary of {provider}: {mine.get(provider)}"
+                f" and {theirs.get(provider)}"
+            )
+    if set(left) != set(right):
+        return f"keys: {sorted(left)} and {sorted(right)}"
+    return ""
+
+
+def compare(
+    request: Request, left: Response, right: Response, shared: set[str] | None
+) -> str:
+    """What differs, in words; empty when nothing does."""
+    if left.status >= 500:
+        if right.status >= 500:
+            return f"status {left.status} and {right.status}"
+        return ""  # where the reference fails, any clear refusal is right
+    if left.status != right.status:
+        return f"status {left.status} and {right.status}"
+    different = compare_headers(left, right)
+    if different:
+        return different
+    mine, theirs = json_of(left), json_of(right)
+    if left.status >= 400:
+        one, other = errors(mine), errors(theirs)
+        if not isinstance(one, dict) or not isinstance(other, dict):
+            return "" if one == other else f"error body: {mine!r} and {theirs!r}"
+        for name in sorted(set(one) | set(other)):
+            if one.get(name) != other.get(name):
+                return (
+                    f"error {name}: {_first(mine, name)!r} and {_first(theirs, name)!r}"
+                )
+        return ""
+    path = request.path.partition("?")[0]
+    if path == "/allocation_candidates" and left.status == 200:
+        return compare_candidates(request, mine, theirs, shared)
+    if same_type(success(mine), success(theirs)):
+        return ""
+    return f"body: {json.dumps(mine)} and {json.dumps(theirs)}"
+
+
+def _first(body: Any, name: str) -> Any:
+    try:
+        return body["errors"][0].get(name)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return body

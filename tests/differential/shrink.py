@@ -1,0 +1,85 @@
+"""Make the history of a difference as short as possible."""
+
+import copy
+import dataclasses
+import time
+
+import chaos
+from request import Request
+from rounds import Difference, ask_both
+from sides import Pair
+
+
+class Shrinker:
+    """Replays shorter histories while they end in the same difference."""
+
+    def __init__(self, pair: Pair, difference: Difference, seconds: float) -> None:
+        self.pair = pair
+        self.best = difference
+        self.deadline = time.monotonic() + seconds
+
+    def out_of_time(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def attempt(self, requests: list[Request]) -> bool:
+        """True, and kept, when this history shows the same difference."""
+        if self.out_of_time():
+            return False
+        self.pair.reset()
+        *before, last = requests
+        for request in before:
+            self.pair.send(request)
+        text, left, right = ask_both(self.pair, last, self.best.shared)
+        found = dataclasses.replace(
+            self.best, requests=requests, text=text, left=left, right=right
+        )
+        if not text or found.signature != self.best.signature:
+            return False
+        self.best = found
+        return True
+
+    def run(self) -> Difference:
+        if not self.attempt(self.best.requests):
+            return self.best  # does not come again from an empty server
+        self._fewer_requests()
+        self._shorter_query()
+        self._smaller_bodies()
+        self._fewer_requests()
+        return self.best
+
+    def _fewer_requests(self) -> None:
+        size = max(1, (len(self.best.requests) - 1) // 2)
+        while size:
+            place = 0
+            while place < len(self.best.requests) - 1:
+                before = self.best.requests[:-1]
+                shorter = before[:place] + before[place + size :]
+                if not self.attempt([*shorter, self.best.requests[-1]]):
+                    place += size
+            size //= 2
+
+    def _shorter_query(self) -> None:
+        place = 0
+        while True:
+            last = self.best.requests[-1]
+            path, mark, query = last.path.partition("?")
+            pairs = query.split("&") if mark else []
+            if place >= len(pairs):
+                return
+            rest = "&".join(pairs[:place] + pairs[place + 1 :])
+            shorter = dataclasses.replace(last, path=f"{path}?{rest}" if rest else path)
+            if not self.attempt([*self.best.requests[:-1], shorter]):
+                place += 1
+
+    def _smaller_bodies(self) -> None:
+        for index in range(len(self.best.requests)):
+            for place in reversed(chaos.places_in(self.best.requests[index].body)[1:]):
+                request = self.best.requests[index]
+                body = copy.deepcopy(request.body)
+                holder = body
+                for step in place[:-1]:
+                    holder = holder[step]
+                del holder[place[-1]]
+                requests = list(self.best.requests)
+                requests[index] = dataclasses.replace(request, body=body)
+                self.attempt(requests)
