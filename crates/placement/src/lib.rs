@@ -24,6 +24,7 @@
 //! ```
 
 pub mod apply;
+pub mod candidates;
 pub mod change;
 pub mod column;
 pub mod command;
@@ -33,6 +34,7 @@ pub mod ids;
 pub mod intern;
 pub mod inventory;
 pub mod names;
+pub mod provider_query;
 pub mod record;
 pub mod refusal;
 pub mod slot_set;
@@ -41,6 +43,10 @@ pub mod snapshot;
 pub mod state;
 
 pub use apply::Undo;
+pub use candidates::{
+    CandidateQuery, CandidateView, Candidates, GroupPolicy, QueryRefusal, RequestGroup,
+    SearchOptions, Strategy, find_candidates,
+};
 pub use change::Change;
 pub use command::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, InventoryReplacement,
@@ -52,5 +58,6 @@ pub use ids::{
     TypeId, UserId,
 };
 pub use inventory::Inventory;
+pub use provider_query::{ProviderQuery, find_providers};
 pub use refusal::Refusal;
 pub use state::{Allocation, Consumer, InventoryRecord, Provider, State};

@@ -273,6 +273,13 @@ impl State {
         found
     }
 
+    /// Which of the 64 slots from `64 * word` on hold a provider.
+    #[must_use]
+    #[inline]
+    pub fn existing_word(&self, word: usize) -> u64 {
+        self.roots.word(word) | self.children.word(word)
+    }
+
     /// The providers that are roots.
     #[must_use]
     pub fn roots(&self) -> &SlotSet {

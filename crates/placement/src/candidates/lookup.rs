@@ -1,0 +1,155 @@
+//! From names to numbers and masks: what both the search and the list of providers need.
+
+use smallvec::SmallVec;
+
+use super::query::QueryRefusal;
+use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
+use crate::slot_set::SlotSet;
+use crate::state::State;
+
+/// Sets of which each asks for membership in one of its members.
+pub(crate) type AnyOf<T> = SmallVec<[SmallVec<[T; 2]>; 4]>;
+
+pub(crate) fn class_id(state: &State, name: &str) -> Result<ClassId, QueryRefusal> {
+    state
+        .class_id(name)
+        .ok_or_else(|| QueryRefusal::UnknownClass {
+            name: name.to_owned(),
+        })
+}
+
+pub(crate) fn trait_ids<'a, I, C>(state: &State, names: I) -> Result<C, QueryRefusal>
+where
+    I: IntoIterator<Item = &'a String>,
+    C: FromIterator<TraitId>,
+{
+    names
+        .into_iter()
+        .map(|name| {
+            state
+                .trait_id(name)
+                .ok_or_else(|| QueryRefusal::UnknownTrait {
+                    name: name.to_owned(),
+                })
+        })
+        .collect()
+}
+
+/// The numbers of required traits, list by list.
+pub(crate) fn any_of_traits(
+    state: &State,
+    lists: &[Vec<String>],
+) -> Result<AnyOf<TraitId>, QueryRefusal> {
+    lists.iter().map(|list| trait_ids(state, list)).collect()
+}
+
+/// The numbers of the aggregates that anybody was ever in; the others have no members.
+pub(crate) fn aggregate_ids<'a, I, C>(state: &State, uuids: I) -> C
+where
+    I: IntoIterator<Item = &'a String>,
+    C: FromIterator<AggregateId>,
+{
+    uuids
+        .into_iter()
+        .filter_map(|uuid| state.aggregate_id(uuid))
+        .collect()
+}
+
+/// The provider that a client named; only the canonical form of a UUID in lower case does.
+pub(crate) fn provider_named(state: &State, text: &str) -> Option<ProviderId> {
+    let uuid = uuid::Uuid::try_parse(text).ok()?;
+    let mut buffer = uuid::Uuid::encode_buffer();
+    (&*uuid.hyphenated().encode_lower(&mut buffer) == text)
+        .then(|| state.provider_id(uuid))
+        .flatten()
+}
+
+/// Masks of 64 providers each, put together from the sets that a filter names.
+#[derive(Clone, Default)]
+pub(crate) struct SetFilter<'a> {
+    /// A provider must be in one set of each list.
+    pub(crate) all: SmallVec<[SmallVec<[&'a SlotSet; 2]>; 4]>,
+    /// A provider must be in none of these.
+    pub(crate) none: SmallVec<[&'a SlotSet; 4]>,
+}
+
+impl<'a> SetFilter<'a> {
+    pub(crate) fn require_traits(&mut self, state: &'a State, lists: &AnyOf<TraitId>) {
+        self.all.extend(lists.iter().map(|list| {
+            list.iter()
+                .map(|id| state.trait_members(*id))
+                .collect::<SmallVec<_>>()
+        }));
+    }
+
+    pub(crate) fn forbid_traits(&mut self, state: &'a State, ids: &[TraitId]) {
+        self.none
+            .extend(ids.iter().map(|id| state.trait_members(*id)));
+    }
+
+    pub(crate) fn require_aggregates(&mut self, state: &'a State, lists: &AnyOf<AggregateId>) {
+        self.all.extend(lists.iter().map(|list| {
+            list.iter()
+                .map(|id| state.aggregate_members(*id))
+                .collect::<SmallVec<_>>()
+        }));
+    }
+
+    pub(crate) fn forbid_aggregates(&mut self, state: &'a State, ids: &[AggregateId]) {
+        self.none
+            .extend(ids.iter().map(|id| state.aggregate_members(*id)));
+    }
+
+    /// Which of the 64 providers from `64 * word` on pass; those outside the mask do not.
+    #[inline]
+    pub(crate) fn word(&self, word: usize, mut mask: u64) -> u64 {
+        for any in &self.all {
+            let members = any.iter().fold(0, |members, set| members | set.word(word));
+            mask &= members;
+        }
+        for set in &self.none {
+            mask &= !set.word(word);
+        }
+        mask
+    }
+
+    /// Whether one provider passes.
+    #[inline]
+    pub(crate) fn admits(&self, id: ProviderId) -> bool {
+        let bit = 1 << (id.0 % 64);
+        self.word(id.index() / 64, bit) != 0
+    }
+}
+
+/// Which of the 64 providers from `64 * word` on could give an amount of a class now, in one
+/// allocation; those outside the mask could not.
+#[inline]
+pub(crate) fn room_word(
+    state: &State,
+    class: ClassId,
+    amount: i64,
+    word: usize,
+    mut mask: u64,
+) -> u64 {
+    let (Some(block), Ok(small)) = (state.column(class).block(word), i32::try_from(amount)) else {
+        return 0;
+    };
+    if mask == 0 {
+        return 0;
+    }
+    mask &= block.room_for(small);
+    let irregular = mask & block.irregular;
+    if irregular == 0 {
+        return mask;
+    }
+    for slot in crate::slot_set::bits(irregular, word) {
+        let admitted = state
+            .provider(ProviderId(slot))
+            .and_then(|provider| provider.inventory(class))
+            .is_some_and(|record| record.inventory.admits_amount(amount));
+        if !admitted {
+            mask &= !(1 << (slot % 64));
+        }
+    }
+    mask
+}

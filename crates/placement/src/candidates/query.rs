@@ -1,0 +1,99 @@
+//! What can be asked of the search, typed.
+
+use thiserror::Error;
+
+/// A request for allocation candidates, checked for form but not against the state.
+///
+/// Source: Placement API reference, "List allocation candidates".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CandidateQuery {
+    /// The groups in the order in which the query first names them: unknown names in a later group
+    /// are only noticed when the earlier ones leave something.
+    pub groups: Vec<RequestGroup>,
+    /// How the suffixed groups relate to each other.
+    pub group_policy: Option<GroupPolicy>,
+    /// Sets of suffixes: the providers of each set lie under one of them.
+    pub same_subtree: Vec<Vec<String>>,
+    /// Traits that the root of the tree must have.
+    pub root_required: Vec<String>,
+    /// Traits that the root of the tree must not have.
+    pub root_forbidden: Vec<String>,
+    /// The most candidates to answer with.
+    pub limit: Option<usize>,
+    /// Whether the client knows of nested providers (microversion 1.29): without it no candidate
+    /// takes two providers of one tree, and the summaries name only providers in use.
+    pub nested: bool,
+    /// How the server was told to search.
+    pub options: SearchOptions,
+}
+
+/// Resources and the rules for who may provide them.
+///
+/// The group with an empty suffix may take each resource class from another provider of a tree, or
+/// from one that shares with it; every other group takes all from one provider.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestGroup {
+    /// What tells the group from others; empty for the one without.
+    pub suffix: String,
+    /// Names of resource classes, each once, with amounts of at least 1. A suffixed group that
+    /// `same_subtree` names may have none.
+    pub resources: Vec<(String, i64)>,
+    /// Names of traits: one of each list must be there.
+    pub required: Vec<Vec<String>>,
+    /// Names of traits that must not be there.
+    pub forbidden: Vec<String>,
+    /// UUIDs of aggregates, as the client wrote them: membership in one of each list.
+    pub member_of: Vec<Vec<String>>,
+    /// UUIDs of aggregates, as the client wrote them: membership in none.
+    pub forbidden_aggregates: Vec<String>,
+    /// The UUID of any provider of the tree that must serve the group, as the client wrote it: only
+    /// the canonical form in lower case names a provider.
+    pub in_tree: Option<String>,
+}
+
+/// How the suffixed groups of a request relate to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupPolicy {
+    /// Several groups may be served by one provider.
+    None,
+    /// Each group is served by a provider of its own.
+    Isolate,
+}
+
+/// How the server was told to search; the same for all requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchOptions {
+    /// In which order trees are looked at.
+    pub strategy: Strategy,
+    /// The most candidates to generate for any request, whatever its limit.
+    pub max_candidates: Option<usize>,
+    /// Shuffles the order of trees and of choices within them; equal seeds give equal answers.
+    pub seed: Option<u64>,
+}
+
+/// In which order the search looks at trees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// All candidates of one tree before the next tree.
+    #[default]
+    DepthFirst,
+    /// One candidate of every tree before the second of any.
+    BreadthFirst,
+}
+
+/// Why a query cannot be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum QueryRefusal {
+    /// No resource class has this name.
+    #[error("No such resource class {name}.")]
+    UnknownClass {
+        /// The name.
+        name: String,
+    },
+    /// No trait has this name.
+    #[error("No such trait(s): {name}.")]
+    UnknownTrait {
+        /// The name.
+        name: String,
+    },
+}

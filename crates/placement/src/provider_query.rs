@@ -1,0 +1,131 @@
+//! Which providers a filter lets through: the search behind `GET /resource_providers`.
+
+use crate::candidates::QueryRefusal;
+use crate::candidates::lookup::{
+    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, provider_named, room_word, trait_ids,
+};
+use crate::ids::{AggregateId, ProviderId, TraitId};
+use crate::slot_set::bits;
+use crate::state::State;
+
+/// Filters on providers, checked for form but not against the state. All of them must hold.
+///
+/// Source: Placement API reference, "List resource providers".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProviderQuery {
+    /// The exact name; an empty one filters nothing.
+    pub name: Option<String>,
+    /// The UUID as the client wrote it: only the canonical form in lower case names a provider.
+    pub uuid: Option<String>,
+    /// The UUID of any provider of the tree, as the client wrote it.
+    pub in_tree: Option<String>,
+    /// Names of traits: one of each list must be there.
+    pub required: Vec<Vec<String>>,
+    /// Names of traits that must not be there.
+    pub forbidden: Vec<String>,
+    /// UUIDs of aggregates, as the client wrote them: membership in one of each list.
+    pub member_of: Vec<Vec<String>>,
+    /// UUIDs of aggregates, as the client wrote them: membership in none.
+    pub forbidden_aggregates: Vec<String>,
+    /// Names of resource classes with amounts for which there must be room.
+    pub resources: Vec<(String, i64)>,
+}
+
+/// The providers that pass all filters, in rising order of slot.
+///
+/// # Errors
+///
+/// [`QueryRefusal`] for a resource class or trait that does not exist, unless a filter that is
+/// looked at before it (the tree, traits, aggregates, in this order) already leaves nothing.
+pub fn find_providers(
+    state: &State,
+    query: &ProviderQuery,
+) -> Result<Vec<ProviderId>, QueryRefusal> {
+    let mut filter = SetFilter::default();
+    let mut tree = None;
+    if let Some(text) = query.in_tree.as_deref().filter(|text| !text.is_empty()) {
+        let Some(member) = provider_named(state, text) else {
+            return Ok(Vec::new());
+        };
+        tree = state.provider(member).map(|provider| provider.root);
+    }
+    let required = any_of_traits(state, &query.required)?;
+    filter.require_traits(state, &required);
+    if !required.is_empty() && !passes_any(state, &filter) {
+        return Ok(Vec::new());
+    }
+    let forbidden: Vec<TraitId> = trait_ids(state, &query.forbidden)?;
+    let mut aggregates = SetFilter::default();
+    aggregates.require_aggregates(state, &any_of_aggregates(state, &query.member_of));
+    if !query.member_of.is_empty() && !passes_any(state, &aggregates) {
+        return Ok(Vec::new());
+    }
+    filter.all.append(&mut aggregates.all);
+    filter.forbid_traits(state, &forbidden);
+    let bad: Vec<AggregateId> = aggregate_ids(state, &query.forbidden_aggregates);
+    filter.forbid_aggregates(state, &bad);
+    let mut resources = Vec::with_capacity(query.resources.len());
+    for (name, amount) in &query.resources {
+        resources.push((class_id(state, name)?, *amount));
+    }
+    let named = match named(state, query) {
+        Ok(named) => named,
+        Err(Nobody) => return Ok(Vec::new()),
+    };
+    let fits = |word, mut mask| {
+        mask = filter.word(word, mask);
+        for (class, amount) in &resources {
+            mask = room_word(state, *class, *amount, word, mask);
+        }
+        mask
+    };
+    let in_tree = |id: &ProviderId| {
+        tree.is_none() || state.provider(*id).map(|provider| provider.root) == tree
+    };
+    if let Some(id) = named {
+        let passes = fits(id.index() / 64, 1 << (id.0 % 64)) != 0 && in_tree(&id);
+        return Ok(if passes { vec![id] } else { Vec::new() });
+    }
+    if let Some(root) = tree {
+        let mut members = state.subtree(root);
+        members.retain(|id| fits(id.index() / 64, 1 << (id.0 % 64)) != 0);
+        members.sort_unstable();
+        return Ok(members);
+    }
+    Ok((0..state.provider_slots().div_ceil(64))
+        .flat_map(|word| bits(fits(word, state.existing_word(word)), word))
+        .map(ProviderId)
+        .collect())
+}
+
+/// No provider has the name or UUID asked for.
+struct Nobody;
+
+/// The one provider that the name and UUID leave, if either was given.
+fn named(state: &State, query: &ProviderQuery) -> Result<Option<ProviderId>, Nobody> {
+    let mut found = None;
+    if let Some(name) = query.name.as_deref().filter(|name| !name.is_empty()) {
+        found = Some(state.provider_id_by_name(name).ok_or(Nobody)?);
+    }
+    if let Some(uuid) = query.uuid.as_deref().filter(|uuid| !uuid.is_empty()) {
+        let id = provider_named(state, uuid).ok_or(Nobody)?;
+        if found.is_some_and(|found| found != id) {
+            return Err(Nobody);
+        }
+        found = Some(id);
+    }
+    Ok(found)
+}
+
+fn any_of_aggregates(state: &State, lists: &[Vec<String>]) -> AnyOf<AggregateId> {
+    lists
+        .iter()
+        .map(|list| aggregate_ids(state, list))
+        .collect()
+}
+
+/// Whether any provider at all passes.
+fn passes_any(state: &State, filter: &SetFilter<'_>) -> bool {
+    (0..state.provider_slots().div_ceil(64))
+        .any(|word| filter.word(word, state.existing_word(word)) != 0)
+}
