@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::group::{Level, Rule};
 use crate::ids::{ClassId, ConsumerUuid, Timestamp, TraitId};
 use crate::inventory::Inventory;
 
@@ -138,6 +139,32 @@ pub enum Change {
     ConsumerRemoved {
         /// The consumer.
         consumer: ConsumerUuid,
+    },
+    /// A group of consumers exists with these rules.
+    GroupSet {
+        /// The group.
+        group: Uuid,
+        /// The rules between its members.
+        rules: Vec<Rule>,
+    },
+    /// A group of consumers is gone; its members stay where they are.
+    GroupRemoved {
+        /// The group.
+        group: Uuid,
+    },
+    /// The topology has exactly these levels.
+    LevelsSet {
+        /// From the smallest place to the largest.
+        levels: Vec<Level>,
+    },
+    /// A consumer is on this host and a member of this group.
+    ConsumerPlaced {
+        /// The consumer.
+        consumer: ConsumerUuid,
+        /// The host, if it is known.
+        host: Option<Uuid>,
+        /// The group, if it is in one.
+        group: Option<Uuid>,
     },
 }
 

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use crate::group::{Level, Rule};
 use crate::ids::{ConsumerUuid, Timestamp};
 use crate::inventory::Inventory;
 
@@ -155,6 +156,32 @@ pub enum Command {
         /// Now.
         at: Timestamp,
     },
+    /// Claims for each intent the first of its candidates that fits and keeps the rules.
+    ClaimFirst {
+        /// The intents, each of another consumer; decided in this order.
+        intents: Vec<Intent>,
+        /// How many must find a place; with fewer, nothing is claimed at all.
+        least: usize,
+        /// Now.
+        at: Timestamp,
+    },
+    /// Creates a group of consumers, or replaces its rules; those hold for later claims.
+    SetGroup {
+        /// The group.
+        group: Uuid,
+        /// The rules between its members.
+        rules: Vec<Rule>,
+    },
+    /// Forgets a group; its members stay where they are.
+    DeleteGroup {
+        /// The group.
+        group: Uuid,
+    },
+    /// Replaces the levels of the topology.
+    SetLevels {
+        /// From the smallest place to the largest.
+        levels: Vec<Level>,
+    },
     /// Releases all that a consumer holds. Provider generations stay.
     Release {
         /// Which consumer.
@@ -170,6 +197,38 @@ pub enum Command {
         /// Now.
         at: Timestamp,
     },
+}
+
+/// A wish to hold one of several candidates, best first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Intent {
+    /// Who is to hold it. What it holds already is given back in the same step.
+    pub consumer: ConsumerUuid,
+    /// Which generation the client expects of it.
+    pub generation: ConsumerGeneration,
+    /// Its project.
+    pub project: String,
+    /// Its user.
+    pub user: String,
+    /// Its type.
+    pub consumer_type: Option<String>,
+    /// The group that it joins, whose rules hold for it.
+    pub group: Option<Uuid>,
+    /// Hard rules towards other consumers.
+    pub rules: Vec<(Rule, Vec<ConsumerUuid>)>,
+    /// What it may hold, best first.
+    pub candidates: Vec<IntentCandidate>,
+    /// What others hold from the same step on (a migration that keeps the old host, say).
+    pub alongside: Vec<ConsumerClaim>,
+}
+
+/// One way to serve an intent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IntentCandidate {
+    /// The host: the root of the tree that the consumer is put on.
+    pub host: Uuid,
+    /// The amounts, also from parts of the host and from sharing providers.
+    pub allocations: Vec<AllocationRequest>,
 }
 
 /// What an update does to the parent of a provider.

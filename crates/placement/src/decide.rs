@@ -4,7 +4,10 @@
 //! writes nothing; on a refusal the facts gathered so far mean nothing.
 
 mod claim;
+mod group;
+mod intent;
 mod inventory;
+mod ledger;
 mod names;
 mod provider;
 mod reshape;
@@ -27,6 +30,8 @@ pub enum Outcome {
     Provider(ProviderView),
     /// The generation that the provider has now.
     Generation(u64),
+    /// The index of the candidate that each intent got.
+    Claimed(Vec<Option<u32>>),
     /// A resource class or trait exists now.
     Named {
         /// Whether this command created it.
@@ -172,6 +177,12 @@ pub fn decide(
         Command::EnsureTrait { name, at } => names::ensure_trait(state, name, *at, changes),
         Command::DeleteTrait { name } => names::delete_trait(state, name, changes),
         Command::Claim { consumers, at } => claim::claim(state, consumers, *at, changes),
+        Command::ClaimFirst { intents, least, at } => {
+            intent::claim_first(state, intents, *least, *at, changes)
+        }
+        Command::SetGroup { group, rules } => group::set(state, *group, rules, changes),
+        Command::DeleteGroup { group } => group::delete(state, *group, changes),
+        Command::SetLevels { levels } => group::set_levels(state, levels, changes),
         Command::Release { consumer } => claim::release(state, *consumer, changes),
         Command::Reshape {
             inventories,

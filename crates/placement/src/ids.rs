@@ -42,6 +42,10 @@ dense_id!(
     ConsumerId, u32
 );
 dense_id!(
+    /// The slot of a group of consumers.
+    GroupId, u32
+);
+dense_id!(
     /// A project. Interned: valid within one state only.
     ProjectId, u32
 );

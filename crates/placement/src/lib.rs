@@ -29,6 +29,7 @@ pub mod change;
 pub mod column;
 pub mod command;
 pub mod decide;
+pub mod group;
 mod hash;
 pub mod ids;
 pub mod intern;
@@ -41,6 +42,7 @@ pub mod slot_set;
 pub mod slots;
 pub mod snapshot;
 pub mod state;
+pub mod touch;
 
 pub use apply::Undo;
 pub use candidates::{
@@ -49,13 +51,13 @@ pub use candidates::{
 };
 pub use change::Change;
 pub use command::{
-    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, InventoryReplacement,
-    ParentChange,
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, Intent, IntentCandidate,
+    InventoryReplacement, ParentChange,
 };
 pub use decide::{Outcome, ProviderView, decide};
 pub use ids::{
-    AggregateId, ClassId, ConsumerId, ConsumerUuid, ProjectId, ProviderId, Timestamp, TraitId,
-    TypeId, UserId,
+    AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
+    TraitId, TypeId, UserId,
 };
 pub use inventory::Inventory;
 pub use provider_query::{ProviderQuery, find_providers};

@@ -203,6 +203,37 @@ pub enum Refusal {
         /// The amount wanted.
         amount: i64,
     },
+    /// Too few of the intents found a place.
+    #[error("{fitting} of at least {least} found a place")]
+    NothingFits {
+        /// How many would have found one.
+        fitting: usize,
+        /// How many had to.
+        least: usize,
+        /// Why the first candidate of the first intent without a place was not taken; nothing if
+        /// it had no candidates.
+        first: Option<Box<Refusal>>,
+    },
+    /// A candidate would break a hard rule.
+    #[error("host {host} breaks the rule: {rule}")]
+    RuleBroken {
+        /// The host.
+        host: Uuid,
+        /// The rule in words.
+        rule: String,
+    },
+    /// No group has this UUID.
+    #[error("no group {group}")]
+    GroupNotFound {
+        /// The UUID asked for.
+        group: Uuid,
+    },
+    /// An aggregate would be in two levels of the topology, or a level would be there twice.
+    #[error("{name} is in the topology twice")]
+    TopologyOverlap {
+        /// The aggregate or level.
+        name: String,
+    },
     /// The provider has not that much left.
     #[error("provider {provider} lacks {missing} {class}")]
     CapacityExceeded {

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
+use crate::group::{Group, Level, Placing, Rule};
 use crate::ids::{
-    AggregateId, ClassId, ConsumerId, ConsumerUuid, ProjectId, ProviderId, Timestamp, TraitId,
-    TypeId, UserId,
+    AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
+    TraitId, TypeId, UserId,
 };
 use crate::intern::Interner;
 use crate::inventory::Inventory;
@@ -55,6 +56,8 @@ struct Header {
     projects: u32,
     users: u32,
     types: u32,
+    groups: u32,
+    levels: u32,
     providers: u32,
     consumers: u32,
 }
@@ -90,7 +93,15 @@ struct ConsumerRow {
     user: u32,
     consumer_type: Option<u32>,
     allocated_at: Timestamp,
+    placing: Option<(u32, Option<u32>)>,
     allocations: Vec<(u32, ClassId, u32)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct GroupRow {
+    slot: u32,
+    uuid: Uuid,
+    rules: Vec<Rule>,
 }
 
 /// The used names of an interner in alphabetical order, and the place of each number among them.
@@ -156,6 +167,7 @@ impl State {
     /// # Errors
     ///
     /// Whatever the writer fails with.
+    #[expect(clippy::too_many_lines, reason = "one section a table")]
     pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
         let providers = || self.all_providers().map(|(_, provider)| provider);
         let consumers = || self.all_consumers().map(|(_, consumer)| consumer);
@@ -188,6 +200,8 @@ impl State {
             projects: length(projects.names.len()),
             users: length(users.names.len()),
             types: length(types.names.len()),
+            groups: length(self.groups.len()),
+            levels: length(self.levels.len()),
             providers: length(self.providers.len()),
             consumers: length(self.consumers.len()),
         })?;
@@ -205,6 +219,13 @@ impl State {
         for (ProviderId(slot), provider) in self.all_providers() {
             rows.put(&provider_row(slot, provider, &aggregates))?;
         }
+        for level in &self.levels {
+            rows.put(level)?;
+        }
+        for (slot, group) in self.groups.iter() {
+            let (uuid, rules) = (group.uuid, group.rules.clone());
+            rows.put(&GroupRow { slot, uuid, rules })?;
+        }
         for (ConsumerId(slot), consumer) in self.all_consumers() {
             rows.put(&ConsumerRow {
                 slot,
@@ -214,6 +235,9 @@ impl State {
                 user: users.place(consumer.user.0),
                 consumer_type: consumer.consumer_type.map(|id| types.place(id.0)),
                 allocated_at: consumer.allocated_at,
+                placing: consumer
+                    .placing
+                    .map(|placing| (placing.host.0, placing.group.map(|group| group.0))),
                 allocations: consumer
                     .allocations
                     .iter()
@@ -274,6 +298,19 @@ impl State {
             .map(|name| TypeId(state.consumer_types.intern(name)))
             .collect();
         load_providers(&mut state, &mut rows, header.providers, &aggregates)?;
+        let levels = (0..header.levels)
+            .map(|_| rows.take())
+            .collect::<Result<Vec<Level>, _>>()?;
+        state.replace_levels(levels);
+        for _ in 0..header.groups {
+            let GroupRow { slot, uuid, rules } = rows.take()?;
+            let group = Group {
+                uuid,
+                rules,
+                members: Vec::new(),
+            };
+            state.replace_group(GroupId(slot), uuid, Some(group));
+        }
         for _ in 0..header.consumers {
             let row: ConsumerRow = rows.take()?;
             let record = consumer(&row, &projects, &users, &types)
@@ -411,6 +448,10 @@ fn consumer(
         user: *users.get(row.user as usize)?,
         consumer_type,
         allocated_at: row.allocated_at,
+        placing: row.placing.map(|(host, group)| Placing {
+            host: ProviderId(host),
+            group: group.map(GroupId),
+        }),
         allocations: row
             .allocations
             .iter()

@@ -4,16 +4,18 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::column::ClassColumn;
+use crate::group::{Group, Level, Placing};
 use crate::hash::Map;
 use crate::ids::{
-    AggregateId, ClassId, ConsumerId, ConsumerUuid, ProjectId, ProviderId, Timestamp, TraitId,
-    TypeId, UserId,
+    AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
+    TraitId, TypeId, UserId,
 };
 use crate::intern::Interner;
 use crate::inventory::Inventory;
 use crate::names;
 use crate::slot_set::SlotSet;
 use crate::slots::Slots;
+use crate::touch::TouchLog;
 
 /// A resource provider: a host, or a part of one, or something that several hosts share.
 #[derive(Clone, Debug)]
@@ -95,6 +97,8 @@ pub struct Consumer {
     pub consumer_type: Option<TypeId>,
     /// When what it holds was last set.
     pub allocated_at: Timestamp,
+    /// Where it was put, if a claim said so.
+    pub placing: Option<Placing>,
     /// What it holds, in the order that it was asked for; never empty.
     pub allocations: SmallVec<[Allocation; 3]>,
 }
@@ -146,6 +150,11 @@ pub struct State {
     pub(crate) children: SlotSet,
     pub(crate) parents: SlotSet,
     pub(crate) project_consumers: Vec<SlotSet>,
+    pub(crate) groups: Slots<Group>,
+    pub(crate) group_by_uuid: Map<Uuid, GroupId>,
+    pub(crate) levels: Vec<Level>,
+    pub(crate) level_of_aggregate: Vec<Option<u16>>,
+    pub(crate) touched: TouchLog,
 }
 
 /// Words that no slot is in.
@@ -391,6 +400,12 @@ impl State {
     #[must_use]
     pub fn consumer_type_id(&self, name: &str) -> Option<TypeId> {
         self.consumer_types.find(name).map(TypeId)
+    }
+
+    /// Which trees changed lately.
+    #[must_use]
+    pub fn touched(&self) -> &TouchLog {
+        &self.touched
     }
 
     /// Whether a class or trait number belongs to a standard name.

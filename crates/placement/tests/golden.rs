@@ -2,9 +2,11 @@
 //! one. If this test fails, an existing variant or field was changed; add a new one instead.
 
 use placewright_placement::change::AllocationFact;
+use placewright_placement::group::{Level, Relation, Rule, Scope};
 use placewright_placement::{Change, ClassId, ConsumerUuid, Inventory, Timestamp, TraitId, record};
 use uuid::Uuid;
 
+#[expect(clippy::too_many_lines, reason = "one entry a kind of change")]
 fn one_of_each() -> Vec<Change> {
     let (provider, at) = (Uuid::from_u128(0x11), Timestamp(1_700_000_000_000_000));
     let consumer = ConsumerUuid::from_uuid(Uuid::from_u128(0x22));
@@ -84,6 +86,33 @@ fn one_of_each() -> Vec<Change> {
             }],
         },
         Change::ConsumerRemoved { consumer },
+        Change::GroupSet {
+            group: Uuid::from_u128(0x44),
+            rules: vec![
+                Rule {
+                    scope: Scope::Host,
+                    relation: Relation::FewerThan(2),
+                },
+                Rule {
+                    scope: Scope::Level("rack".into()),
+                    relation: Relation::Same,
+                },
+            ],
+        },
+        Change::GroupRemoved {
+            group: Uuid::from_u128(0x44),
+        },
+        Change::LevelsSet {
+            levels: vec![Level {
+                name: "rack".into(),
+                aggregates: vec!["agg".into()],
+            }],
+        },
+        Change::ConsumerPlaced {
+            consumer,
+            host: Some(provider),
+            group: None,
+        },
     ]
 }
 

@@ -79,6 +79,21 @@ fn check_indexes(state: &State) {
             assert!(state.trait_members(*id_of_trait).contains(id.0));
         }
     }
+    for group in state.all_groups() {
+        for member in &group.members {
+            let placing = state
+                .consumer_by_id(*member)
+                .and_then(|consumer| consumer.placing);
+            let of = placing
+                .expect("a member is somewhere")
+                .group
+                .expect("in its group");
+            assert_eq!(
+                state.group_by_id(of).map(|group| group.uuid),
+                Some(group.uuid)
+            );
+        }
+    }
     for (_, consumer) in state.all_consumers() {
         assert!(
             !consumer.allocations.is_empty(),
@@ -94,7 +109,11 @@ proptest! {
         for command in &commands {
             let before = overuse(&state);
             let accepted = run(&mut state, command).is_some();
-            if accepted && matches!(command, Command::Claim { .. } | Command::Release { .. }) {
+            let claims = matches!(
+                command,
+                Command::Claim { .. } | Command::ClaimFirst { .. } | Command::Release { .. }
+            );
+            if accepted && claims {
                 for (provider, class, used, _) in overuse(&state) {
                     let worst = before.iter().find(|(p, c, _, _)| *p == provider && *c == class);
                     prop_assert!(worst.is_some_and(|(_, _, was, _)| used <= *was));
@@ -102,6 +121,38 @@ proptest! {
             }
         }
         check_indexes(&state);
+    }
+
+    #[test]
+    fn a_claim_breaks_no_rule_of_its_group(commands in commands()) {
+        let mut state = fresh();
+        for command in &commands {
+            let Command::ClaimFirst { intents, .. } = command else {
+                run(&mut state, command);
+                continue;
+            };
+            if run(&mut state, command).is_none() {
+                continue;
+            }
+            for intent in intents {
+                let Some(consumer) = state.consumer(intent.consumer) else { continue };
+                let Some(group) = intent.group.and_then(|uuid| state.group(uuid)) else { continue };
+                let Some(placing) = consumer.placing.filter(|placing| placing.group.is_some())
+                else { continue };
+                // Only what this command placed: rules may have been changed since older claims.
+                if intents.len() > 1 { continue; }
+                let others: Vec<_> = group
+                    .members
+                    .iter()
+                    .filter_map(|id| state.consumer_by_id(*id))
+                    .filter(|other| other.uuid != consumer.uuid)
+                    .filter_map(|other| Some(other.placing?.host))
+                    .collect();
+                for rule in &group.rules {
+                    prop_assert!(state.keeps_rule(placing.host, rule, others.iter().copied()));
+                }
+            }
+        }
     }
 
     #[test]

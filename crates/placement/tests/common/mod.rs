@@ -1,8 +1,9 @@
 //! Random command sequences over a small world, so that commands often meet.
 
+use placewright_placement::group::{Level, Relation, Rule, Scope};
 use placewright_placement::{
-    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
-    InventoryReplacement, ParentChange, State, Timestamp,
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent,
+    IntentCandidate, Inventory, InventoryReplacement, ParentChange, State, Timestamp,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -117,6 +118,51 @@ fn parent() -> impl Strategy<Value = ParentChange> {
     ]
 }
 
+fn group_uuid() -> impl Strategy<Value = Uuid> {
+    (0u8..2).prop_map(|number| Uuid::from_u128(0xe000 + u128::from(number)))
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let scope = prop::sample::select(vec![Scope::Host, Scope::Level("rack".into())]);
+    let relation = prop::sample::select(vec![
+        Relation::Same,
+        Relation::FewerThan(1),
+        Relation::FewerThan(2),
+    ]);
+    (scope, relation).prop_map(|(scope, relation)| Rule { scope, relation })
+}
+
+fn intent() -> impl Strategy<Value = Intent> {
+    let candidate = (provider(), 1i64..12).prop_map(|(host, amount)| IntentCandidate {
+        host,
+        allocations: vec![AllocationRequest {
+            provider: host,
+            resources: vec![("VCPU".into(), amount)],
+        }],
+    });
+    let candidates = prop::collection::vec(candidate, 0..4);
+    (
+        claim(),
+        prop::option::of(group_uuid()),
+        candidates,
+        prop::option::weighted(0.2, rule()),
+    )
+        .prop_map(|(claim, group, candidates, rule)| Intent {
+            consumer: claim.consumer,
+            generation: claim.generation,
+            project: claim.project,
+            user: claim.user,
+            consumer_type: claim.consumer_type,
+            group,
+            rules: rule
+                .into_iter()
+                .map(|rule| (rule, vec![consumer_uuid(0)]))
+                .collect(),
+            candidates,
+            alongside: Vec::new(),
+        })
+}
+
 fn replacement() -> impl Strategy<Value = InventoryReplacement> {
     (provider(), generation(), inventories()).prop_map(|(provider, generation, inventories)| {
         InventoryReplacement {
@@ -169,6 +215,22 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
         1 => at().prop_map(|at| Command::EnsureTrait { name: "CUSTOM_GOLD".into(), at }),
         1 => Just(Command::DeleteTrait { name: "CUSTOM_GOLD".into() }),
         10 => (claims(1), at()).prop_map(|(consumers, at)| Command::Claim { consumers, at }),
+        4 => (prop::collection::vec(intent(), 1..3), 0usize..3, at()).prop_map(
+            |(mut intents, least, at)| {
+                intents.sort_by_key(|intent| intent.consumer);
+                intents.dedup_by_key(|intent| intent.consumer);
+                Command::ClaimFirst { intents, least, at }
+            }
+        ),
+        2 => (group_uuid(), prop::collection::vec(rule(), 0..2))
+            .prop_map(|(group, rules)| Command::SetGroup { group, rules }),
+        1 => group_uuid().prop_map(|group| Command::DeleteGroup { group }),
+        1 => any::<bool>().prop_map(|two| Command::SetLevels {
+            levels: vec![Level {
+                name: "rack".into(),
+                aggregates: if two { vec!["y".into(), "x".into()] } else { vec!["x".into()] },
+            }],
+        }),
         1 => (0u8..8).prop_map(|number| Command::Release { consumer: consumer_uuid(number) }),
         3 => (prop::collection::vec(replacement(), 0..3), claims(0), at()).prop_map(
             |(mut inventories, consumers, at)| {

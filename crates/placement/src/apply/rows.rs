@@ -1,0 +1,499 @@
+//! The primitives of `apply`: replacing one row, with every index that knows of it.
+//!
+//! Each returns what was there before, and is its own inverse when given that back.
+
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+use super::Step;
+use crate::change::{AllocationFact, Change};
+use crate::group::{Group, Level, Placing};
+use crate::ids::{
+    AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
+    TraitId, TypeId, UserId,
+};
+use crate::names;
+use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State};
+
+impl State {
+    pub(super) fn replace_class(&mut self, id: ClassId, named: Option<Named>) -> Option<Named> {
+        let previous = self.classes.take(u32::from(id.0));
+        if let Some(previous) = &previous {
+            self.class_by_name.remove(&previous.name);
+        }
+        if let Some(named) = named {
+            self.class_by_name.insert(named.name.clone(), id);
+            self.classes.put(u32::from(id.0), named);
+        }
+        self.touched.touch_structure();
+        previous
+    }
+
+    pub(super) fn replace_trait(&mut self, id: TraitId, named: Option<Named>) -> Option<Named> {
+        let previous = self.traits.take(u32::from(id.0));
+        if let Some(previous) = &previous {
+            self.trait_by_name.remove(&previous.name);
+        }
+        if let Some(named) = named {
+            self.trait_by_name.insert(named.name.clone(), id);
+            self.traits.put(u32::from(id.0), named);
+        }
+        self.sharing_trait = self.trait_id(names::SHARING_TRAIT);
+        self.touched.touch_structure();
+        previous
+    }
+
+    pub(super) fn create_provider(
+        &mut self,
+        uuid: Uuid,
+        name: &str,
+        parent: Option<Uuid>,
+        at: Timestamp,
+    ) -> Option<Step> {
+        if self.provider_by_uuid.contains_key(&uuid) || self.provider_by_name.contains_key(name) {
+            return None;
+        }
+        let id = ProviderId(self.providers.next());
+        let parent = match parent {
+            Some(parent) => Some(self.provider_id(parent)?),
+            None => None,
+        };
+        let root = match parent {
+            Some(parent) => self.provider(parent)?.root,
+            None => id,
+        };
+        let provider = Provider {
+            uuid,
+            name: name.into(),
+            parent,
+            root,
+            children: Vec::new(),
+            generation: 0,
+            created_at: at,
+            updated_at: parent.is_none().then_some(at),
+            inventories: Vec::new(),
+            traits: Vec::new(),
+            aggregates: Vec::new(),
+            consumers: Vec::new(),
+        };
+        self.insert_provider(id, provider);
+        Some(Step::RemoveProvider(id))
+    }
+
+    /// Puts a provider with all it has into a free slot; its consumers are not touched.
+    pub(crate) fn insert_provider(&mut self, id: ProviderId, mut provider: Provider) {
+        let inventories = std::mem::take(&mut provider.inventories);
+        let traits = std::mem::take(&mut provider.traits);
+        let aggregates = std::mem::take(&mut provider.aggregates);
+        self.provider_by_uuid.insert(provider.uuid, id);
+        self.provider_by_name.insert(provider.name.clone(), id);
+        let parent = provider.parent;
+        self.providers.put(id.0, provider);
+        self.join_parent(id, parent);
+        self.touch(id);
+        for record in inventories {
+            self.replace_inventory(id, record.class, Some(record));
+        }
+        self.replace_traits(id, traits);
+        self.replace_aggregates(id, aggregates);
+    }
+
+    pub(super) fn remove_provider(&mut self, id: ProviderId) -> Option<Provider> {
+        let classes: SmallVec<[ClassId; 8]> = self
+            .provider(id)?
+            .inventories
+            .iter()
+            .map(|record| record.class)
+            .collect();
+        let inventories: Vec<InventoryRecord> = classes
+            .into_iter()
+            .filter_map(|class| self.replace_inventory(id, class, None))
+            .collect();
+        let traits = self.replace_traits(id, Vec::new()).unwrap_or_default();
+        let aggregates = self.replace_aggregates(id, Vec::new()).unwrap_or_default();
+        self.touch(id);
+        self.leave_parent(id);
+        let mut provider = self.providers.take(id.0)?;
+        self.provider_by_uuid.remove(&provider.uuid);
+        self.provider_by_name.remove(&provider.name);
+        provider.inventories = inventories;
+        provider.traits = traits;
+        provider.aggregates = aggregates;
+        Some(provider)
+    }
+
+    pub(super) fn join_parent(&mut self, id: ProviderId, parent: Option<ProviderId>) {
+        self.roots.set(id.0, parent.is_none());
+        self.children.set(id.0, parent.is_some());
+        let Some(parent) = parent else { return };
+        let Some(record) = self.providers.get_mut(parent.0) else {
+            return;
+        };
+        if let Err(place) = record.children.binary_search(&id) {
+            record.children.insert(place, id);
+        }
+        self.parents.insert(parent.0);
+    }
+
+    /// Makes a root a child, its root and its descendants' root being right already.
+    pub(crate) fn attach(&mut self, id: ProviderId, parent: ProviderId) {
+        if let Some(provider) = self.providers.get_mut(id.0) {
+            provider.parent = Some(parent);
+            self.join_parent(id, Some(parent));
+        }
+    }
+
+    pub(super) fn leave_parent(&mut self, id: ProviderId) {
+        self.roots.remove(id.0);
+        self.children.remove(id.0);
+        let Some(parent) = self.provider(id).and_then(|provider| provider.parent) else {
+            return;
+        };
+        let Some(record) = self.providers.get_mut(parent.0) else {
+            return;
+        };
+        record.children.retain(|child| *child != id);
+        if record.children.is_empty() {
+            self.parents.remove(parent.0);
+        }
+    }
+
+    pub(super) fn replace_lineage(
+        &mut self,
+        id: ProviderId,
+        name: Box<str>,
+        parent: Option<ProviderId>,
+        updated_at: Option<Timestamp>,
+    ) -> Option<Step> {
+        let root = match parent {
+            Some(parent) => self.provider(parent)?.root,
+            None => id,
+        };
+        self.touch(id);
+        self.leave_parent(id);
+        let provider = self.providers.get_mut(id.0)?;
+        let previous_parent = std::mem::replace(&mut provider.parent, parent);
+        let previous_updated_at = std::mem::replace(&mut provider.updated_at, updated_at);
+        let previous_name = std::mem::replace(&mut provider.name, name.clone());
+        self.provider_by_name.remove(&previous_name);
+        self.provider_by_name.insert(name, id);
+        self.join_parent(id, parent);
+        for member in self.subtree(id) {
+            if let Some(provider) = self.providers.get_mut(member.0) {
+                provider.root = root;
+            }
+        }
+        self.touch(id);
+        Some(Step::Lineage(
+            id,
+            previous_name,
+            previous_parent,
+            previous_updated_at,
+        ))
+    }
+
+    pub(super) fn replace_inventory(
+        &mut self,
+        id: ProviderId,
+        class: ClassId,
+        record: Option<InventoryRecord>,
+    ) -> Option<InventoryRecord> {
+        self.touch(id);
+        let provider = self.providers.get_mut(id.0)?;
+        if self.columns.len() <= class.index() {
+            self.columns
+                .resize_with(class.index() + 1, Default::default);
+        }
+        self.columns[class.index()].set(
+            id.0,
+            record.as_ref().map(|record| {
+                (
+                    &record.inventory,
+                    record.capacity.saturating_sub(record.used),
+                )
+            }),
+        );
+        let place = provider
+            .inventories
+            .binary_search_by_key(&class, |record| record.class);
+        match (place, record) {
+            (Ok(place), Some(record)) => {
+                Some(std::mem::replace(&mut provider.inventories[place], record))
+            }
+            (Ok(place), None) => Some(provider.inventories.remove(place)),
+            (Err(place), Some(record)) => {
+                provider.inventories.insert(place, record);
+                None
+            }
+            (Err(_), None) => None,
+        }
+    }
+
+    pub(super) fn replace_traits(
+        &mut self,
+        id: ProviderId,
+        traits: Vec<TraitId>,
+    ) -> Option<Vec<TraitId>> {
+        self.touch(id);
+        let provider = self.providers.get_mut(id.0)?;
+        for old in &provider.traits {
+            if let Some(members) = self.trait_members.get_mut(old.index()) {
+                members.remove(id.0);
+            }
+        }
+        for new in &traits {
+            if self.trait_members.len() <= new.index() {
+                self.trait_members
+                    .resize_with(new.index() + 1, Default::default);
+            }
+            self.trait_members[new.index()].insert(id.0);
+        }
+        let previous = std::mem::replace(&mut provider.traits, traits);
+        // Once more, for a provider that shares from now on.
+        self.touch(id);
+        Some(previous)
+    }
+
+    pub(crate) fn intern_aggregate(&mut self, uuid: &str) -> AggregateId {
+        let id = AggregateId(self.aggregates.intern(uuid));
+        if self.aggregate_members.len() <= id.index() {
+            self.aggregate_members
+                .resize_with(id.index() + 1, Default::default);
+        }
+        id
+    }
+
+    pub(super) fn replace_aggregates(
+        &mut self,
+        id: ProviderId,
+        aggregates: Vec<AggregateId>,
+    ) -> Option<Vec<AggregateId>> {
+        self.touch(id);
+        let provider = self.providers.get_mut(id.0)?;
+        for old in &provider.aggregates {
+            self.aggregate_members[old.index()].remove(id.0);
+        }
+        for new in &aggregates {
+            self.aggregate_members[new.index()].insert(id.0);
+        }
+        Some(std::mem::replace(&mut provider.aggregates, aggregates))
+    }
+
+    pub(super) fn consumer_record(&mut self, change: &Change) -> Option<Consumer> {
+        let Change::ConsumerSet {
+            consumer,
+            generation,
+            project,
+            user,
+            consumer_type,
+            at,
+            allocations,
+        } = change
+        else {
+            return None;
+        };
+        Some(Consumer {
+            uuid: *consumer,
+            generation: *generation,
+            project: self.intern_project(project),
+            user: UserId(self.users.intern(user)),
+            consumer_type: consumer_type
+                .as_ref()
+                .map(|name| TypeId(self.consumer_types.intern(name))),
+            allocated_at: *at,
+            placing: self
+                .consumer(*consumer)
+                .and_then(|consumer| consumer.placing),
+            allocations: allocations
+                .iter()
+                .filter_map(
+                    |AllocationFact {
+                         provider,
+                         class,
+                         amount,
+                     }| {
+                        let provider = self.provider_id(*provider)?;
+                        Some(Allocation {
+                            provider,
+                            class: *class,
+                            amount: *amount,
+                        })
+                    },
+                )
+                .collect(),
+        })
+    }
+
+    pub(crate) fn intern_project(&mut self, name: &str) -> ProjectId {
+        let id = ProjectId(self.projects.intern(name));
+        if self.project_consumers.len() <= id.index() {
+            self.project_consumers
+                .resize_with(id.index() + 1, Default::default);
+        }
+        id
+    }
+
+    /// Replaces one consumer with all it holds; nothing forgets it.
+    pub(crate) fn replace_consumer(
+        &mut self,
+        id: ConsumerId,
+        uuid: ConsumerUuid,
+        record: Option<Consumer>,
+    ) -> Option<Consumer> {
+        let previous = self.consumers.take(id.0);
+        if let Some(previous) = &previous {
+            self.note_member(id, previous.placing, false);
+            self.project_consumers[previous.project.index()].remove(id.0);
+            for allocation in &previous.allocations {
+                self.count(allocation, -i64::from(allocation.amount));
+                self.note_holder(allocation.provider, id, false);
+            }
+        }
+        if let Some(record) = record {
+            self.note_member(id, record.placing, true);
+            self.project_consumers[record.project.index()].insert(id.0);
+            for allocation in &record.allocations {
+                self.count(allocation, i64::from(allocation.amount));
+                self.note_holder(allocation.provider, id, true);
+            }
+            if previous.is_none() {
+                self.consumer_by_uuid.insert(uuid, id);
+            }
+            self.consumers.put(id.0, record);
+        } else {
+            self.consumer_by_uuid.remove(&uuid);
+        }
+        previous
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, allocation: &Allocation, difference: i64) {
+        let Some(provider) = self.providers.get_mut(allocation.provider.0) else {
+            return;
+        };
+        let class = allocation.class;
+        let Some(record) = provider
+            .inventories
+            .iter_mut()
+            .find(|record| record.class == class)
+        else {
+            return;
+        };
+        record.used = record.used.saturating_add(difference);
+        if let Some(column) = self.columns.get_mut(class.index()) {
+            column.set(
+                allocation.provider.0,
+                Some((
+                    &record.inventory,
+                    record.capacity.saturating_sub(record.used),
+                )),
+            );
+        }
+        self.touch(allocation.provider);
+    }
+
+    /// Notes that something about a provider changed, for readers who keep results.
+    pub(super) fn touch(&mut self, id: ProviderId) {
+        let Some(provider) = self.providers.get(id.0) else {
+            return;
+        };
+        self.touched.touch(provider.root);
+        if self
+            .sharing_trait
+            .is_some_and(|sharing| provider.has_trait(sharing))
+        {
+            self.touched.touch_sharing();
+        }
+    }
+
+    pub(super) fn note_holder(&mut self, provider: ProviderId, consumer: ConsumerId, holds: bool) {
+        let Some(provider) = self.providers.get_mut(provider.0) else {
+            return;
+        };
+        match (provider.consumers.binary_search(&consumer), holds) {
+            (Err(place), true) => provider.consumers.insert(place, consumer),
+            (Ok(place), false) => drop(provider.consumers.remove(place)),
+            (Ok(_), true) | (Err(_), false) => {}
+        }
+    }
+
+    pub(super) fn note_member(
+        &mut self,
+        consumer: ConsumerId,
+        placing: Option<Placing>,
+        joins: bool,
+    ) {
+        let Some(id) = placing.and_then(|placing| placing.group) else {
+            return;
+        };
+        let Some(group) = self.groups.get_mut(id.0) else {
+            return;
+        };
+        match (group.members.binary_search(&consumer), joins) {
+            (Err(place), true) => group.members.insert(place, consumer),
+            (Ok(place), false) => drop(group.members.remove(place)),
+            (Ok(_), true) | (Err(_), false) => {}
+        }
+    }
+
+    pub(super) fn replace_placing(
+        &mut self,
+        id: ConsumerId,
+        placing: Option<Placing>,
+    ) -> Option<Placing> {
+        let consumer = self.consumers.get_mut(id.0)?;
+        let previous = std::mem::replace(&mut consumer.placing, placing);
+        self.note_member(id, previous, false);
+        self.note_member(id, placing, true);
+        previous
+    }
+
+    /// Replaces a group. Its members know it by slot, so they are told.
+    pub(crate) fn replace_group(
+        &mut self,
+        id: GroupId,
+        uuid: Uuid,
+        group: Option<Group>,
+    ) -> Option<Group> {
+        let previous = self.groups.take(id.0);
+        for member in previous.iter().flat_map(|group| &group.members) {
+            self.tell_member(*member, None);
+        }
+        for member in group.iter().flat_map(|group| &group.members) {
+            self.tell_member(*member, Some(id));
+        }
+        match group {
+            Some(group) => {
+                self.group_by_uuid.insert(uuid, id);
+                self.groups.put(id.0, group);
+            }
+            None => drop(self.group_by_uuid.remove(&uuid)),
+        }
+        previous
+    }
+
+    pub(super) fn tell_member(&mut self, id: ConsumerId, group: Option<GroupId>) {
+        if let Some(Some(placing)) = self
+            .consumers
+            .get_mut(id.0)
+            .map(|consumer| consumer.placing.as_mut())
+        {
+            placing.group = group;
+        }
+    }
+
+    pub(crate) fn replace_levels(&mut self, levels: Vec<Level>) -> Vec<Level> {
+        self.touched.touch_structure();
+        self.level_of_aggregate.clear();
+        for (number, level) in (0u16..).zip(&levels) {
+            for uuid in &level.aggregates {
+                let id = self.intern_aggregate(uuid).index();
+                if self.level_of_aggregate.len() <= id {
+                    self.level_of_aggregate.resize(id + 1, None);
+                }
+                self.level_of_aggregate[id] = Some(number);
+            }
+        }
+        std::mem::replace(&mut self.levels, levels)
+    }
+}

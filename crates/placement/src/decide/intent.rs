@@ -1,0 +1,223 @@
+//! Claiming the first candidate that fits.
+//!
+//! A scheduler ranks candidates on what it saw. Here, at the intent's place in the one order of
+//! all changes, the first candidate is taken that still fits and keeps every hard rule. A race
+//! between schedulers costs a look at the next candidate and is visible to nobody.
+
+use uuid::Uuid;
+
+use super::Outcome;
+use super::claim::{check_consumer_generation, count_up, record_all};
+use super::ledger::{self, Few, Ledger};
+use crate::change::Change;
+use crate::command::{ConsumerClaim, Intent, IntentCandidate};
+use crate::group::{Group, Relation, Rule};
+use crate::ids::{ConsumerUuid, ProviderId, Timestamp};
+use crate::refusal::Refusal;
+use crate::state::State;
+
+/// What was decided for the intents of one command so far.
+struct Round<'a> {
+    state: &'a State,
+    at: Timestamp,
+    ledger: Ledger,
+    visited: Few<ProviderId>,
+    placed: Vec<(ConsumerUuid, Option<Uuid>, ProviderId)>,
+}
+
+pub(super) fn claim_first(
+    state: &State,
+    intents: &[Intent],
+    least: usize,
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+) -> Result<Outcome, Refusal> {
+    let mut round = Round {
+        state,
+        at,
+        ledger: Ledger::default(),
+        visited: Few::new(),
+        placed: Vec::new(),
+    };
+    let mut chosen = Vec::with_capacity(intents.len());
+    let mut why = None;
+    for intent in intents {
+        match round.claim(intent, changes)? {
+            Ok(index) => chosen.push(Some(index)),
+            Err(refusal) => {
+                why = why.or(refusal);
+                chosen.push(None);
+            }
+        }
+    }
+    let fitting = chosen.iter().flatten().count();
+    if fitting < least || fitting == 0 {
+        return Err(Refusal::NothingFits {
+            fitting,
+            least,
+            first: why.map(Box::new),
+        });
+    }
+    count_up(state, &round.visited, at, changes);
+    Ok(Outcome::Claimed(chosen))
+}
+
+impl Round<'_> {
+    /// The index of the candidate taken, or why the first one was not.
+    ///
+    /// The outer error refuses the whole command: it is about the request, not about room. Two
+    /// different noes, told apart by the caller.
+    fn claim(
+        &mut self,
+        intent: &Intent,
+        changes: &mut Vec<Change>,
+    ) -> Result<Result<u32, Option<Refusal>>, Refusal> {
+        check_consumer_generation(self.state, intent.consumer, intent.generation)?;
+        for other in &intent.alongside {
+            check_consumer_generation(self.state, other.consumer, other.generation)?;
+        }
+        let group = match intent.group {
+            Some(uuid) => Some(
+                self.state
+                    .group(uuid)
+                    .ok_or(Refusal::GroupNotFound { group: uuid })?,
+            ),
+            None => None,
+        };
+        let mut why = None;
+        for (index, candidate) in (0u32..).zip(&intent.candidates) {
+            match self.try_candidate(intent, candidate, group, changes) {
+                Ok(()) => return Ok(Ok(index)),
+                Err(refusal) => drop(why.get_or_insert(refusal)),
+            }
+        }
+        Ok(Err(why))
+    }
+
+    fn try_candidate(
+        &mut self,
+        intent: &Intent,
+        candidate: &IntentCandidate,
+        group: Option<&Group>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let uuid = candidate.host;
+        let host = self.state.provider_id(uuid);
+        let host = host.ok_or(Refusal::AllocationProviderNotFound { uuid })?;
+        self.check_rules(intent, host, group)?;
+        let claim = ConsumerClaim {
+            consumer: intent.consumer,
+            generation: intent.generation,
+            project: intent.project.clone(),
+            user: intent.user.clone(),
+            consumer_type: intent.consumer_type.clone(),
+            allocations: candidate.allocations.clone(),
+        };
+        let mut claims = Vec::with_capacity(1 + intent.alongside.len());
+        claims.push(claim);
+        claims.extend(intent.alongside.iter().cloned());
+        let requests = claims.iter().flat_map(|claim| &claim.allocations);
+        let wanted = ledger::look_up(self.state, requests)?;
+        let mut ledger = self.ledger.clone();
+        for consumer in claims
+            .iter()
+            .filter_map(|claim| self.state.consumer(claim.consumer))
+        {
+            ledger.give_back(consumer);
+        }
+        ledger.take(self.state, &wanted, &ledger::current)?;
+        self.ledger = ledger;
+        record_all(
+            self.state,
+            &claims,
+            &wanted,
+            self.at,
+            &mut self.visited,
+            changes,
+        );
+        changes.push(Change::ConsumerPlaced {
+            consumer: intent.consumer,
+            host: Some(candidate.host),
+            group: intent.group,
+        });
+        self.placed.push((intent.consumer, intent.group, host));
+        Ok(())
+    }
+
+    fn check_rules(
+        &self,
+        intent: &Intent,
+        host: ProviderId,
+        group: Option<&Group>,
+    ) -> Result<(), Refusal> {
+        let broken = |rule: &Rule| Refusal::RuleBroken {
+            host: self
+                .state
+                .provider(host)
+                .map_or(Uuid::nil(), |provider| provider.uuid),
+            rule: describe(rule),
+        };
+        if let Some(group) = group {
+            for rule in &group.rules {
+                if !self
+                    .state
+                    .keeps_rule(host, rule, self.group_hosts(intent, group))
+                {
+                    return Err(broken(rule));
+                }
+            }
+        }
+        for (rule, others) in &intent.rules {
+            let here = self
+                .placed
+                .iter()
+                .filter(|(other, _, _)| others.contains(other));
+            let hosts = self
+                .state
+                .hosts_of(others)
+                .chain(here.map(|(_, _, host)| *host));
+            if !self.state.keeps_rule(host, rule, hosts) {
+                return Err(broken(rule));
+            }
+        }
+        Ok(())
+    }
+
+    /// The hosts of the group's other members, those of this command among them.
+    fn group_hosts<'b>(
+        &'b self,
+        intent: &'b Intent,
+        group: &'b Group,
+    ) -> impl Iterator<Item = ProviderId> + 'b {
+        let consumers = group
+            .members
+            .iter()
+            .filter_map(|id| self.state.consumer_by_id(*id));
+        let others = consumers.filter(move |consumer| {
+            let moved = || {
+                self.placed
+                    .iter()
+                    .any(|(uuid, _, _)| *uuid == consumer.uuid)
+            };
+            consumer.uuid != intent.consumer && !moved()
+        });
+        let before = others.filter_map(|consumer| Some(consumer.placing?.host));
+        let here = self
+            .placed
+            .iter()
+            .filter(move |(_, of, _)| *of == intent.group);
+        before.chain(here.map(|(_, _, host)| *host))
+    }
+}
+
+/// A rule in words.
+fn describe(rule: &Rule) -> String {
+    let place = match &rule.scope {
+        crate::group::Scope::Host => "host",
+        crate::group::Scope::Level(name) => name,
+    };
+    match rule.relation {
+        Relation::Same => format!("the same {place} as the others"),
+        Relation::FewerThan(most) => format!("a {place} with fewer than {most} of the others"),
+    }
+}

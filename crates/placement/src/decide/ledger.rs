@@ -1,0 +1,182 @@
+//! Whether amounts fit, counting what the same command gives back and takes.
+
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+use super::inventory::find_class;
+use crate::change::AllocationFact;
+use crate::command::AllocationRequest;
+use crate::ids::{ClassId, ProviderId};
+use crate::inventory::Inventory;
+use crate::refusal::Refusal;
+use crate::state::{Consumer, State};
+
+/// Most claims are of one consumer on one provider for a handful of classes.
+pub(super) type Few<T> = SmallVec<[T; 6]>;
+
+/// The inventory against which an allocation is checked, with its capacity.
+pub(super) type InventoryOf<'a> =
+    &'a dyn Fn(&State, ProviderId, ClassId) -> Option<(Inventory, i64)>;
+
+/// The inventories as they are.
+pub(super) fn current(
+    state: &State,
+    provider: ProviderId,
+    class: ClassId,
+) -> Option<(Inventory, i64)> {
+    let record = state.provider(provider)?.inventory(class)?;
+    Some((record.inventory, record.capacity))
+}
+
+/// One amount that somebody wants, with its provider and class looked up.
+pub(super) struct Wanted {
+    pub(super) provider: ProviderId,
+    pub(super) uuid: Uuid,
+    pub(super) class: ClassId,
+    pub(super) amount: i64,
+}
+
+impl Wanted {
+    pub(super) fn fact(&self) -> AllocationFact {
+        AllocationFact {
+            provider: self.uuid,
+            class: self.class,
+            // Never more than the largest unit, which is an i32.
+            amount: u32::try_from(self.amount).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// The sum of what is given back to and wanted from one inventory.
+#[derive(Clone)]
+struct Balance {
+    provider: ProviderId,
+    class: ClassId,
+    given_back: i64,
+    wanted: i64,
+}
+
+/// What one command gives back and takes, so far.
+#[derive(Clone, Default)]
+pub(super) struct Ledger {
+    balances: Few<Balance>,
+}
+
+impl Ledger {
+    /// What a consumer holds now is free for what is wanted instead.
+    pub(super) fn give_back(&mut self, consumer: &Consumer) {
+        for held in &consumer.allocations {
+            self.balance(held.provider, held.class).given_back += i64::from(held.amount);
+        }
+    }
+
+    fn balance(&mut self, provider: ProviderId, class: ClassId) -> &mut Balance {
+        let is_it = |one: &Balance| one.provider == provider && one.class == class;
+        let place = self.balances.iter().position(is_it).unwrap_or_else(|| {
+            self.balances.push(Balance {
+                provider,
+                class,
+                given_back: 0,
+                wanted: 0,
+            });
+            self.balances.len() - 1
+        });
+        &mut self.balances[place]
+    }
+
+    /// Takes amounts in their order; the first that does not fit is the refusal.
+    pub(super) fn take(
+        &mut self,
+        state: &State,
+        wanted: &[Wanted],
+        inventory_of: InventoryOf<'_>,
+    ) -> Result<(), Refusal> {
+        check_classes_present(state, wanted, inventory_of)?;
+        wanted
+            .iter()
+            .try_for_each(|item| self.take_one(state, item, inventory_of))
+    }
+
+    fn take_one(
+        &mut self,
+        state: &State,
+        item: &Wanted,
+        inventory_of: InventoryOf<'_>,
+    ) -> Result<(), Refusal> {
+        let Some((inventory, capacity)) = inventory_of(state, item.provider, item.class) else {
+            return Err(no_inventory(state, item));
+        };
+        let class = || state.class_name(item.class).to_owned();
+        if !inventory.admits_amount(item.amount) {
+            return Err(Refusal::ConstraintsViolated {
+                provider: item.uuid,
+                class: class(),
+                amount: item.amount,
+            });
+        }
+        let provider = state.provider(item.provider);
+        let record = provider.and_then(|provider| provider.inventory(item.class));
+        let used_before = record.map_or(0, |record| record.used);
+        let balance = self.balance(item.provider, item.class);
+        balance.wanted = balance.wanted.saturating_add(item.amount);
+        let used_after = (used_before - balance.given_back).saturating_add(balance.wanted);
+        // An overcommitted provider may stay so as long as it does not get worse.
+        let no_worse = used_before > 0 && used_after <= used_before;
+        if used_after <= capacity || no_worse {
+            return Ok(());
+        }
+        Err(Refusal::CapacityExceeded {
+            provider: item.uuid,
+            class: class(),
+            missing: used_after.saturating_sub(capacity),
+        })
+    }
+}
+
+/// Finds providers and classes; unknown providers are refused before unknown classes.
+pub(super) fn look_up<'a>(
+    state: &State,
+    requests: impl Iterator<Item = &'a AllocationRequest> + Clone,
+) -> Result<Few<Wanted>, Refusal> {
+    let mut providers: Few<ProviderId> = Few::new();
+    for request in requests.clone() {
+        let uuid = request.provider;
+        let found = state.provider_id(uuid);
+        providers.push(found.ok_or(Refusal::AllocationProviderNotFound { uuid })?);
+    }
+    let mut wanted = Few::new();
+    for (provider, request) in providers.into_iter().zip(requests) {
+        for (class, amount) in &request.resources {
+            wanted.push(Wanted {
+                provider,
+                uuid: request.provider,
+                class: find_class(state, class)?,
+                amount: *amount,
+            });
+        }
+    }
+    Ok(wanted)
+}
+
+/// A provider that has none of the classes wanted anywhere in the command is refused first.
+fn check_classes_present(
+    state: &State,
+    wanted: &[Wanted],
+    inventory_of: InventoryOf<'_>,
+) -> Result<(), Refusal> {
+    for item in wanted {
+        let has = |class| inventory_of(state, item.provider, class).is_some();
+        if !has(item.class) && !wanted.iter().any(|other| has(other.class)) {
+            return Err(no_inventory(state, item));
+        }
+    }
+    Ok(())
+}
+
+fn no_inventory(state: &State, item: &Wanted) -> Refusal {
+    let class = state.class_name(item.class).to_owned();
+    Refusal::NoInventory {
+        provider: item.uuid,
+        class,
+    }
+}

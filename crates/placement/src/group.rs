@@ -1,0 +1,166 @@
+//! Groups of consumers, places, and the hard rules between them.
+//!
+//! A rule is checked in the same step as the claim, against the same state, so that parallel
+//! claims cannot break it. A *place* is a host, or one aggregate of a named level of the topology
+//! (rack, row, room, …): operators load levels as disjoint sets of aggregates.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::ids::{AggregateId, ConsumerId, ConsumerUuid, GroupId, ProviderId};
+use crate::state::{Provider, State};
+
+/// How large a place a rule speaks of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Scope {
+    /// One host: the root of a provider tree.
+    Host,
+    /// One aggregate of this level of the topology.
+    Level(String),
+}
+
+/// What must hold between the place of a claim and the places of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Relation {
+    /// The same place as every other.
+    Same,
+    /// A place that holds fewer than so many of the others: 1 means a place of its own.
+    FewerThan(u32),
+}
+
+/// A hard rule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rule {
+    /// How large a place.
+    pub scope: Scope,
+    /// What must hold.
+    pub relation: Relation,
+}
+
+/// A group of consumers whose places depend on each other (a server group).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// The rules between its members.
+    pub rules: Vec<Rule>,
+    /// The members that hold something on a host, in rising order.
+    pub members: Vec<ConsumerId>,
+}
+
+/// One level of the topology.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// Its name: rack, row, room, …
+    pub name: String,
+    /// Its aggregates, in alphabetical order.
+    pub aggregates: Vec<String>,
+}
+
+/// Where a consumer is, as the claim that put it there said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placing {
+    /// The host.
+    pub host: ProviderId,
+    /// The group that it is a member of.
+    pub group: Option<GroupId>,
+}
+
+/// A place, found: what two hosts have in common or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A host.
+    Host(ProviderId),
+    /// An aggregate of a level.
+    Aggregate(AggregateId),
+}
+
+impl State {
+    /// A group.
+    #[must_use]
+    pub fn group(&self, uuid: Uuid) -> Option<&Group> {
+        self.groups.get(self.group_by_uuid.get(&uuid)?.0)
+    }
+
+    /// A group by slot.
+    #[must_use]
+    pub fn group_by_id(&self, id: GroupId) -> Option<&Group> {
+        self.groups.get(id.0)
+    }
+
+    /// All groups, in rising order of slot.
+    pub fn all_groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().map(|(_, group)| group)
+    }
+
+    /// The levels of the topology, from the smallest place to the largest.
+    #[must_use]
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// The hosts of a group's members, one for each member, in order of slot.
+    pub fn group_hosts<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = ProviderId> + 'a {
+        let consumers = group
+            .members
+            .iter()
+            .filter_map(|id| self.consumer_by_id(*id));
+        consumers.filter_map(|consumer| Some(consumer.placing?.host))
+    }
+
+    /// The place of a host at a scope; nothing if it belongs to no aggregate of the level.
+    #[must_use]
+    pub fn place(&self, host: ProviderId, scope: &Scope) -> Option<Place> {
+        match scope {
+            Scope::Host => Some(Place::Host(host)),
+            Scope::Level(name) => {
+                let level = self.levels.iter().position(|level| level.name == *name)?;
+                self.place_in_level(self.provider(host)?, level)
+            }
+        }
+    }
+
+    fn place_in_level(&self, host: &Provider, level: usize) -> Option<Place> {
+        let level = u16::try_from(level).ok()?;
+        let is_of_level = |id: &&AggregateId| {
+            self.level_of_aggregate
+                .get(id.index())
+                .is_some_and(|of| *of == Some(level))
+        };
+        host.aggregates
+            .iter()
+            .find(is_of_level)
+            .map(|id| Place::Aggregate(*id))
+    }
+
+    /// Whether a host would keep a rule, given the hosts of the others.
+    ///
+    /// A host that is nowhere at the scope keeps no rule: nobody can say what it is next to.
+    pub fn keeps_rule(
+        &self,
+        host: ProviderId,
+        rule: &Rule,
+        mut others: impl Iterator<Item = ProviderId>,
+    ) -> bool {
+        let Some(place) = self.place(host, &rule.scope) else {
+            return false;
+        };
+        let is_there = |other| self.place(other, &rule.scope) == Some(place);
+        match rule.relation {
+            Relation::Same => others.all(is_there),
+            Relation::FewerThan(most) => {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                others.filter(|other| is_there(*other)).take(most).count() < most
+            }
+        }
+    }
+
+    /// The hosts of some consumers, in order; consumers that are nowhere are passed over.
+    pub fn hosts_of<'a>(
+        &'a self,
+        consumers: &'a [ConsumerUuid],
+    ) -> impl Iterator<Item = ProviderId> + 'a {
+        let found = consumers.iter().filter_map(|uuid| self.consumer(*uuid));
+        found.filter_map(|consumer| Some(consumer.placing?.host))
+    }
+}

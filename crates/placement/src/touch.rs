@@ -1,0 +1,108 @@
+//! Which trees changed lately: what a reader who keeps results of a search must look at again.
+
+use crate::ids::ProviderId;
+
+/// How many changes are remembered. A reader that is further behind starts over.
+const REMEMBERED: usize = 1 << 16;
+
+/// A ring of the roots that changed, in order, with a running count.
+///
+/// It says nothing about what the state *is*: it is in no snapshot and no digest, and undoing adds
+/// to it.
+#[derive(Clone, Debug, Default)]
+pub struct TouchLog {
+    ring: Vec<u32>,
+    count: u64,
+    structure: u64,
+    sharing: u64,
+}
+
+impl TouchLog {
+    /// How many changes there were so far.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.count
+    }
+
+    /// Counts the changes of names and of the topology.
+    #[must_use]
+    pub fn structure(&self) -> u64 {
+        self.structure
+    }
+
+    /// Counts the changes of sharing providers, which matter to trees other than their own.
+    #[must_use]
+    pub fn sharing(&self) -> u64 {
+        self.sharing
+    }
+
+    /// The roots that changed since a position, in order, some several times; nothing if that is
+    /// too long ago to be known.
+    pub fn since(&self, position: u64) -> Option<impl Iterator<Item = ProviderId> + '_> {
+        let missed = usize::try_from(self.count.checked_sub(position)?).ok()?;
+        if missed > self.ring.len() {
+            return None;
+        }
+        let next = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
+        let length = self.ring.len();
+        // The ring is full or starts at 0, so counting back from the next place wraps at most once.
+        Some((0..missed).map(move |index| {
+            let back = missed - index;
+            let place = if next >= back {
+                next - back
+            } else {
+                next + length - back
+            };
+            ProviderId(self.ring[place])
+        }))
+    }
+
+    /// Notes that something changed in the tree of a root.
+    pub(crate) fn touch(&mut self, root: ProviderId) {
+        let place = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
+        if place == self.ring.len() {
+            self.ring.push(root.0);
+        } else {
+            self.ring[place] = root.0;
+        }
+        self.count += 1;
+    }
+
+    /// Notes a change of names or of the topology.
+    pub(crate) fn touch_structure(&mut self) {
+        self.structure += 1;
+    }
+
+    /// Notes a change of a sharing provider.
+    pub(crate) fn touch_sharing(&mut self) {
+        self.sharing += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_sees_what_it_missed_or_learns_that_it_is_too_late() {
+        let mut log = TouchLog::default();
+        let total = REMEMBERED as u64 + 10;
+        for number in 0..total {
+            log.touch(ProviderId(u32::try_from(number).expect("small")));
+        }
+        let seen: Vec<u32> = log
+            .since(total - 3)
+            .expect("recent")
+            .map(|root| root.0)
+            .collect();
+        let last = u32::try_from(total).expect("small");
+        assert_eq!(seen, [last - 3, last - 2, last - 1]);
+        assert_eq!(log.since(10).expect("just remembered").count(), REMEMBERED);
+        assert_eq!(
+            log.since(10).expect("just remembered").next(),
+            Some(ProviderId(10))
+        );
+        assert!(log.since(9).is_none());
+        assert_eq!(log.since(total).expect("now").count(), 0);
+    }
+}
