@@ -155,6 +155,9 @@ options! {
         /// Time that a client has for sending the body of a request. A slower one gets 408.
         #[unit("milliseconds")]
         body_timeout_ms: Number<100, 86_400_000> = "30000";
+        /// Time for which a client may take nothing of an answer before it is disconnected.
+        #[unit("milliseconds")]
+        write_timeout_ms: Number<100, 86_400_000> = "30000";
         /// Time that requests under way have to end after SIGTERM or SIGINT.
         #[unit("milliseconds")]
         drain_timeout_ms: Number<0, 86_400_000> = "30000";
@@ -182,6 +185,30 @@ options! {
         /// write beyond gets 503, reads go on.
         #[unit("bytes")]
         file_bytes_max: Number<-1, 9_223_372_036_854_775_807> = "-1";
+        /// A snapshot of the state is made in the background after this many journal entries, or
+        /// after `snapshot_bytes`. More often: a faster start. Less often: less writing.
+        #[unit("entries")]
+        snapshot_entries: Number<1, 9_223_372_036_854_775_807> = "1000000";
+        /// A snapshot is made after this many bytes of journal entries, and at least as many as the
+        /// newest snapshot has itself.
+        #[unit("bytes")]
+        snapshot_bytes: Number<4_096, 9_223_372_036_854_775_807> = "67108864";
+        /// Snapshots that are kept. Entries before the oldest are given up, so that one damaged
+        /// snapshot loses nothing.
+        #[unit("snapshots")]
+        snapshots_kept: Number<1, 1_000> = "2";
+        /// The newest entries that readers of the change stream can always resume from.
+        #[unit("entries")]
+        retain_entries: Number<0, 9_223_372_036_854_775_807> = "100000";
+        /// Memory for the newest entries, so that readers of the change stream seldom touch the disk.
+        #[unit("bytes")]
+        recent_bytes: Number<0, 17_179_869_184> = "16777216";
+        /// Most writes that may wait for their turn. A further one gets 503.
+        #[unit("writes")]
+        queue_commands_max: Number<1, 10_000_000> = "65536";
+        /// Most writes in one append to the journal, so in one fsync.
+        #[unit("writes")]
+        batch_commands_max: Number<1, 1_000_000> = "4096";
     }
 
     /// Who is calling: how the identity of a client is found out.
@@ -189,8 +216,36 @@ options! {
         /// `noauth2` believes what the client says (loopback only), `http_basic` checks passwords
         /// against an htpasswd file, `keystone` asks a Keystone v3 API about tokens.
         strategy: AuthStrategy = "noauth2";
-        /// Lets `noauth2` listen on an address that other machines reach: everybody who reaches it may do everything.
+        /// Lets `noauth2` listen on an address that other machines reach. Everybody who reaches it
+        /// may then do everything.
         i_know_this_is_open: bool = "false";
+    }
+
+    /// Policies: what a caller may do, in oslo.policy's language.
+    policy: PolicyOptions {
+        /// A `policy.yaml` that overrides the default rules; `placewright policy sample` prints one.
+        file: Option<PathBuf> = "";
+        /// Whether only the new defaults hold, without the deprecated rules beside them.
+        enforce_new_defaults: bool = "false";
+        /// Whether a token of the wrong scope (system, domain) is refused.
+        enforce_scope: bool = "true";
+    }
+
+    /// Pages of other origins that may call the API from a browser (CORS).
+    cors: CorsOptions {
+        /// The origins, each as a browser sends it (`https://dashboard.example.com`), or `*`. None: no CORS.
+        allowed_origins: Vec<String> = "";
+        /// Whether the browser may send credentials.
+        allow_credentials: bool = "true";
+        /// Headers of answers that scripts may read.
+        expose_headers: Vec<String> = "X-Auth-Token,X-Openstack-Request-Id,X-Subject-Token,X-Service-Token,OpenStack-API-Version";
+        /// How long a browser may remember what it was allowed; 0 means that nothing is said.
+        #[unit("seconds")]
+        max_age_s: Number<0, 604_800> = "3600";
+        /// Methods that may be used.
+        allow_methods: Vec<String> = "GET,PUT,POST,DELETE,PATCH";
+        /// Headers that may be sent besides the simple ones.
+        allow_headers: Vec<String> = "X-Auth-Token,X-Openstack-Request-Id,X-Identity-Status,X-Roles,X-Service-Catalog,X-User-Id,X-Tenant-Id,OpenStack-API-Version";
     }
 
     /// Logs, written to standard error.
