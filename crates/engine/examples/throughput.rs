@@ -21,7 +21,7 @@ use placewright_journal::{SqliteJournal, SqliteOptions};
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/toy/counters.rs"]
 mod counters;
-use counters::{COUNTERS, Command, Counters};
+use counters::{COUNTERS, Command, Counters, LIMIT};
 
 #[derive(Default)]
 struct Figures {
@@ -101,27 +101,27 @@ async fn load(
 ) -> Result<(Duration, Vec<Duration>), Box<dyn std::error::Error>> {
     let started = Instant::now();
     let until = started + Duration::from_secs(seconds);
+    for counter in 0..COUNTERS {
+        let amount = LIMIT / 2;
+        let filled = engine.submit(Command::Add { counter, amount }).await?;
+        filled.map_err(|_| "the store is not empty")?;
+    }
     let mut tasks = Vec::new();
     for submitter in 0..submitters {
         let engine = engine.clone();
         tasks.push(tokio::spawn(async move {
             let mut latencies = Vec::new();
-            let counter = submitter % COUNTERS;
-            let mut up = true;
+            // Two counters as a pair, one up and one down: never refused, never without a change.
+            let (mut from, mut to) = (submitter % COUNTERS, (submitter % COUNTERS) ^ 1);
             while Instant::now() < until {
                 let sent = Instant::now();
-                let command = if up {
-                    Command::Add { counter, amount: 1 }
-                } else {
-                    let to = (counter + 1) % COUNTERS;
-                    Command::Move {
-                        from: counter,
-                        to,
-                        amount: 1,
-                    }
-                };
-                up = engine.submit(command).await?.is_ok() && !up;
+                let amount = 1;
+                let answer = engine.submit(Command::Move { from, to, amount }).await?;
+                answer
+                    .map_err(|_| "refused")
+                    .expect("the counters stay in bounds");
                 latencies.push(sent.elapsed());
+                std::mem::swap(&mut from, &mut to);
             }
             Ok::<_, placewright_engine::SubmitError>(latencies)
         }));

@@ -12,12 +12,22 @@ use crate::feed::Block;
 use crate::shared::{Decided, Group, Progress, Shared, State};
 use crate::{Commit, Machine, StoreError, SubmitError, snapshot};
 
-/// Appends the groups and answers their commands. Answers how long the append took.
+/// What the writer learns from a successful append.
+#[derive(Default)]
+pub(crate) struct Appended {
+    pub(crate) took: Duration,
+    /// The commands that were in the append.
+    pub(crate) commands: usize,
+    /// The commands that waited when those were answered.
+    pub(crate) waiting: usize,
+}
+
+/// Appends the groups and answers their commands. None: there was nothing to append, or it failed.
 pub(crate) fn commit<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
     groups: VecDeque<Group<M>>,
-) -> Duration {
+) -> Option<Appended> {
     let mut records: Vec<&[u8]> = Vec::new();
     for group in &groups {
         let mut start = 0;
@@ -29,20 +39,20 @@ pub(crate) fn commit<M: Machine>(
     if records.is_empty() {
         // Refused on what has become durable meanwhile.
         answer(groups);
-        return Duration::ZERO;
+        return None;
     }
     let started = Instant::now();
     let appended = journal.append(shared.durable() + 1, &records);
     let took = started.elapsed();
     let entries = records.len();
     match appended {
-        Ok(()) => succeed(shared, groups, entries, took),
+        Ok(()) => return Some(succeed(shared, groups, entries, took)),
         Err(AppendError::Conflict { .. }) => decide_again(shared, journal, groups),
         Err(AppendError::Failed(error)) => {
             fail(shared, groups, &Arc::new(StoreError::Journal(error)));
         }
     }
-    took
+    None
 }
 
 fn answer<M: Machine>(groups: VecDeque<Group<M>>) {
@@ -56,7 +66,7 @@ fn succeed<M: Machine>(
     mut groups: VecDeque<Group<M>>,
     entries: usize,
     append: Duration,
-) {
+) -> Appended {
     let mut commit = Commit {
         sequence: shared.durable() + entries as u64,
         commands: 0,
@@ -83,12 +93,18 @@ fn succeed<M: Machine>(
     }
     shared.durable.store(commit.sequence, Ordering::Release);
     shared.progress.send_modify(|p| p.durable = commit.sequence);
+    // Counted before the answers, which bring new commands.
+    commit.queued = shared.queue.lock().waiting.len();
     answer(groups);
     // Freed after the answers: nobody waits for it.
     drop(undos);
-    commit.queued = shared.queue.lock().waiting.len();
     shared.observer.committed(&commit);
     snapshot::request_if_due(shared, commit.bytes as u64);
+    Appended {
+        took: append,
+        commands: commit.commands,
+        waiting: commit.queued,
+    }
 }
 
 /// Takes back everything that is not durable: `groups`, and what was decided behind them. Answers

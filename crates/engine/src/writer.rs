@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::MutexGuard;
 use placewright_journal::Journal;
 
 use crate::Machine;
-use crate::commit;
+use crate::commit::{self, Appended};
 use crate::decide::Decider;
 use crate::shared::{Group, Pending, Queue, Shared};
 
@@ -31,26 +31,13 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// The last append, as far as gathering wants to know.
-#[derive(Default)]
-struct LastAppend {
-    commands: usize,
-    gather_until: Option<Instant>,
-}
-
 /// Runs until the queue is closed and empty; then tidies the journal.
 pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
     let _abort = AbortOnPanic;
     let mut decider = Decider::new();
-    let mut last = LastAppend::default();
-    while let Some(groups) = next_groups(shared, &mut decider, &mut last) {
-        let commands = groups.iter().map(|g| g.decided.len()).sum();
-        let took = commit::commit(shared, journal.as_mut(), groups);
-        let pause = (took / 2).min(shared.options.gather_max);
-        last = LastAppend {
-            commands,
-            gather_until: (pause > Duration::ZERO).then(|| Instant::now() + pause),
-        };
+    let mut last = None;
+    while let Some(groups) = next_groups(shared, &mut decider, last) {
+        last = commit::commit(shared, journal.as_mut(), groups);
     }
     // What is durable stays so without it.
     let _ = journal.checkpoint();
@@ -60,11 +47,13 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
 fn next_groups<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
-    last: &mut LastAppend,
+    last: Option<Appended>,
 ) -> Option<VecDeque<Group<M>>> {
     let mut queue = shared.queue.lock();
     queue.appending = false;
-    gather(shared, &mut queue, last);
+    if let Some(last) = last {
+        gather(shared, &mut queue, &last);
+    }
     loop {
         while !queue.waiting.is_empty()
             && queue.decided_commands < shared.options.batch_commands_max
@@ -85,18 +74,13 @@ fn next_groups<M: Machine>(
 }
 
 /// Gives the callers that were just answered a moment to come back (see `Options::gather_max`).
-fn gather<M: Machine>(
-    shared: &Shared<M>,
-    queue: &mut MutexGuard<'_, Queue<M>>,
-    last: &mut LastAppend,
-) {
-    let Some(until) = last.gather_until.take() else {
-        return;
-    };
-    let wanted = last.commands + queue.waiting.len();
-    if last.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
+fn gather<M: Machine>(shared: &Shared<M>, queue: &mut MutexGuard<'_, Queue<M>>, last: &Appended) {
+    let pause = (last.took / 2).min(shared.options.gather_max);
+    if pause.is_zero() || last.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
         return;
     }
+    let until = Instant::now() + pause;
+    let wanted = last.commands + last.waiting;
     while queue.waiting.len() < wanted && !queue.closed {
         queue.writer_wakes_at = wanted;
         if shared.writer_wake.wait_until(queue, until).timed_out() {
