@@ -1,9 +1,11 @@
 //! `placewright bench`: measures a running server, and the project's own bars.
 
 mod bar;
+mod cold;
 mod connection;
 mod durable;
 mod figures;
+mod fleet;
 mod http;
 mod requests;
 mod run;
@@ -20,6 +22,8 @@ pub(crate) enum BenchCommand {
     Http(HttpBench),
     /// The bar of durable claims: a server with fsync on this machine, driven over HTTP
     Durable(durable::DurableBench),
+    /// The bar of cold starts: time to ready and memory of an empty and of a big store
+    Cold(cold::ColdBench),
 }
 
 impl BenchCommand {
@@ -28,6 +32,7 @@ impl BenchCommand {
         match self {
             Self::Http(bench) => bench.run(),
             Self::Durable(bench) => bench.run(),
+            Self::Cold(bench) => bench.run(),
         }
     }
 }

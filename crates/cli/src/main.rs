@@ -3,6 +3,7 @@
 mod bench;
 mod config;
 mod journal;
+mod machine;
 mod options;
 
 use std::process::ExitCode;

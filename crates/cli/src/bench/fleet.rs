@@ -1,0 +1,168 @@
+//! A fleet with allocations, built straight through the engine: far faster than over HTTP, and the
+//! same entries in the journal.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::pin::Pin;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail};
+use placewright_engine::{Engine, Options, SubmitError};
+use placewright_journal::{SqliteJournal, SqliteOptions};
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
+    Outcome, Refusal, Timestamp,
+};
+use uuid::Uuid;
+
+use super::requests::Numbers;
+use crate::machine::Placement;
+
+/// How large a fleet is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) hosts: u64,
+    /// Consumers with one allocation of three classes each, spread evenly over the hosts.
+    pub(crate) consumers: u64,
+}
+
+type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
+
+/// Commands under way, answered in their order; more would only fill memory.
+const UNDER_WAY_MAX: usize = 8_192;
+
+struct Writer {
+    engine: Engine<Placement>,
+    under_way: VecDeque<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+}
+
+impl Writer {
+    async fn write(&mut self, command: Command) -> anyhow::Result<()> {
+        if self.under_way.len() >= UNDER_WAY_MAX {
+            self.wait_for_one().await?;
+        }
+        self.under_way
+            .push_back(Box::pin(self.engine.submit(command)));
+        Ok(())
+    }
+
+    async fn wait_for_one(&mut self) -> anyhow::Result<()> {
+        if let Some(answer) = self.under_way.pop_front()
+            && let Err(refusal) = answer.await?
+        {
+            bail!("refused: {refusal:?}");
+        }
+        Ok(())
+    }
+}
+
+/// Builds a store with a fleet of this size.
+///
+/// # Errors
+/// The store cannot be written.
+pub(crate) fn build(store: &Path, size: Size) -> anyhow::Result<()> {
+    let journal = SqliteJournal::open(store, SqliteOptions::default())?;
+    let engine = Engine::<Placement>::open(journal, Options::default(), ())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let result = runtime.block_on(fill(engine.clone(), size));
+    engine.shutdown();
+    result
+}
+
+async fn fill(engine: Engine<Placement>, size: Size) -> anyhow::Result<()> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let at = Timestamp::from_seconds(i64::try_from(seconds)?);
+    let mut writer = Writer {
+        engine,
+        under_way: VecDeque::new(),
+    };
+    writer.write(Command::SyncStandardNames { at }).await?;
+    for host in 0..size.hosts {
+        let provider = host_uuid(host);
+        let name = format!("host-{host}");
+        writer
+            .write(Command::CreateProvider {
+                uuid: provider,
+                name,
+                parent: None,
+                at,
+            })
+            .await?;
+        let inventories = vec![
+            ("VCPU".to_owned(), inventory(64, 16.0)),
+            ("MEMORY_MB".to_owned(), inventory(1 << 20, 1.0)),
+            ("DISK_GB".to_owned(), inventory(8192, 1.0)),
+        ];
+        let (generation, may_reserve_all) = (Some(0), true);
+        writer
+            .write(Command::SetInventories {
+                provider,
+                generation,
+                inventories,
+                may_reserve_all,
+                at,
+            })
+            .await?;
+        let traits = vec!["HW_CPU_X86_AVX2".to_owned(), "COMPUTE_NODE".to_owned()];
+        writer
+            .write(Command::SetTraits {
+                provider,
+                generation: Some(1),
+                traits,
+                at,
+            })
+            .await?;
+        let aggregates = vec![Numbers::new(u64::MAX, host % 100).uuid().to_string()];
+        writer
+            .write(Command::SetAggregates {
+                provider,
+                generation: Some(2),
+                aggregates,
+                at,
+            })
+            .await?;
+    }
+    for number in 0..size.consumers {
+        let provider = host_uuid(number % size.hosts.max(1));
+        let consumer = ConsumerClaim {
+            consumer: ConsumerUuid::from_uuid(Numbers::new(2, number).uuid()),
+            generation: ConsumerGeneration::Is(None),
+            project: format!("project-{}", number % 1000),
+            user: format!("user-{}", number % 5000),
+            consumer_type: Some("INSTANCE".to_owned()),
+            allocations: vec![AllocationRequest {
+                provider,
+                resources: vec![
+                    ("VCPU".to_owned(), 1),
+                    ("MEMORY_MB".to_owned(), 512),
+                    ("DISK_GB".to_owned(), 1),
+                ],
+            }],
+        };
+        writer
+            .write(Command::Claim {
+                consumers: vec![consumer],
+                at,
+            })
+            .await?;
+    }
+    while !writer.under_way.is_empty() {
+        writer.wait_for_one().await.context("the last commands")?;
+    }
+    Ok(())
+}
+
+fn host_uuid(host: u64) -> Uuid {
+    Numbers::new(1, host).uuid()
+}
+
+fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
+    Inventory {
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio,
+    }
+}
