@@ -23,6 +23,8 @@ FOREIGN_TEXTS = [
     (re.compile(r"JSON does not validate: .*", re.S), "JSON does not validate"),
     (re.compile(r"Malformed JSON: .*", re.S), "Malformed JSON"),
     (re.compile(r"Invalid query string parameters: .*", re.S), "Invalid query string"),
+    # Of several that are missing it names some, in the order of a set.
+    (re.compile(r"No such trait(\(s\))?:? .*", re.S), "No such trait"),
     (re.compile(r"\(sqlite3\..*", re.S), "<database>"),
 ]
 WORD = re.compile(r"[A-Za-z0-9_-]+|[^\sA-Za-z0-9_,'\"\[\]{}()-]")

@@ -6,6 +6,7 @@
 
 import argparse
 import contextlib
+import os
 import pathlib
 import shutil
 import socket
@@ -28,6 +29,13 @@ def add_serve_option(parser: argparse.ArgumentParser) -> None:
         " {profile}; 'reference' starts OpenStack Placement itself"
         " (default: Placewright's release build, see tests/conformance/serve)",
     )
+
+
+def program() -> pathlib.Path:
+    """The placewright binary, found as tests/conformance/serve finds it."""
+    target = os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target")
+    named = os.environ.get("PLACEWRIGHT_BIN")
+    return pathlib.Path(named or pathlib.Path(target) / "release/placewright")
 
 
 def command_of(serve: str) -> str:

@@ -100,7 +100,9 @@ class World:
                 )
         for name in self.pools.traits:
             if name.startswith("CUSTOM_"):
-                self.requests.insert(0, Request("PUT", f"/traits/{name}", BUILD_VERSION))
+                self.requests.insert(
+                    0, Request("PUT", f"/traits/{name}", BUILD_VERSION)
+                )
 
     def _fill(self, provider: str) -> None:
         rng, generator = self.rng, self.generator

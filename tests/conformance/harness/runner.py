@@ -46,14 +46,14 @@ class FileRun:
         self.profile = fixtures.profile_of(self.fixture)
         self.planned = gabbirun.tests_in(path)
         self.tests = []
-        self.error = ''
-        self.log_tail = ''
+        self.error = ""
+        self.log_tail = ""
         self.seconds = 0.0
         self.started = False
         self.tried = True
 
     def count(self, outcome):
-        return sum(t['outcome'] == outcome for t in self.tests)
+        return sum(t["outcome"] == outcome for t in self.tests)
 
     @property
     def ok(self):
@@ -61,21 +61,30 @@ class FileRun:
 
     def settle(self):
         """Count every test that gave no outcome as failed."""
-        missing = self.planned[len(self.tests):]
-        why = self.error or 'the run of this file ended early'
+        missing = self.planned[len(self.tests) :]
+        why = self.error or "the run of this file ended early"
         for test in missing:
             method, url = method_and_url(test)
-            self.tests.append({
-                'name': test['name'], 'method': method, 'url': url,
-                'outcome': gabbirun.FAILED, 'expected': '', 'got': 'not run',
-                'detail': why, 'body': '', 'not_run': True})
+            self.tests.append(
+                {
+                    "name": test["name"],
+                    "method": method,
+                    "url": url,
+                    "outcome": gabbirun.FAILED,
+                    "expected": "",
+                    "got": "not run",
+                    "detail": why,
+                    "body": "",
+                    "not_run": True,
+                }
+            )
 
 
 def method_and_url(test):
     for key, value in test.items():
         if key.isupper():
             return key, value
-    return test.get('method', 'GET'), test.get('url', '')
+    return test.get("method", "GET"), test.get("url", "")
 
 
 def _work(run, options, port, state_dir, log_path, pipe):
@@ -90,13 +99,19 @@ def _work(run, options, port, state_dir, log_path, pipe):
         if options.url:
             base_url = options.url
         else:
-            base_url = 'http://127.0.0.1:%d' % port
+            base_url = "http://127.0.0.1:%d" % port
             under_test = servers.Server(
-                servers.fill_in(options.server_cmd, {
-                    'port': port, 'dir': state_dir, 'profile': run.profile}),
-                port, log_path, options.start_timeout, options.stop_timeout)
+                servers.fill_in(
+                    options.server_cmd,
+                    {"port": port, "dir": state_dir, "profile": run.profile},
+                ),
+                port,
+                log_path,
+                options.start_timeout,
+                options.stop_timeout,
+            )
             under_test.start()
-        pipe.send(('started', None))
+        pipe.send(("started", None))
         client = api.Api(base_url, timeout=options.request_timeout)
         try:
             _must_be_empty(client)
@@ -104,16 +119,21 @@ def _work(run, options, port, state_dir, log_path, pipe):
         finally:
             client.close()
         gabbirun.run_file(
-            run.path, base_url, env, options.request_timeout, options.strict,
-            lambda record: pipe.send(('test', record)))
+            run.path,
+            base_url,
+            env,
+            options.request_timeout,
+            options.strict,
+            lambda record: pipe.send(("test", record)),
+        )
     except servers.ServerError as exc:
-        pipe.send(('error', 'the server did not start: %s' % exc))
+        pipe.send(("error", "the server did not start: %s" % exc))
     except api.FixtureError as exc:
-        pipe.send(('error', "the fixture's data could not be made: %s" % exc))
+        pipe.send(("error", "the fixture's data could not be made: %s" % exc))
     except Stopped:
         pass
     except Exception:
-        pipe.send(('error', traceback.format_exc()))
+        pipe.send(("error", traceback.format_exc()))
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if under_test is not None:
@@ -121,9 +141,9 @@ def _work(run, options, port, state_dir, log_path, pipe):
             under_test.stop()
             tail = under_test.log_tail()
             if ended:
-                tail += '\n(the server %s)' % ended
+                tail += "\n(the server %s)" % ended
             try:
-                pipe.send(('log', tail))
+                pipe.send(("log", tail))
             except OSError:
                 pass  # the parent is gone
         pipe.close()
@@ -132,12 +152,13 @@ def _work(run, options, port, state_dir, log_path, pipe):
 def _must_be_empty(client):
     """Refuse a server that has providers already, if it can tell."""
     try:
-        found = client('GET', '/resource_providers', version='1.0')
+        found = client("GET", "/resource_providers", version="1.0")
     except api.FixtureError:
         return
-    if found and found.get('resource_providers'):
-        raise api.FixtureError('the server has resource providers already; '
-                               'it must start empty')
+    if found and found.get("resource_providers"):
+        raise api.FixtureError(
+            "the server has resource providers already; " "it must start empty"
+        )
 
 
 class _Worker:
@@ -146,13 +167,13 @@ class _Worker:
         self.began = time.monotonic()
         self.deadline = self.began + options.file_timeout
         self.asked_to_stop = False
-        state_dir = os.path.join(base_dir, run.name, 'state')
+        state_dir = os.path.join(base_dir, run.name, "state")
         os.makedirs(state_dir)
-        log_path = os.path.join(base_dir, run.name, 'server.log')
+        log_path = os.path.join(base_dir, run.name, "server.log")
         self.pipe, theirs = context.Pipe(duplex=False)
         self.process = context.Process(
-            target=_work,
-            args=(run, options, port, state_dir, log_path, theirs))
+            target=_work, args=(run, options, port, state_dir, log_path, theirs)
+        )
         self.process.start()
         theirs.close()
 
@@ -162,13 +183,13 @@ class _Worker:
         try:
             while self.pipe.poll():
                 kind, value = self.pipe.recv()
-                if kind == 'test':
+                if kind == "test":
                     run.tests.append(value)
-                elif kind == 'started':
+                elif kind == "started":
                     run.started = True
-                elif kind == 'error':
+                elif kind == "error":
                     run.error = run.error or value
-                elif kind == 'log':
+                elif kind == "log":
                     run.log_tail = value
         except (EOFError, OSError, pickle.UnpicklingError):
             return False  # closed, or torn in the middle of a message
@@ -196,7 +217,7 @@ class _Worker:
             self.process.terminate()
 
 
-context = multiprocessing.get_context('fork')
+context = multiprocessing.get_context("fork")
 
 
 def _ports(base, many=5000):
@@ -204,14 +225,14 @@ def _ports(base, many=5000):
     for port in range(base, base + many):
         if servers.port_is_free(port):
             yield port
-    raise SystemExit('no free port from %d to %d' % (base, base + many))
+    raise SystemExit("no free port from %d to %d" % (base, base + many))
 
 
 def run_all(runs, options, on_done):
     """Run all files; ``on_done`` is called with each FileRun when it ends."""
     options.parent = os.getpid()
     signal.signal(signal.SIGTERM, _on_sigterm)
-    base_dir = tempfile.mkdtemp(prefix='placement-conformance-')
+    base_dir = tempfile.mkdtemp(prefix="placement-conformance-")
     ports = _ports(options.port_base)
     end = time.monotonic() + options.total_timeout
     # Time for a worker to stop its server, then to be killed itself.
@@ -220,7 +241,7 @@ def run_all(runs, options, on_done):
     queue = sorted(runs, key=lambda r: -len(r.planned))
     active = []
     dead_starts = ever_started = 0
-    give_up = ''
+    give_up = ""
     sys.stdout.flush()
     sys.stderr.flush()
 
@@ -234,35 +255,36 @@ def run_all(runs, options, on_done):
         if not ever_started and dead_starts >= GIVE_UP_AFTER:
             give_up = run.error
         if not options.keep and run.ok:
-            shutil.rmtree(os.path.join(base_dir, run.name),
-                          ignore_errors=True)
+            shutil.rmtree(os.path.join(base_dir, run.name), ignore_errors=True)
         on_done(run)
 
     try:
         while queue or active:
             if queue and time.monotonic() > end:
-                give_up = give_up or 'the time for the whole run was over'
+                give_up = give_up or "the time for the whole run was over"
             while queue and (give_up or len(active) < options.jobs):
                 run = queue.pop(0)
                 if give_up:
                     run.tried = False
-                    run.error = 'not tried: %s' % give_up
+                    run.error = "not tried: %s" % give_up
                     run.settle()
                     on_done(run)
                 else:
-                    active.append(_Worker(
-                        run, options, 0 if options.url else next(ports),
-                        base_dir))
+                    active.append(
+                        _Worker(
+                            run, options, 0 if options.url else next(ports), base_dir
+                        )
+                    )
             now = time.monotonic()
             for worker in list(active):
-                if now > min(worker.deadline, end) \
-                        and not worker.asked_to_stop:
-                    worker.stop('not finished in time', grace)
+                if now > min(worker.deadline, end) and not worker.asked_to_stop:
+                    worker.stop("not finished in time", grace)
                 elif worker.asked_to_stop and now > worker.deadline:
                     worker.process.kill()
             ready = connection.wait(
-                [w.pipe for w in active]
-                + [w.process.sentinel for w in active], timeout=0.5)
+                [w.pipe for w in active] + [w.process.sentinel for w in active],
+                timeout=0.5,
+            )
             for worker in list(active):
                 if worker.pipe in ready or worker.process.sentinel in ready:
                     if not worker.read() or not worker.process.is_alive():
@@ -270,13 +292,13 @@ def run_all(runs, options, on_done):
     except BaseException:
         # Interrupted, or an error in here: no worker may be left behind.
         for worker in active:
-            worker.stop('interrupted', grace)
+            worker.stop("interrupted", grace)
         for worker in list(active):
             worker.finish(grace)
             active.remove(worker)
         raise
     finally:
         if options.keep:
-            print('servers\' files are kept in %s' % base_dir)
+            print("servers' files are kept in %s" % base_dir)
         else:
             shutil.rmtree(base_dir, ignore_errors=True)
