@@ -9,7 +9,9 @@ mod kinds;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-pub(crate) use kinds::{AuthStrategy, CandidateStrategy, Form, LogFormat, Number, OptionType};
+pub(crate) use kinds::{
+    AuthStrategy, CandidateStrategy, Form, LogFormat, Number, OptionType, UserGrants,
+};
 
 /// What is known about one option before any value is.
 #[derive(Debug)]
@@ -66,7 +68,7 @@ pub(crate) struct SectionSpec {
 
 macro_rules! options {
     ($(
-        #[doc = $section_help:literal]
+        $(#[doc = $section_help:literal])+
         $section:ident: $Section:ident {
             $(
                 $(#[doc = $help:literal])+
@@ -79,11 +81,11 @@ macro_rules! options {
         /// The value of each option, by section.
         #[derive(Debug, Clone)]
         pub(crate) struct Options {
-            $(#[doc = $section_help] pub(crate) $section: $Section,)+
+            $($(#[doc = $section_help])+ pub(crate) $section: $Section,)+
         }
 
         $(
-            #[doc = $section_help]
+            $(#[doc = $section_help])+
             #[derive(Debug, Clone)]
             pub(crate) struct $Section {
                 $($(#[doc = $help])+ pub(crate) $name: $kind,)+
@@ -92,7 +94,7 @@ macro_rules! options {
 
         /// The sections in the order of the documentation.
         pub(crate) static SECTIONS: &[SectionSpec] = &[
-            $(SectionSpec { name: stringify!($section), help: $section_help.trim_ascii() },)+
+            $(SectionSpec { name: stringify!($section), help: concat!($($section_help),+).trim_ascii() },)+
         ];
 
         /// All options in the order of the documentation.
@@ -219,6 +221,78 @@ options! {
         /// Lets `noauth2` listen on an address that other machines reach. Everybody who reaches it
         /// may then do everything.
         i_know_this_is_open: bool = "false";
+    }
+
+    /// Users and passwords in a file, for `auth.strategy = "http_basic"`.
+    http_basic: HttpBasicOptions {
+        /// The file, as `htpasswd -B` writes it: lines `user:hash`, bcrypt only. A changed file is
+        /// read again; while it is wrong, the users of the last good one stay.
+        user_file: Option<PathBuf> = "";
+        /// What a browser shows when it asks for the password.
+        realm: String = "Placement";
+        /// The roles of users that `users` does not name.
+        roles: Vec<String> = "admin,service";
+        /// The project of users that `users` does not name.
+        project_id: Option<String> = "";
+        /// Users with roles or a project of their own.
+        users: UserGrants = "";
+        /// For how long a password that was right is taken without the slow check. A change of the
+        /// file ends it at once.
+        #[unit("seconds")]
+        cache_seconds: Number<0, 86_400> = "300";
+        /// Most users whose last right password is remembered.
+        #[unit("users")]
+        cache_entries: Number<1, 1_000_000> = "1024";
+        /// How often the file is looked at for changes.
+        #[unit("milliseconds")]
+        reload_check_ms: Number<10, 86_400_000> = "1000";
+    }
+
+    /// The Keystone that vouches for tokens, and the service user that asks it, for
+    /// `auth.strategy = "keystone"`.
+    keystone: KeystoneOptions {
+        /// Keystone's address, as `https://keystone.example.org:5000/v3`; `/v3` may be left out.
+        auth_url: Option<String> = "";
+        /// The address that callers without a token are pointed to. Not set: `auth_url`.
+        www_authenticate_uri: Option<String> = "";
+        /// The service user.
+        username: Option<String> = "";
+        /// The service user's password. Better: `password_file`.
+        #[secret(true)]
+        password: Option<String> = "";
+        /// A file with the service user's password in its first line.
+        password_file: Option<PathBuf> = "";
+        /// The name of the service user's domain.
+        user_domain_name: String = "Default";
+        /// The service user's project. Not set: its token has system scope.
+        project_name: Option<String> = "service";
+        /// The name of that project's domain.
+        project_domain_name: String = "Default";
+        /// Certificates (PEM) that Keystone's must be signed by, instead of the system's.
+        cafile: Option<PathBuf> = "";
+        /// For how long a token that Keystone vouched for is taken without asking again. A revoked
+        /// token may live on for so long. 0: always ask.
+        #[unit("seconds")]
+        cache_seconds: Number<0, 86_400> = "300";
+        /// For how long a refused token is refused without asking again.
+        #[unit("seconds")]
+        negative_cache_seconds: Number<0, 86_400> = "10";
+        /// Most tokens remembered, and most refused ones.
+        #[unit("tokens")]
+        cache_entries: Number<1, 10_000_000> = "10000";
+        /// Roles of which a service token must have one.
+        service_token_roles: Vec<String> = "service";
+        /// Whether a service token without such a role is refused.
+        service_token_roles_required: bool = "true";
+        /// Longest time for a connection to Keystone.
+        #[unit("milliseconds")]
+        connect_timeout_ms: Number<10, 600_000> = "5000";
+        /// Longest time for an answer of Keystone.
+        #[unit("milliseconds")]
+        request_timeout_ms: Number<10, 600_000> = "10000";
+        /// Most questions to Keystone at the same time. Further ones wait.
+        #[unit("questions")]
+        requests_max: Number<1, 10_000> = "64";
     }
 
     /// Policies: what a caller may do, in oslo.policy's language.

@@ -131,6 +131,36 @@ impl OptionType for Vec<String> {
     }
 }
 
+/// Users with roles and a project of their own: name, roles, project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UserGrants(pub(crate) Vec<(String, Vec<String>, Option<String>)>);
+
+impl OptionType for UserGrants {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        let users = Vec::<String>::read(text)?;
+        let users = users.iter().map(|user| {
+            let (name, grants) = user.split_once('=')?;
+            let (roles, project) = match grants.split_once('@') {
+                Some((roles, project)) => (roles, Some(project.to_owned())),
+                None => (grants, None),
+            };
+            let roles = roles.split('+').filter(|role| !role.is_empty());
+            let roles = roles.map(str::to_owned).collect();
+            let is_named = !name.is_empty() && project.as_deref() != Some("");
+            is_named.then(|| (name.to_owned(), roles, project))
+        });
+        users.collect::<Option<_>>().map(Self)
+    }
+
+    fn allowed() -> String {
+        "a list of texts NAME=ROLE+ROLE or NAME=ROLE+ROLE@PROJECT_ID; in the environment and on the \
+         command line parted by commas"
+            .to_owned()
+    }
+}
+
 macro_rules! choices {
     ($(#[doc = $doc:literal])* $Name:ident { $($(#[doc = $help:literal])* $Variant:ident = $text:literal,)+ }) => {
         $(#[doc = $doc])*
@@ -202,6 +232,17 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(Percent::read(text).map(Number::get), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn users_have_roles_and_perhaps_a_project() {
+        let grants = UserGrants::read("alice=admin+reader@p1,bob=").unwrap();
+        let roles = vec!["admin".to_owned(), "reader".to_owned()];
+        let alice = ("alice".to_owned(), roles, Some("p1".to_owned()));
+        assert_eq!(grants.0, [alice, ("bob".to_owned(), vec![], None)]);
+        for text in ["alice", "=admin", "alice=admin@"] {
+            assert_eq!(UserGrants::read(text), None, "{text}");
         }
     }
 
