@@ -102,6 +102,12 @@ pub(super) fn connect(store: &Store) -> Result<Connection, JournalError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(&file, flags).map_err(&sqlite)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(&sqlite)?;
+    if connection.is_readonly("main").map_err(&sqlite)? {
+        return Err(JournalError::ReadOnly {
+            path: file,
+            reason: "the file or its permissions".into(),
+        });
+    }
     // Look before changing anything: it may be another program's file, or a newer format.
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))
@@ -128,19 +134,22 @@ fn connect_read_only(store: &Store, file: &Path) -> Result<Connection, JournalEr
         Ok(connection)
     });
     let log_bytes = fs::metadata(file.with_file_name("journal.sqlite-wal")).map_or(0, |m| m.len());
+    let shared = file.with_file_name("journal.sqlite-shm").exists();
     match opened {
         // In a directory that cannot be written, SQLite cannot make the files that it shares
-        // between programs. Without a log there is no other program, and no need for them.
-        Err(error)
-            if log_bytes == 0
-                && error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen) =>
-        {
+        // between programs. Without them, and without a log, no other program is there.
+        Err(error) if log_bytes == 0 && !shared && cannot_share(&error) => {
             let uri = format!("file:{}?immutable=1", escape(file));
             Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
         }
         opened => opened,
     }
     .map_err(store.sqlite("open"))
+}
+
+fn cannot_share(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
+    matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }
 
 /// Escapes what has a meaning in a `file:` URI.
