@@ -1,0 +1,72 @@
+//! Sets of guest processors, and the text that describes them.
+
+use std::collections::BTreeSet;
+
+use crate::text::whole_number;
+
+/// Numbers of guest processors.
+pub type CpuSet = BTreeSet<u32>;
+
+/// One past the highest processor that a set can hold: a bound for what a request can make us
+/// build, far above what any hypervisor runs.
+pub const CPU_LIMIT: u32 = 1 << 16;
+
+/// Reads a description such as `1-4,^3,6`: numbers, ranges, and `^` for what is left out.
+///
+/// Returns nothing for a description that cannot be read or reaches beyond [`CPU_LIMIT`].
+#[must_use]
+pub fn parse_cpu_set(description: &str) -> Option<CpuSet> {
+    let mut included = CpuSet::new();
+    let mut left_out = CpuSet::new();
+    for rule in description.split(',') {
+        let rule = rule.trim();
+        if rule.is_empty() {
+            continue;
+        }
+        let (target, rule) = match rule.strip_prefix('^') {
+            Some(rest) => (&mut left_out, rest),
+            None => (&mut included, rule),
+        };
+        let (first, last) = match rule.split_once('-') {
+            Some((first, last)) => (cpu_number(first)?, cpu_number(last)?),
+            None => (cpu_number(rule)?, cpu_number(rule)?),
+        };
+        if first > last {
+            return None;
+        }
+        target.extend(first..=last);
+    }
+    included.retain(|cpu| !left_out.contains(cpu));
+    Some(included)
+}
+
+fn cpu_number(text: &str) -> Option<u32> {
+    let number = u32::try_from(whole_number(text)?).ok()?;
+    (number < CPU_LIMIT).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_read() {
+        let cases: [(&str, Option<&[u32]>); 11] = [
+            ("1-4,^3,6", Some(&[1, 2, 4, 6])),
+            (" 0 , 2 - 3 ,,", Some(&[0, 2, 3])),
+            ("0-7,^2-5", Some(&[0, 1, 6, 7])),
+            ("^1", Some(&[])),
+            ("", Some(&[])),
+            ("3-1", None),
+            ("-1", None),
+            ("a", None),
+            ("1-", None),
+            ("^", None),
+            ("0-99999999", None),
+        ];
+        for (description, expected) in cases {
+            let expected = expected.map(|cpus| cpus.iter().copied().collect::<CpuSet>());
+            assert_eq!(parse_cpu_set(description), expected, "{description:?}");
+        }
+    }
+}

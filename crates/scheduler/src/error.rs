@@ -1,0 +1,170 @@
+//! What is wrong with a request, and what is only odd about it.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+/// A request that cannot be served anywhere because it contradicts itself or cannot be read.
+///
+/// Every variant names the field as a caller would write it, such as
+/// `flavor.extra_specs["hw:cpu_policy"]`.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadRequest {
+    /// The value is not one of the few that are possible.
+    #[error("{field}: {value:?} is not one of {}", allowed.join(", "))]
+    NotAllowed {
+        /// The field.
+        field: String,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        allowed: &'static [&'static str],
+    },
+    /// The value cannot be read.
+    #[error("{field}: {value:?} is not {expected}")]
+    Malformed {
+        /// The field.
+        field: String,
+        /// What it holds.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// Two fields ask for things that exclude each other.
+    #[error("{field} contradicts {other}: {reason}")]
+    Conflict {
+        /// The field.
+        field: String,
+        /// The other one.
+        other: String,
+        /// Why both cannot hold.
+        reason: Cow<'static, str>,
+    },
+    /// A field is needed because of another.
+    #[error("{field} is missing: {reason}")]
+    Missing {
+        /// The field that is not there.
+        field: String,
+        /// What needs it.
+        reason: Cow<'static, str>,
+    },
+    /// The value can be read but breaks a rule.
+    #[error("{field}: {reason}")]
+    Invalid {
+        /// The field.
+        field: String,
+        /// The rule.
+        reason: Cow<'static, str>,
+    },
+}
+
+impl BadRequest {
+    /// The field to blame, as a caller would write it.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        match self {
+            Self::NotAllowed { field, .. }
+            | Self::Malformed { field, .. }
+            | Self::Conflict { field, .. }
+            | Self::Missing { field, .. }
+            | Self::Invalid { field, .. } => field,
+        }
+    }
+
+    pub(crate) fn conflict(
+        field: impl Into<String>,
+        other: impl Into<String>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::Conflict {
+            field: field.into(),
+            other: other.into(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn missing(field: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Missing {
+            field: field.into(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Invalid {
+            field: field.into(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn malformed(
+        field: impl Into<String>,
+        value: impl Into<String>,
+        expected: &'static str,
+    ) -> Self {
+        Self::Malformed {
+            field: field.into(),
+            value: value.into(),
+            expected,
+        }
+    }
+}
+
+/// Something in a request that has no effect though its author may think so.
+///
+/// Warnings never refuse a request; they travel with the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Warning {
+    /// Neither a standard resource class nor a custom one.
+    #[error("{field} is ignored: there is no resource class {class:?}")]
+    UnknownResourceClass {
+        /// The field.
+        field: String,
+        /// The class.
+        class: String,
+    },
+    /// An amount that is not a whole number of at least 0.
+    #[error("{field} is ignored: {value:?} is not a whole number of at least 0")]
+    BadAmount {
+        /// The field.
+        field: String,
+        /// What it holds.
+        value: String,
+    },
+    /// A trait that is neither required nor forbidden.
+    #[error("{field} is ignored: {value:?} is neither \"required\" nor \"forbidden\"")]
+    BadTraitValue {
+        /// The field.
+        field: String,
+        /// What it holds.
+        value: String,
+    },
+    /// A group policy that does not exist.
+    #[error("{field} is ignored: {value:?} is neither \"none\" nor \"isolate\"")]
+    BadGroupPolicy {
+        /// The field.
+        field: String,
+        /// What it holds.
+        value: String,
+    },
+    /// No standard trait says what an image property asks for, so no host is required to have it.
+    #[error("{field} is ignored: there is no standard trait {name}")]
+    NoSuchTrait {
+        /// The field.
+        field: String,
+        /// The trait that would have said it.
+        name: String,
+    },
+    /// A property that only means something to a guest with UEFI firmware.
+    #[error("{field} is ignored: the image's hw_firmware_type is not \"uefi\"")]
+    NeedsUefi {
+        /// The field.
+        field: String,
+    },
+    /// A zone that no host aggregate carries: it restricts nothing.
+    #[error("availability_zone is ignored: no host aggregate is in zone {zone:?}")]
+    UnknownZone {
+        /// The zone.
+        zone: String,
+    },
+}

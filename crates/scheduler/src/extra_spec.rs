@@ -1,0 +1,92 @@
+//! Keys of extra specs that say something about resources: what they are made of.
+
+/// What an extra spec's key says to the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtraSpecKey<'a> {
+    /// `resources[S]:CLASS`: an amount of a resource class in group `S`.
+    Resources {
+        /// The group; empty for the unsuffixed one.
+        suffix: &'a str,
+        /// The resource class.
+        class: &'a str,
+    },
+    /// `trait[S]:NAME`: a trait that group `S` requires or forbids.
+    Trait {
+        /// The group; empty for the unsuffixed one.
+        suffix: &'a str,
+        /// The trait.
+        name: &'a str,
+    },
+    /// `group_policy`: whether suffixed groups may share a provider.
+    GroupPolicy,
+    /// Anything else.
+    Other,
+}
+
+/// The longest suffix of a request group. Source: Placement, microversion 1.33.
+const SUFFIX_LENGTH_MAX: usize = 64;
+
+impl<'a> ExtraSpecKey<'a> {
+    /// Reads a key.
+    #[must_use]
+    pub fn parse(key: &'a str) -> Self {
+        if key == "group_policy" {
+            return Self::GroupPolicy;
+        }
+        let Some((head, name)) = key.split_once(':') else {
+            return Self::Other;
+        };
+        let name = name.strip_suffix('\n').unwrap_or(name);
+        if name.contains('\n') {
+            return Self::Other;
+        }
+        if let Some(suffix) = head.strip_prefix("resources") {
+            if suffix.is_empty() || is_suffix(suffix) {
+                return Self::Resources {
+                    suffix,
+                    class: name,
+                };
+            }
+        } else if let Some(suffix) = head.strip_prefix("trait")
+            && (suffix.is_empty() || is_suffix(suffix))
+        {
+            return Self::Trait { suffix, name };
+        }
+        Self::Other
+    }
+}
+
+/// Whether a text can tell a request group from others: 1 to 64 letters, digits, `_` and `-`.
+#[must_use]
+pub fn is_suffix(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=SUFFIX_LENGTH_MAX).contains(&text.len()) && text.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_apart() {
+        let resources = |suffix, class| ExtraSpecKey::Resources { suffix, class };
+        let named = |suffix, name| ExtraSpecKey::Trait { suffix, name };
+        let long = format!("resources{}:VCPU", "x".repeat(65));
+        let cases = [
+            ("resources:VCPU", resources("", "VCPU")),
+            ("resources1:VCPU", resources("1", "VCPU")),
+            ("resources_a-B:CUSTOM_X", resources("_a-B", "CUSTOM_X")),
+            ("resources:a:b", resources("", "a:b")),
+            ("trait:X", named("", "X")),
+            ("traits:X", named("s", "X")),
+            ("trait.1:X", ExtraSpecKey::Other),
+            ("resources", ExtraSpecKey::Other),
+            ("hw:cpu_policy", ExtraSpecKey::Other),
+            ("group_policy", ExtraSpecKey::GroupPolicy),
+            (&long, ExtraSpecKey::Other),
+        ];
+        for (key, parsed) in cases {
+            assert_eq!(ExtraSpecKey::parse(key), parsed, "{key:?}");
+        }
+    }
+}

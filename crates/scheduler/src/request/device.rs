@@ -1,0 +1,154 @@
+//! Ports, PCI devices and accelerators of a request.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::text;
+
+/// A port or a network that the instance is to be attached to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestedNetwork {
+    /// The port, where one exists already.
+    #[serde(default)]
+    pub port_id: Option<Uuid>,
+    /// The network.
+    #[serde(default)]
+    pub network_id: Option<Uuid>,
+    /// How the port is attached: `normal`, `direct`, `remote-managed` …
+    #[serde(default)]
+    pub vnic_type: Option<String>,
+    /// The name of its physical network, for NUMA-aware virtual switches.
+    #[serde(default)]
+    pub physical_network: Option<String>,
+    /// Whether its traffic is tunnelled, for NUMA-aware virtual switches.
+    #[serde(default)]
+    pub tunneled: bool,
+    /// The segments that it can use: the one of the port's subnet, or all of the network. Empty
+    /// where the network is not a routed one.
+    #[serde(default)]
+    pub segments: Vec<Uuid>,
+    /// What the network service asks of the host for this port.
+    #[serde(default)]
+    pub resource_request: Option<PortResourceRequest>,
+    /// The device profile that the port is made of.
+    #[serde(default)]
+    pub device_profile: Option<String>,
+}
+
+/// What a port asks of the host, in either format of the network service.
+///
+/// One group: `{"resources": {…}, "required": […]}`. Several groups:
+/// `{"request_groups": [{"id": …, "resources": {…}, "required": […]}, …], "same_subtree": [ids]}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortResourceRequest {
+    /// Amounts by resource class, of the only group.
+    #[serde(default)]
+    pub resources: BTreeMap<String, u64>,
+    /// Traits of the only group.
+    #[serde(default)]
+    pub required: BTreeSet<String>,
+    /// The groups, where there may be several.
+    #[serde(default)]
+    pub request_groups: Option<Vec<PortRequestGroup>>,
+    /// The groups whose providers lie under one of them.
+    #[serde(default)]
+    pub same_subtree: BTreeSet<String>,
+}
+
+/// One of several groups of a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortRequestGroup {
+    /// What tells it from all other groups.
+    pub id: String,
+    /// Amounts by resource class.
+    pub resources: BTreeMap<String, u64>,
+    /// Traits that must be there.
+    #[serde(default)]
+    pub required: BTreeSet<String>,
+}
+
+/// A number of equal PCI devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PciRequest {
+    /// What tells it from others; device `i` becomes the group `<request_id>-<i>`.
+    pub request_id: String,
+    /// How many devices.
+    pub count: u32,
+    /// The alias that it comes from, for messages.
+    #[serde(default)]
+    pub alias_name: Option<String>,
+    /// Whether it stands for a port: then the network service's groups say where it can be.
+    #[serde(default)]
+    pub from_port: bool,
+    /// How near to the guest's memory the devices must be.
+    #[serde(default)]
+    pub numa_policy: PciNumaPolicy,
+    /// The devices that will do, as alternatives. Only one is possible where devices are resources.
+    pub spec: Vec<PciDeviceSpec>,
+}
+
+/// How near to the guest's memory a PCI device must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PciNumaPolicy {
+    /// On a NUMA node of the guest.
+    Required,
+    /// On a NUMA node of the guest, or on none.
+    #[default]
+    Legacy,
+    /// Anywhere.
+    Preferred,
+    /// In the socket of a NUMA node of the guest.
+    Socket,
+}
+
+/// Which PCI devices will do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PciDeviceSpec {
+    /// Four hexadecimal digits.
+    #[serde(default)]
+    pub vendor_id: Option<String>,
+    /// Four hexadecimal digits.
+    #[serde(default)]
+    pub product_id: Option<String>,
+    /// `type-PCI`, `type-PF` or `type-VF`.
+    #[serde(default)]
+    pub dev_type: Option<String>,
+    /// The resource class that stands for them; without it, one made of vendor and product.
+    #[serde(default)]
+    pub resource_class: Option<String>,
+    /// Traits that they must have, separated by commas.
+    #[serde(default)]
+    pub traits: Option<String>,
+    /// Whether an instance with one of them can be moved while it runs.
+    #[serde(default)]
+    pub live_migratable: Option<bool>,
+}
+
+/// A device profile of the accelerator service: one map of properties for each group.
+///
+/// `{"name": "fpga", "groups": [{"resources:FPGA": "1", "trait:CUSTOM_FAST": "required"}]}`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceProfile {
+    /// Its name.
+    pub name: String,
+    /// Its groups; keys other than `resources:` and `trait:` are the accelerator service's own.
+    pub groups: Vec<DeviceGroup>,
+}
+
+/// One group of a device profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeviceGroup {
+    /// Its properties.
+    #[serde(deserialize_with = "text::map")]
+    pub properties: BTreeMap<String, String>,
+}
