@@ -8,5 +8,6 @@ pub mod error;
 pub mod extra_spec;
 pub mod flavor;
 pub mod image;
+pub mod ranking;
 pub mod request;
 mod text;

@@ -1,0 +1,82 @@
+//! The inner loops over one block of 64 hosts, written so that the compiler makes them vectors.
+
+use super::{BLOCK_HOSTS, larger, smaller};
+
+/// Lanes taken together; the mask of a quarter word is a look-up.
+const LANES: usize = 4;
+
+/// For each four bits, 0 where a bit is set and minus infinity where it is not.
+static PENALTIES: [[f64; LANES]; 1 << LANES] = {
+    let mut table = [[0.0; LANES]; 1 << LANES];
+    let mut bits = 0;
+    while bits < table.len() {
+        let mut lane = 0;
+        while lane < LANES {
+            if bits >> lane & 1 == 0 {
+                table[bits][lane] = f64::NEG_INFINITY;
+            }
+            lane += 1;
+        }
+        bits += 1;
+    }
+    table
+};
+
+fn penalties(mask: u64, chunk: usize) -> &'static [f64; LANES] {
+    // Four bits always index a table of sixteen.
+    &PENALTIES[usize::try_from(mask >> (chunk * LANES) & 0xf).unwrap_or(0)]
+}
+
+/// The best score among the hosts of the mask; minus infinity without any.
+pub(super) fn best(scores: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
+    let mut lanes = [f64::NEG_INFINITY; LANES];
+    for (chunk, scores) in scores.chunks_exact(LANES).enumerate() {
+        let penalties = penalties(mask, chunk);
+        for lane in 0..LANES {
+            lanes[lane] = larger(lanes[lane], scores[lane] + penalties[lane]);
+        }
+    }
+    lanes.into_iter().fold(f64::NEG_INFINITY, larger)
+}
+
+/// The smallest and the largest value among the hosts of the mask; infinities without any.
+pub(super) fn range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
+    let mut highs = [f64::NEG_INFINITY; LANES];
+    let mut lows = [f64::INFINITY; LANES];
+    for (chunk, values) in values.chunks_exact(LANES).enumerate() {
+        let penalties = penalties(mask, chunk);
+        for lane in 0..LANES {
+            highs[lane] = larger(highs[lane], values[lane] + penalties[lane]);
+            lows[lane] = smaller(lows[lane], values[lane] - penalties[lane]);
+        }
+    }
+    (
+        lows.into_iter().fold(f64::INFINITY, smaller),
+        highs.into_iter().fold(f64::NEG_INFINITY, larger),
+    )
+}
+
+/// Adds one term to the scores of a block.
+pub(super) fn add(
+    scores: &mut [f64; BLOCK_HOSTS],
+    values: &[f64; BLOCK_HOSTS],
+    factor: f64,
+    low: f64,
+) {
+    for (score, value) in scores.iter_mut().zip(values) {
+        *score += factor * (value - low);
+    }
+}
+
+/// Adds one term whose raw values are first brought within bounds.
+pub(super) fn add_bounded(
+    scores: &mut [f64; BLOCK_HOSTS],
+    values: &[f64; BLOCK_HOSTS],
+    factor: f64,
+    low: f64,
+    bounds: (f64, f64),
+) {
+    for (score, value) in scores.iter_mut().zip(values) {
+        *score += factor * (smaller(larger(*value, bounds.0), bounds.1) - low);
+    }
+}
