@@ -1,0 +1,254 @@
+//! The `Accept` header: which of the few types that there are does a client want?
+//!
+//! The rules are those of RFC 9110, section 12.5.1, with the reference's reading of bad headers:
+//! one that cannot be parsed is as good as none, and takes everything.
+
+/// A parsed header.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Accept {
+    /// Not a valid header: everything is acceptable, the first offer best.
+    Invalid,
+    /// Media ranges as the client gave them.
+    Ranges(Vec<Range>),
+}
+
+/// One media range with its weight in thousandths.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Range {
+    kind: String,
+    has_parameters: bool,
+    weight: u16,
+}
+
+impl Accept {
+    /// What a request's header says. No header, an empty one and `*/*` alone ask for JSON.
+    pub(crate) fn parse(header: Option<&str>) -> Self {
+        match header {
+            None | Some("" | "*/*" | "application/json") => Self::json(),
+            Some(text) => parse_ranges(text).map_or(Self::Invalid, Self::Ranges),
+        }
+    }
+
+    fn json() -> Self {
+        Self::Ranges(vec![Range {
+            kind: "application/json".to_owned(),
+            has_parameters: false,
+            weight: 1000,
+        }])
+    }
+
+    /// The offer that the client likes best; of equally liked ones the first.
+    pub(crate) fn best<'a>(&self, offers: &[&'a str]) -> Option<&'a str> {
+        let Self::Ranges(ranges) = self else {
+            return offers.first().copied();
+        };
+        let mut best: Option<(&str, u16)> = None;
+        for offer in offers {
+            let weight = weight_of(offer, ranges);
+            if weight > best.map_or(0, |(_, weight)| weight) {
+                best = Some((offer, weight));
+            }
+        }
+        best.map(|(offer, _)| offer)
+    }
+
+    /// Whether an answer of this type may be sent.
+    pub(crate) fn takes(&self, offer: &str) -> bool {
+        self.best(&[offer]).is_some()
+    }
+}
+
+/// The weight of the most specific range that the offer falls into, 0 for none.
+fn weight_of(offer: &str, ranges: &[Range]) -> u16 {
+    let main = offer.split('/').next().unwrap_or(offer);
+    let mut found = (0, 0);
+    for range in ranges {
+        let specificity = if range.kind == offer {
+            if range.has_parameters {
+                continue;
+            }
+            3
+        } else if range
+            .kind
+            .strip_suffix("/*")
+            .is_some_and(|kind| kind == main)
+        {
+            2
+        } else if range.kind == "*/*" {
+            1
+        } else {
+            continue;
+        };
+        if specificity > found.0 {
+            found = (specificity, range.weight);
+        }
+    }
+    found.1
+}
+
+fn parse_ranges(header: &str) -> Option<Vec<Range>> {
+    let mut scanner = Scanner(header);
+    let mut ranges = Vec::new();
+    loop {
+        scanner.spaces();
+        if scanner.0.is_empty() {
+            return Some(ranges);
+        }
+        if scanner.take(',') {
+            continue;
+        }
+        ranges.push(scanner.range()?);
+        scanner.spaces();
+        if !scanner.0.is_empty() && !scanner.take(',') {
+            return None;
+        }
+    }
+}
+
+struct Scanner<'a>(&'a str);
+
+impl<'a> Scanner<'a> {
+    fn spaces(&mut self) {
+        self.0 = self.0.trim_start_matches([' ', '\t']);
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        match self.0.strip_prefix(wanted) {
+            Some(rest) => {
+                self.0 = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn token(&mut self) -> Option<&'a str> {
+        let end = self
+            .0
+            .find(|character| !is_token(character))
+            .unwrap_or(self.0.len());
+        let (token, rest) = self.0.split_at(end);
+        self.0 = rest;
+        (!token.is_empty()).then_some(token)
+    }
+
+    fn quoted(&mut self) -> Option<()> {
+        let mut escaped = false;
+        for (at, character) in self.0.char_indices().skip(1) {
+            match character {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '"' => {
+                    self.0 = &self.0[at + 1..];
+                    return Some(());
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn range(&mut self) -> Option<Range> {
+        let main = self.token()?;
+        let kind = self.take('/').then(|| self.token())??;
+        let mut range = Range {
+            kind: format!("{main}/{kind}").to_ascii_lowercase(),
+            has_parameters: false,
+            weight: 1000,
+        };
+        let mut weighted = false;
+        loop {
+            let before = self.0;
+            self.spaces();
+            if !self.take(';') {
+                self.0 = before;
+                return Some(range);
+            }
+            self.spaces();
+            let name = self.token()?;
+            if !weighted && name.eq_ignore_ascii_case("q") {
+                range.weight = self.take('=').then(|| weight(self.token()?))??;
+                weighted = true;
+                continue;
+            }
+            range.has_parameters |= !weighted;
+            let has_value = self.take('=');
+            if has_value && self.0.starts_with('"') {
+                self.quoted()?;
+            } else if has_value {
+                self.token()?;
+            } else if !weighted {
+                // Only what follows the weight may go without a value.
+                return None;
+            }
+        }
+    }
+}
+
+fn is_token(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(character)
+}
+
+/// `0` to `1` with at most three digits after the dot, in thousandths.
+fn weight(text: &str) -> Option<u16> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let thousandths: u16 = format!("{fraction:0<3}").parse().ok()?;
+    match whole {
+        "0" => Some(thousandths),
+        "1" if thousandths == 0 => Some(1000),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_range_decides_and_the_heaviest_offer_wins() {
+        let offers = ["text/html", "application/json"];
+        for (header, best, json) in [
+            (None, Some("application/json"), true),
+            (Some(""), Some("application/json"), true),
+            (Some("*/*"), Some("application/json"), true),
+            (Some("application/json"), Some("application/json"), true),
+            (Some("text/html"), Some("text/html"), false),
+            (Some("text/plain"), None, false),
+            (Some("TEXT/HTML"), Some("text/html"), false),
+            (Some("*/*;q=0.8"), Some("text/html"), true),
+            (
+                Some("text/html,application/xml;q=0.9,*/*;q=0.8"),
+                Some("text/html"),
+                true,
+            ),
+            (
+                Some("text/html,application/xml;q=0.9"),
+                Some("text/html"),
+                false,
+            ),
+            (
+                Some("application/*;q=0.3, text/html;q=0.2"),
+                Some("application/json"),
+                true,
+            ),
+            (Some("application/json;q=0, */*"), Some("text/html"), false),
+            (Some("application/json;charset=utf-8"), None, false),
+            (
+                Some("application/json; q=0.5; ext"),
+                Some("application/json"),
+                true,
+            ),
+            (Some(", ,application/json"), Some("application/json"), true),
+            (Some("bogus"), Some("text/html"), true),
+            (Some("application/json;q=2"), Some("text/html"), true),
+            (Some("application/json text/html"), Some("text/html"), true),
+        ] {
+            let accept = Accept::parse(header);
+            assert_eq!(accept.best(&offers), best, "{header:?}");
+            assert_eq!(accept.takes("application/json"), json, "{header:?}");
+        }
+    }
+}

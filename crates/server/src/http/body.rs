@@ -1,0 +1,101 @@
+//! Bodies: answers on their way out, requests on their way in.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use crate::http::error::{ApiError, ApiResult};
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Body {
+    /// All of it.
+    Whole(Bytes),
+    /// A stream that goes on until its sender is dropped.
+    Stream(mpsc::Receiver<Bytes>),
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Body::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Body::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Body::Stream(receiver) => receiver
+                .poll_recv(context)
+                .map(|bytes| Some(Ok(Frame::data(bytes?)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Body::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Reads the body of a request.
+///
+/// # Errors
+/// 413 when it is longer than `bytes_max`, 408 when it is not there within `timeout`, 400 when the
+/// client breaks off.
+pub(crate) async fn read<B>(body: B, bytes_max: usize, timeout: Duration) -> ApiResult<Bytes>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: fmt::Display,
+{
+    match tokio::time::timeout(timeout, collect(body, bytes_max)).await {
+        Ok(result) => result,
+        Err(_) => Err(ApiError::new(408, "The body did not arrive in time.")),
+    }
+}
+
+async fn collect<B>(mut body: B, bytes_max: usize) -> ApiResult<Bytes>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: fmt::Display,
+{
+    let too_large = || ApiError::new(413, format!("The limit is {bytes_max} bytes."));
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large());
+    }
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| ApiError::bad_request(format!("Unreadable body: {error}")))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if first.len().max(all.len()) + data.len() > bytes_max {
+            return Err(too_large());
+        }
+        // Most bodies come in one piece, which need not be copied.
+        if first.is_empty() && all.is_empty() {
+            first = data;
+        } else {
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}

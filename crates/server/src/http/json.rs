@@ -1,0 +1,478 @@
+//! JSON in and out.
+//!
+//! Bodies are read into [`Json`], which borrows its strings from the body and keeps the difference
+//! between `1` and `1.0` that a client may see again. Answers are written straight into a byte
+//! buffer by [`Writer`]; no tree of values is built for them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// A JSON value with the meaning that Python's `json.loads` gives it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Json<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`; never an integer, unlike in Python.
+    Bool(bool),
+    /// A number written without fraction and exponent, as far as it fits.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// A string.
+    Text(Cow<'a, str>),
+    /// An array.
+    Array(Vec<Json<'a>>),
+    /// An object in the order of its keys; of a repeated key the last value counts.
+    Object(Vec<(Cow<'a, str>, Json<'a>)>),
+}
+
+/// Largest nesting that a body may have; serde_json stops there too.
+///
+/// # Errors
+/// The parser's message with line and column.
+pub(crate) fn parse(body: &[u8]) -> Result<Json<'_>, String> {
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+impl<'a> Json<'a> {
+    /// The member called `key` of an object.
+    pub(crate) fn get(&self, key: &str) -> Option<&Json<'a>> {
+        self.members()
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value)
+    }
+
+    /// Members of an object, or nothing.
+    pub(crate) fn members(&self) -> &[(Cow<'a, str>, Json<'a>)] {
+        match self {
+            Json::Object(members) => members,
+            _ => &[],
+        }
+    }
+
+    /// Items of an array, or nothing.
+    pub(crate) fn items(&self) -> &[Json<'a>] {
+        match self {
+            Json::Array(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// A string's text.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Json::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A number without fraction (`1` and `1.0` alike), the nearest `i64` when it is larger.
+    pub(crate) fn integer(&self) -> Option<i64> {
+        match self {
+            Json::Int(number) => Some(*number),
+            // The cast saturates, which is the stated meaning.
+            Json::Float(number) if number.fract() == 0.0 => Some(*number as i64),
+            _ => None,
+        }
+    }
+
+    /// Any number.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self {
+            Json::Int(number) => Some(*number as f64),
+            Json::Float(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Json<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonVisitor(std::marker::PhantomData))
+    }
+}
+
+struct JsonVisitor<'a>(std::marker::PhantomData<&'a ()>);
+
+impl<'de: 'a, 'a> Visitor<'de> for JsonVisitor<'a> {
+    type Value = Json<'a>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json<'a>, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'a>, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'a>, E> {
+        Ok(Json::Int(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'a>, E> {
+        Ok(i64::try_from(value).map_or(Json::Float(value as f64), Json::Int))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'a>, E> {
+        Ok(Json::Float(value))
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Json<'a>, E> {
+        Ok(Json::Text(Cow::Borrowed(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json<'a>, E> {
+        Ok(Json::Text(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Json<'a>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Json::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Json<'a>, A::Error> {
+        let mut members = Members::default();
+        while let Some((Key(key), value)) = access.next_entry::<Key<'a>, Json<'a>>()? {
+            members.set(key, value);
+        }
+        Ok(Json::Object(members.entries))
+    }
+}
+
+/// Members of an object while it is read.
+#[derive(Default)]
+struct Members<'a> {
+    entries: Vec<(Cow<'a, str>, Json<'a>)>,
+    /// Places of the keys, kept only for large objects: a search per key would be quadratic.
+    places: std::collections::HashMap<Cow<'a, str>, usize>,
+}
+
+/// From so many keys on a map finds repeated ones.
+const LARGE_OBJECT: usize = 16;
+
+impl<'a> Members<'a> {
+    /// A repeated key keeps its first place and takes its last value, as in a Python dict.
+    fn set(&mut self, key: Cow<'a, str>, value: Json<'a>) {
+        let place = if self.entries.len() < LARGE_OBJECT {
+            self.entries.iter().position(|(name, _)| *name == key)
+        } else {
+            if self.places.is_empty() {
+                let known = self.entries.iter().enumerate();
+                self.places = known
+                    .map(|(place, (name, _))| (name.clone(), place))
+                    .collect();
+            }
+            self.places.get(&key).copied()
+        };
+        match place {
+            Some(place) => self.entries[place].1 = value,
+            None => {
+                if !self.places.is_empty() {
+                    self.places.insert(key.clone(), self.entries.len());
+                }
+                self.entries.push((key, value));
+            }
+        }
+    }
+}
+
+/// An object's key, borrowed when it has no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor<'a>(std::marker::PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for KeyVisitor<'a> {
+            type Value = Key<'a>;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a key")
+            }
+            fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Key<'a>, E> {
+                Ok(Key(Cow::Borrowed(value)))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Key<'a>, E> {
+                Ok(Key(Cow::Owned(value.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(KeyVisitor(std::marker::PhantomData))
+    }
+}
+
+/// Writes JSON into a byte buffer; commas are put in by itself.
+///
+/// The caller pairs `open_*` and `close_*` and gives a key before each value in an object.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    out: Vec<u8>,
+    /// Whether the next key or value needs a comma before it.
+    comma: bool,
+}
+
+impl Writer {
+    /// A writer whose buffer takes so many bytes before it grows.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            out: Vec::with_capacity(capacity),
+            comma: false,
+        }
+    }
+
+    /// The bytes written.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.out
+    }
+
+    fn separate(&mut self) {
+        if self.comma {
+            self.out.extend_from_slice(b", ");
+        }
+    }
+
+    /// Starts an object.
+    pub(crate) fn open_object(&mut self) {
+        self.separate();
+        self.out.push(b'{');
+        self.comma = false;
+    }
+
+    /// Ends an object.
+    pub(crate) fn close_object(&mut self) {
+        self.out.push(b'}');
+        self.comma = true;
+    }
+
+    /// Starts an array.
+    pub(crate) fn open_array(&mut self) {
+        self.separate();
+        self.out.push(b'[');
+        self.comma = false;
+    }
+
+    /// Ends an array.
+    pub(crate) fn close_array(&mut self) {
+        self.out.push(b']');
+        self.comma = true;
+    }
+
+    /// A key of an object; its value comes next.
+    pub(crate) fn key(&mut self, key: &str) {
+        self.separate();
+        write_string(&mut self.out, key);
+        self.out.extend_from_slice(b": ");
+        self.comma = false;
+    }
+
+    /// A string.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.separate();
+        write_string(&mut self.out, text);
+        self.comma = true;
+    }
+
+    /// A key that is known to need no escapes.
+    pub(crate) fn plain_key(&mut self, key: &str) {
+        self.separate();
+        self.out.push(b'"');
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\": ");
+        self.comma = false;
+    }
+
+    /// A string that is known to need no escapes.
+    pub(crate) fn plain_text(&mut self, text: &str) {
+        self.separate();
+        self.out.push(b'"');
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.push(b'"');
+        self.comma = true;
+    }
+
+    /// A string or `null`.
+    pub(crate) fn optional_text(&mut self, text: Option<&str>) {
+        match text {
+            Some(text) => self.text(text),
+            None => self.raw(b"null"),
+        }
+    }
+
+    /// An integer.
+    pub(crate) fn integer(&mut self, number: impl Into<i128>) {
+        self.separate();
+        write_integer(&mut self.out, number.into());
+        self.comma = true;
+    }
+
+    /// A number that always shows a dot or an exponent.
+    pub(crate) fn float(&mut self, number: f64) {
+        self.raw(crate::http::python::repr_float(number).as_bytes());
+    }
+
+    /// A value that is JSON already.
+    pub(crate) fn raw(&mut self, json: &[u8]) {
+        self.separate();
+        self.out.extend_from_slice(json);
+        self.comma = true;
+    }
+}
+
+fn write_integer(out: &mut Vec<u8>, number: i128) {
+    let mut digits = [0_u8; 40];
+    let mut at = digits.len();
+    let mut rest = number.unsigned_abs();
+    // Almost all numbers are small; 64-bit division is several times faster than 128-bit.
+    if let Ok(mut small) = u64::try_from(rest) {
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (small % 10) as u8;
+            small /= 10;
+            if small == 0 {
+                break;
+            }
+        }
+    } else {
+        while rest > 0 {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+    }
+    if number < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// A JSON string, with everything outside ASCII escaped as the reference does.
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    if text
+        .bytes()
+        .all(|byte| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\')
+    {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        for character in text.chars() {
+            write_character(out, character);
+        }
+    }
+    out.push(b'"');
+}
+
+fn write_character(out: &mut Vec<u8>, character: char) {
+    match character {
+        '"' => out.extend_from_slice(b"\\\""),
+        '\\' => out.extend_from_slice(b"\\\\"),
+        '\n' => out.extend_from_slice(b"\\n"),
+        '\r' => out.extend_from_slice(b"\\r"),
+        '\t' => out.extend_from_slice(b"\\t"),
+        '\u{8}' => out.extend_from_slice(b"\\b"),
+        '\u{c}' => out.extend_from_slice(b"\\f"),
+        ' '..='\u{7f}' => out.push(character as u8),
+        _ => {
+            let mut units = [0_u16; 2];
+            for unit in character.encode_utf16(&mut units) {
+                out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_how_they_were_written() {
+        let value = parse(b"[1, 1.0, true, -3, 18446744073709551615, 1e2]").unwrap();
+        assert_eq!(
+            value.items(),
+            [
+                Json::Int(1),
+                Json::Float(1.0),
+                Json::Bool(true),
+                Json::Int(-3),
+                Json::Float(18_446_744_073_709_551_615.0),
+                Json::Float(100.0),
+            ]
+        );
+        let integers: Vec<_> = value.items().iter().map(Json::integer).collect();
+        assert_eq!(
+            integers,
+            [Some(1), Some(1), None, Some(-3), Some(i64::MAX), Some(100)]
+        );
+    }
+
+    #[test]
+    fn of_a_repeated_key_the_last_value_counts_also_in_large_objects() {
+        let value = parse(br#"{"a": 1, "b": 2, "a": 3}"#).unwrap();
+        assert_eq!(value.members().len(), 2);
+        assert_eq!(value.get("a"), Some(&Json::Int(3)));
+        let mut text = String::from("{");
+        for round in 0..3 {
+            for key in 0..100 {
+                text.push_str(&format!("\"k{key}\": {},", round * 1000 + key));
+            }
+        }
+        text.push_str("\"k0\": 7}");
+        let value = parse(text.as_bytes()).unwrap();
+        assert_eq!(value.members().len(), 100);
+        assert_eq!(value.get("k0"), Some(&Json::Int(7)));
+        assert_eq!(value.get("k99"), Some(&Json::Int(2099)));
+    }
+
+    #[test]
+    fn what_python_refuses_is_refused() {
+        for body in [
+            "",
+            "{",
+            "{\"a\": 1,}",
+            "[1 2]",
+            "nul",
+            "\"\x01\"",
+            "{} x",
+            "\u{feff}{}",
+        ] {
+            assert!(parse(body.as_bytes()).is_err(), "{body:?}");
+        }
+        assert!(parse(b"\"\xff\"").is_err());
+        assert!(
+            parse("[".repeat(100_000).as_bytes()).is_err(),
+            "nesting is bounded"
+        );
+    }
+
+    #[test]
+    fn the_writer_escapes_and_separates() {
+        let mut writer = Writer::default();
+        writer.open_object();
+        writer.key("a\"☃");
+        writer.open_array();
+        writer.integer(0);
+        writer.integer(-12_i64);
+        writer.integer(i128::MAX);
+        writer.text("x\ny\u{1F600}");
+        writer.optional_text(None);
+        writer.float(1.0);
+        writer.open_object();
+        writer.close_object();
+        writer.close_array();
+        writer.key("b");
+        writer.raw(b"true");
+        writer.close_object();
+        assert_eq!(
+            String::from_utf8(writer.finish()).unwrap(),
+            "{\"a\\\"\\u2603\": [0, -12, 170141183460469231731687303715884105727, \
+             \"x\\ny\\ud83d\\ude00\", null, 1.0, {}], \"b\": true}"
+        );
+    }
+}

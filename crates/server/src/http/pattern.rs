@@ -1,0 +1,160 @@
+//! The regular expressions of Placement's schemas, by hand: there are only these.
+//!
+//! As in Python, `$` also matches before a final newline, so `CUSTOM_X\n` passes for a name.
+
+/// One expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    /// A resource class, trait or consumer type.
+    Name,
+    /// The name of a custom resource class or trait.
+    CustomName,
+    /// A UUID as keys of objects have it: 36 hexadecimal digits and dashes in any order.
+    Uuid36,
+    /// Any text in which a request group's suffix can be found.
+    GroupSuffix,
+    /// What `GET /usages` takes as consumer type. `all` may be followed by anything.
+    ConsumerTypeQuery,
+    /// The number of candidates wanted.
+    Limit,
+    /// A query key with an optional number: `resources`, `resources1`.
+    Numbered(&'static str, &'static str),
+    /// A query key with an optional suffix: `resources`, `resources_NIC-1`.
+    Suffixed(&'static str, &'static str),
+}
+
+impl Pattern {
+    /// The expression as schemas show it.
+    pub(crate) fn source(self) -> &'static str {
+        match self {
+            Pattern::Name => "^[A-Z0-9_]+$",
+            Pattern::CustomName => "^CUSTOM_[A-Z0-9_]+$",
+            Pattern::Uuid36 => "^[0-9a-fA-F-]{36}$",
+            Pattern::GroupSuffix => "[a-zA-Z0-9_-]{1,64}",
+            Pattern::ConsumerTypeQuery => "^[A-Z0-9_]+$|^all|^unknown$",
+            Pattern::Limit => "^[1-9][0-9]*$",
+            Pattern::Numbered(_, source) | Pattern::Suffixed(_, source) => source,
+        }
+    }
+
+    /// Whether the expression is found in a text.
+    pub(crate) fn matches(self, text: &str) -> bool {
+        match self {
+            Pattern::Name => is_name(before_end(text)),
+            Pattern::CustomName => before_end(text)
+                .strip_prefix("CUSTOM_")
+                .is_some_and(is_name),
+            Pattern::Uuid36 => {
+                let text = before_end(text);
+                text.len() == 36
+                    && text
+                        .bytes()
+                        .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+            }
+            Pattern::GroupSuffix => text.bytes().any(is_suffix_byte),
+            Pattern::ConsumerTypeQuery => {
+                let ended = before_end(text);
+                is_name(ended) || text.starts_with("all") || ended == "unknown"
+            }
+            Pattern::Limit => is_positive_number(before_end(text)),
+            Pattern::Numbered(prefix, _) => group_number(text, prefix).is_some(),
+            Pattern::Suffixed(prefix, _) => group_suffix(text, prefix).is_some(),
+        }
+    }
+}
+
+/// Where `$` lets a text end: before one final newline, if there is one.
+fn before_end(text: &str) -> &str {
+    text.strip_suffix('\n').unwrap_or(text)
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+fn is_suffix_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+fn is_positive_number(text: &str) -> bool {
+    !text.starts_with('0') && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The number that follows `prefix` in a query key, empty for none (microversions 1.25 to 1.32).
+pub(crate) fn group_number<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
+    let suffix = before_end(key.strip_prefix(prefix)?);
+    (suffix.is_empty() || is_positive_number(suffix)).then_some(suffix)
+}
+
+/// The suffix that follows `prefix` in a query key, empty for none (from microversion 1.33).
+pub(crate) fn group_suffix<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
+    let suffix = before_end(key.strip_prefix(prefix)?);
+    (suffix.len() <= 64 && suffix.bytes().all(is_suffix_byte)).then_some(suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_take_what_their_expressions_take() {
+        for (pattern, good, bad) in [
+            (
+                Pattern::Name,
+                &["A", "A_1", "CUSTOM_X\n"][..],
+                &["", "a", "A-", "A\n\n", "\n"][..],
+            ),
+            (
+                Pattern::CustomName,
+                &["CUSTOM_X", "CUSTOM_X\n"],
+                &["CUSTOM_", "X", "CUSTOM_x"],
+            ),
+            (
+                Pattern::Uuid36,
+                &[
+                    "11111111-1111-1111-1111-111111111111",
+                    "------------------------------------",
+                ],
+                &[
+                    "11111111111111111111111111111111",
+                    "g1111111-1111-1111-1111-111111111111",
+                ],
+            ),
+            (Pattern::GroupSuffix, &["a", "é_"], &["", "é", "."]),
+            (
+                Pattern::ConsumerTypeQuery,
+                &["ALL", "all", "allx", "unknown\n"],
+                &["unknownx", "x"],
+            ),
+            (
+                Pattern::Limit,
+                &["1", "10", "1\n"],
+                &["0", "01", "", "-1", "a", "٣"],
+            ),
+            (
+                Pattern::Numbered("required", ""),
+                &["required", "required12"],
+                &["required0", "requiredx"],
+            ),
+            (
+                Pattern::Suffixed("required", ""),
+                &["required", "required_x-1"],
+                &["required.", "require"],
+            ),
+        ] {
+            for text in good {
+                assert!(pattern.matches(text), "{pattern:?} {text:?}");
+            }
+            for text in bad {
+                assert!(!pattern.matches(text), "{pattern:?} {text:?}");
+            }
+        }
+        assert_eq!(
+            group_suffix(&format!("resources{}", "x".repeat(65)), "resources"),
+            None
+        );
+    }
+}

@@ -1,0 +1,484 @@
+//! `/allocation_candidates`
+
+use placewright_placement::{
+    CandidateQuery, Candidates, ClassId, GroupPolicy, ProviderId, QueryRefusal, RequestGroup,
+    State, find_candidates,
+};
+
+use super::filters;
+use crate::http::call::Call;
+use crate::http::error::{ApiError, ApiResult, code};
+use crate::http::json::Writer;
+use crate::http::microversion::Microversion;
+use crate::http::pattern::{group_number, group_suffix};
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::http::{python, schemas};
+
+pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+    let query = parse(call)?;
+    let writer = call
+        .read(|state| {
+            let found = find_candidates(state, &query).map_err(|refusal| refused(&refusal))?;
+            Ok(write(state, &query, &found, call.version))
+        })
+        .await?;
+    Ok(Reply::json(writer).modified(call.caches(), Some(call.now())))
+}
+
+/// The typed query of a request.
+///
+/// # Errors
+/// 400 when any part of it is wrong.
+pub(crate) fn parse(call: &Call<'_>) -> ApiResult<CandidateQuery> {
+    let version = call.version;
+    let query = call.query(schemas::candidates::list(version))?;
+    let wide = RequestWide::of(&query)?;
+    let groups = groups(&query, version)?;
+    if version.since(36) {
+        check_subtrees(&groups, &wide.same_subtree)?;
+    } else {
+        check_orphans(&groups)?;
+    }
+    if version.since(22) {
+        check_conflicts(&groups)?;
+    }
+    let suffixed = groups
+        .iter()
+        .filter(|group| !group.suffix.is_empty())
+        .count();
+    if suffixed > 1 && wide.group_policy.is_none() {
+        return Err(ApiError::bad_request(
+            "The \"group_policy\" parameter is required when specifying more than one \
+             \"resources{N}\" parameter.",
+        ));
+    }
+    Ok(CandidateQuery {
+        groups,
+        group_policy: wide.group_policy,
+        same_subtree: wide.same_subtree,
+        root_required: wide.root.required.concat(),
+        root_forbidden: wide.root.forbidden,
+        limit: wide.limit,
+        nested: version.since(29),
+        options: call.service.search_options(),
+    })
+}
+
+/// What the query says about the request as a whole.
+struct RequestWide {
+    limit: Option<usize>,
+    group_policy: Option<GroupPolicy>,
+    root: filters::Traits,
+    same_subtree: Vec<Vec<String>>,
+}
+
+impl RequestWide {
+    fn of(query: &Query<'_>) -> ApiResult<Self> {
+        // Of repeated parameters the last was validated, but the first counts.
+        let limit = query.all("limit").next().map(limit_of).transpose()?;
+        let group_policy = query.all("group_policy").next().map(|policy| match policy {
+            "isolate" => GroupPolicy::Isolate,
+            _ => GroupPolicy::None,
+        });
+        let root = root_required(query)?;
+        let mut same_subtree = Vec::new();
+        for value in query.all("same_subtree") {
+            let mut suffixes: Vec<String> = value
+                .split(',')
+                .map(|suffix| python::strip(suffix).to_owned())
+                .collect();
+            suffixes.sort_unstable();
+            suffixes.dedup();
+            if suffixes.iter().any(String::is_empty) {
+                return Err(ApiError::bad_request(
+                    "Empty string (unsuffixed group) can not be specified in `same_subtree` ",
+                )
+                .with_code(code::BAD_VALUE));
+            }
+            same_subtree.push(suffixes);
+        }
+        Ok(Self {
+            limit,
+            group_policy,
+            root,
+            same_subtree,
+        })
+    }
+}
+
+fn limit_of(text: &str) -> ApiResult<usize> {
+    let limit = python::int(text)
+        .filter(|limit| *limit >= 1)
+        .ok_or_else(|| {
+            ApiError::bad_request(format!(
+                "Invalid query string parameters: 'limit' expects a positive integer. Got: {text}"
+            ))
+        })?;
+    Ok(usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+fn root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
+    let mut values = query.all("root_required");
+    let Some(value) = values.next() else {
+        return Ok(filters::Traits::default());
+    };
+    if values.next().is_some() {
+        return Err(ApiError::bad_request(
+            "Query parameter 'root_required' may be specified only once.",
+        )
+        .with_code(code::DUPLICATE_KEY));
+    }
+    let mut traits = filters::traits_of_value(value, true, false)?;
+    traits.required.sort_unstable();
+    traits.required.dedup();
+    traits.forbidden.sort_unstable();
+    traits.forbidden.dedup();
+    let conflicts: Vec<&str> = (traits.forbidden.iter())
+        .filter(|name| traits.required.iter().any(|any| any.contains(name)))
+        .map(String::as_str)
+        .collect();
+    if !conflicts.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "Conflicting required and forbidden traits found in root_required: {}",
+            conflicts.join(", ")
+        ))
+        .with_code(code::BAD_VALUE));
+    }
+    Ok(traits)
+}
+
+/// The request groups in the order in which the query first names them.
+fn groups(query: &Query<'_>, version: Microversion) -> ApiResult<Vec<RequestGroup>> {
+    let suffix_of = if version.since(33) {
+        group_suffix
+    } else {
+        group_number
+    };
+    let mut groups: Vec<RequestGroup> = Vec::new();
+    for (key, value) in query.iter() {
+        let parts = ["resources", "required", "member_of", "in_tree"]
+            .into_iter()
+            .find_map(|prefix| suffix_of(key, prefix).map(|suffix| (prefix, suffix)));
+        let Some((prefix, suffix)) = parts else {
+            continue;
+        };
+        let known = groups.iter().position(|group| group.suffix == suffix);
+        let place = known.unwrap_or_else(|| {
+            groups.push(RequestGroup {
+                suffix: suffix.to_owned(),
+                ..RequestGroup::default()
+            });
+            groups.len() - 1
+        });
+        let group = &mut groups[place];
+        match prefix {
+            "resources" => group.resources = filters::amounts(value)?,
+            "required" => {
+                let traits = filters::traits(query, &format!("required{suffix}"), version)?;
+                group.required = traits.required;
+                group.forbidden = traits.forbidden;
+            }
+            "member_of" => {
+                let aggregates = filters::aggregates(query, suffix, version)?;
+                group.member_of = aggregates.member_of;
+                group.forbidden_aggregates = aggregates.forbidden;
+            }
+            _ => group.in_tree = Some(filters::in_tree(value)?),
+        }
+    }
+    Ok(groups)
+}
+
+/// A Python list of strings, as the reference's messages show suffixes.
+fn shown(suffixes: &[&str]) -> String {
+    let listed: Vec<String> = suffixes
+        .iter()
+        .map(|suffix| python::repr_str(suffix))
+        .collect();
+    format!("[{}]", listed.join(", "))
+}
+
+/// From microversion 1.36 a group without resources has to be part of a `same_subtree`.
+fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiResult<()> {
+    let suffixes = |wanted: &dyn Fn(&RequestGroup) -> bool| -> Vec<&str> {
+        groups
+            .iter()
+            .filter(|group| wanted(group))
+            .map(|group| group.suffix.as_str())
+            .collect()
+    };
+    let all = suffixes(&|_| true);
+    let without = suffixes(&|group| group.resources.is_empty());
+    if without.len() == all.len() {
+        return Err(ApiError::bad_request(
+            "There must be at least one resources or resources[$S] parameter.",
+        )
+        .with_code(code::MISSING_VALUE));
+    }
+    let named: Vec<&str> = same_subtree.iter().flatten().map(String::as_str).collect();
+    let alone: Vec<&str> = without
+        .into_iter()
+        .filter(|suffix| !named.contains(suffix))
+        .collect();
+    if !alone.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "Resourceless suffixed group request should be specified in `same_subtree` query \
+             param: bad group(s) - {}.",
+            shown(&alone)
+        ))
+        .with_code(code::BAD_VALUE));
+    }
+    let mut unreal: Vec<&str> = named
+        .into_iter()
+        .filter(|suffix| !all.contains(suffix))
+        .collect();
+    if !unreal.is_empty() {
+        unreal.sort_unstable();
+        unreal.dedup();
+        return Err(ApiError::bad_request(format!(
+            "Real suffixes should be specified in `same_subtree`: {} not found in {}.",
+            shown(&unreal),
+            shown(&all)
+        ))
+        .with_code(code::BAD_VALUE));
+    }
+    Ok(())
+}
+
+/// Before microversion 1.36 each group needs resources.
+fn check_orphans(groups: &[RequestGroup]) -> ApiResult<()> {
+    let orphans = |key: &str, has: &dyn Fn(&RequestGroup) -> bool| -> Vec<String> {
+        let orphans = groups
+            .iter()
+            .filter(|group| group.resources.is_empty() && has(group));
+        orphans
+            .map(|group| format!("{key}{}", group.suffix))
+            .collect()
+    };
+    let traits = orphans("required", &|group| !group.required.is_empty());
+    if !traits.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "All traits parameters must be associated with resources.  Found the following \
+             orphaned traits keys: {}",
+            traits.join(", ")
+        )));
+    }
+    let aggregates = orphans("member_of", &|group| {
+        !group.member_of.is_empty() || !group.forbidden_aggregates.is_empty()
+    });
+    if !aggregates.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "All member_of parameters must be associated with resources. Found the following \
+             orphaned member_of keys: {}",
+            aggregates.join(", ")
+        )));
+    }
+    if groups.iter().any(|group| group.resources.is_empty()) {
+        return Err(ApiError::bad_request(
+            "All request groups must specify resources.",
+        ));
+    }
+    if groups.is_empty() {
+        return Err(ApiError::bad_request(
+            "At least one request group (`resources` or `resources{$S}`) is required.",
+        ));
+    }
+    Ok(())
+}
+
+fn check_conflicts(groups: &[RequestGroup]) -> ApiResult<()> {
+    let mut conflicts = Vec::new();
+    for group in groups {
+        for any in &group.required {
+            if any.iter().all(|name| group.forbidden.contains(name)) {
+                conflicts.push(format!("required{}: ({})", group.suffix, any.join(", ")));
+            }
+        }
+    }
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    conflicts.sort_unstable();
+    Err(ApiError::bad_request(format!(
+        "Conflicting required and forbidden traits found in the following traits keys: {}",
+        conflicts.join(", ")
+    )))
+}
+
+/// What a client is told about a name in a query that there is not.
+pub(crate) fn refused(refusal: &QueryRefusal) -> ApiError {
+    match refusal {
+        QueryRefusal::UnknownClass { .. } => ApiError::bad_request(format!(
+            "Invalid resource class in resources parameter: {refusal}"
+        )),
+        QueryRefusal::UnknownTrait { .. } => ApiError::bad_request(refusal.to_string()),
+    }
+}
+
+/// Bytes that a candidate and a summary take in an answer, roughly: for one allocation of memory.
+const CANDIDATE_BYTES: usize = 320;
+const SUMMARY_BYTES: usize = 512;
+
+fn write(
+    state: &State,
+    query: &CandidateQuery,
+    found: &Candidates,
+    version: Microversion,
+) -> Writer {
+    let capacity = 64 + found.len() * CANDIDATE_BYTES + found.summaries().len() * SUMMARY_BYTES;
+    let mut writer = Writer::with_capacity(capacity);
+    writer.open_object();
+    writer.key("allocation_requests");
+    writer.open_array();
+    for candidate in found.iter() {
+        writer.open_object();
+        writer.key("allocations");
+        if version.since(12) {
+            write_allocations(&mut writer, state, candidate.allocations());
+        } else {
+            write_allocation_list(&mut writer, state, candidate.allocations());
+        }
+        if version.since(34) {
+            writer.key("mappings");
+            writer.open_object();
+            for (group, providers) in query.groups.iter().zip(candidate.mappings()) {
+                writer.key(&group.suffix);
+                writer.open_array();
+                for provider in providers {
+                    write_uuid(&mut writer, state, *provider);
+                }
+                writer.close_array();
+            }
+            writer.close_object();
+        }
+        writer.close_object();
+    }
+    writer.close_array();
+    writer.key("provider_summaries");
+    writer.open_object();
+    let requested = (!version.since(27)).then(|| requested_classes(state, query));
+    for provider in found.summaries() {
+        write_summary(&mut writer, state, *provider, requested.as_deref(), version);
+    }
+    writer.close_object();
+    writer.close_object();
+    writer
+}
+
+fn requested_classes(state: &State, query: &CandidateQuery) -> Vec<ClassId> {
+    let names = query.groups.iter().flat_map(|group| &group.resources);
+    names.filter_map(|(name, _)| state.class_id(name)).collect()
+}
+
+fn write_uuid(writer: &mut Writer, state: &State, provider: ProviderId) {
+    if let Some(provider) = state.provider(provider) {
+        writer.plain_text(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
+    }
+}
+
+/// Runs of one provider's amounts; the search puts them next to each other.
+fn by_provider(
+    allocations: &[placewright_placement::Allocation],
+) -> impl Iterator<Item = &[placewright_placement::Allocation]> {
+    allocations.chunk_by(|one, next| one.provider == next.provider)
+}
+
+fn write_resources(
+    writer: &mut Writer,
+    state: &State,
+    allocations: &[placewright_placement::Allocation],
+) {
+    writer.key("resources");
+    writer.open_object();
+    for held in allocations {
+        writer.plain_key(state.class_name(held.class));
+        writer.integer(held.amount);
+    }
+    writer.close_object();
+}
+
+fn write_allocations(
+    writer: &mut Writer,
+    state: &State,
+    allocations: &[placewright_placement::Allocation],
+) {
+    writer.open_object();
+    for of_provider in by_provider(allocations) {
+        let Some(provider) = state.provider(of_provider[0].provider) else {
+            continue;
+        };
+        writer.plain_key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
+        writer.open_object();
+        write_resources(writer, state, of_provider);
+        writer.close_object();
+    }
+    writer.close_object();
+}
+
+/// The form before microversion 1.12.
+fn write_allocation_list(
+    writer: &mut Writer,
+    state: &State,
+    allocations: &[placewright_placement::Allocation],
+) {
+    writer.open_array();
+    for of_provider in by_provider(allocations) {
+        writer.open_object();
+        writer.key("resource_provider");
+        writer.open_object();
+        writer.key("uuid");
+        write_uuid(writer, state, of_provider[0].provider);
+        writer.close_object();
+        write_resources(writer, state, of_provider);
+        writer.close_object();
+    }
+    writer.close_array();
+}
+
+fn write_summary(
+    writer: &mut Writer,
+    state: &State,
+    id: ProviderId,
+    requested: Option<&[ClassId]>,
+    version: Microversion,
+) {
+    let Some(provider) = state.provider(id) else {
+        return;
+    };
+    writer.plain_key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
+    writer.open_object();
+    writer.key("resources");
+    writer.open_object();
+    for record in &provider.inventories {
+        if requested.is_some_and(|requested| !requested.contains(&record.class)) {
+            continue;
+        }
+        writer.plain_key(state.class_name(record.class));
+        writer.open_object();
+        writer.plain_key("capacity");
+        writer.integer(record.capacity);
+        writer.plain_key("used");
+        writer.integer(record.used);
+        writer.close_object();
+    }
+    writer.close_object();
+    if version.since(17) {
+        writer.key("traits");
+        writer.open_array();
+        for id in &provider.traits {
+            writer.plain_text(state.trait_name(*id));
+        }
+        writer.close_array();
+    }
+    if version.since(29) {
+        writer.key("parent_provider_uuid");
+        match provider.parent {
+            Some(parent) => write_uuid(writer, state, parent),
+            None => writer.raw(b"null"),
+        }
+        writer.key("root_provider_uuid");
+        write_uuid(writer, state, provider.root);
+    }
+    writer.close_object();
+}

@@ -1,0 +1,287 @@
+//! `/resource_providers/{uuid}/inventories` and one inventory of them
+
+use placewright_placement::{Command, Inventory, Outcome};
+
+use crate::http::call::{self, Call};
+use crate::http::error::{ApiError, ApiResult};
+use crate::http::json::{Json, Writer};
+use crate::http::pattern::Pattern;
+use crate::http::refusals::Attempt;
+use crate::http::reply::Reply;
+use crate::http::schemas;
+
+/// The fields of an inventory in the order in which they are shown.
+const FIELDS: [&str; 6] = [
+    "total",
+    "reserved",
+    "min_unit",
+    "max_unit",
+    "step_size",
+    "allocation_ratio",
+];
+
+/// The inventory that a validated record describes.
+pub(crate) fn from_json(record: &Json<'_>) -> Inventory {
+    let whole = |field: &str, default: i32| {
+        let given = record.get(field).and_then(Json::integer);
+        given
+            .and_then(|number| i32::try_from(number).ok())
+            .unwrap_or(default)
+    };
+    Inventory {
+        total: whole("total", 0),
+        reserved: whole("reserved", 0),
+        min_unit: whole("min_unit", 1),
+        max_unit: whole("max_unit", schemas::MAX_INT),
+        step_size: whole("step_size", 1),
+        allocation_ratio: record
+            .get("allocation_ratio")
+            .and_then(Json::number)
+            .unwrap_or(1.0),
+    }
+}
+
+fn write_stored(writer: &mut Writer, inventory: &Inventory) {
+    writer.key("total");
+    writer.integer(inventory.total);
+    writer.key("reserved");
+    writer.integer(inventory.reserved);
+    writer.key("min_unit");
+    writer.integer(inventory.min_unit);
+    writer.key("max_unit");
+    writer.integer(inventory.max_unit);
+    writer.key("step_size");
+    writer.integer(inventory.step_size);
+    writer.key("allocation_ratio");
+    writer.float(inventory.allocation_ratio);
+}
+
+/// Shows a record as the client wrote it: `10.0` stays `10.0`.
+fn write_given(writer: &mut Writer, record: &Json<'_>) {
+    for field in FIELDS {
+        writer.key(field);
+        match (record.get(field), field) {
+            (Some(Json::Int(number)), _) => writer.integer(*number),
+            (Some(Json::Float(number)), _) => writer.float(*number),
+            (_, "allocation_ratio") => writer.float(1.0),
+            (_, "max_unit") => writer.integer(schemas::MAX_INT),
+            (_, "reserved") => writer.integer(0),
+            _ => writer.integer(1),
+        }
+    }
+}
+
+fn one(record: &Json<'_>, generation: u64) -> Writer {
+    let mut writer = Writer::with_capacity(256);
+    writer.open_object();
+    write_given(&mut writer, record);
+    write_generation(&mut writer, generation);
+    writer.close_object();
+    writer
+}
+
+/// Generation 0 is left out of the answer about one inventory.
+fn write_generation(writer: &mut Writer, generation: u64) {
+    if generation != 0 {
+        writer.key("resource_provider_generation");
+        writer.integer(generation);
+    }
+}
+
+fn not_found(call: &Call<'_>) -> ApiError {
+    let uuid = call.parameter();
+    ApiError::not_found(format!(
+        "No resource provider with uuid {uuid} found : No resource provider with uuid {uuid} found"
+    ))
+}
+
+pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+    let uuid = call.provider_uuid().map_err(|_| not_found(call))?;
+    let found = call
+        .read(|state| {
+            let provider = state.provider_by_uuid(uuid)?;
+            let mut writer = Writer::with_capacity(128 + provider.inventories.len() * 160);
+            writer.open_object();
+            writer.key("resource_provider_generation");
+            writer.integer(provider.generation);
+            writer.key("inventories");
+            writer.open_object();
+            for record in &provider.inventories {
+                writer.key(state.class_name(record.class));
+                writer.open_object();
+                write_stored(&mut writer, &record.inventory);
+                writer.close_object();
+            }
+            writer.close_object();
+            writer.close_object();
+            let times = provider
+                .inventories
+                .iter()
+                .map(|record| record.modified_at.seconds());
+            Some((writer, times.max()))
+        })
+        .await;
+    let (writer, modified) = found.ok_or_else(|| not_found(call))?;
+    Ok(Reply::json(writer).modified(call.caches(), modified))
+}
+
+pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
+    let uuid = call.provider_uuid().map_err(|_| not_found(call))?;
+    let class = call.parameters[1];
+    let found = call
+        .read(|state| {
+            let provider = state.provider_by_uuid(uuid)?;
+            let record = state
+                .class_id(class)
+                .and_then(|class| provider.inventory(class));
+            Some(record.map(|record| {
+                let mut writer = Writer::with_capacity(256);
+                writer.open_object();
+                write_stored(&mut writer, &record.inventory);
+                write_generation(&mut writer, provider.generation);
+                writer.close_object();
+                (writer, record.modified_at.seconds())
+            }))
+        })
+        .await;
+    let record = found.ok_or_else(|| not_found(call))?;
+    let (writer, modified) = record.ok_or_else(|| {
+        ApiError::not_found(format!(
+            "No inventory of class {class} for {}",
+            call.parameter()
+        ))
+    })?;
+    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+}
+
+pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+    let provider = call.provider_uuid()?;
+    let record = call
+        .json_of_provider(provider, &schemas::inventories::CREATE)
+        .await?;
+    let class = record
+        .get("resource_class")
+        .and_then(Json::text)
+        .unwrap_or_default()
+        .to_owned();
+    let location = format!("/resource_providers/{provider}/inventories/{class}");
+    let command = Command::AddInventory {
+        provider,
+        class,
+        inventory: from_json(&record),
+        may_reserve_all: call.version.since(26),
+        at: call.at,
+    };
+    let outcome = call
+        .submit(command, Attempt::AddInventory(call.parameter()))
+        .await?;
+    let reply = Reply::json(one(&record, generation_of(&outcome))).with_status(201);
+    Ok(reply
+        .with_location(location)
+        .modified(call.caches(), Some(call.now())))
+}
+
+fn generation_of(outcome: &Outcome) -> u64 {
+    match outcome {
+        Outcome::Generation(generation) => *generation,
+        _ => 0,
+    }
+}
+
+pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+    let provider = call.provider_uuid()?;
+    let record = call
+        .json_of_provider(provider, &schemas::inventories::UPDATE)
+        .await?;
+    let command = Command::UpdateInventory {
+        provider,
+        generation: call::generation(record.get("resource_provider_generation")),
+        class: call.parameters[1].to_owned(),
+        inventory: from_json(&record),
+        may_reserve_all: call.version.since(26),
+        at: call.at,
+    };
+    let outcome = call
+        .submit(command, Attempt::UpdateInventory(call.parameter()))
+        .await?;
+    let reply = Reply::json(one(&record, generation_of(&outcome)));
+    Ok(reply.modified(call.caches(), Some(call.now())))
+}
+
+/// The inventories of a validated body, also those under keys that no pattern looked at.
+///
+/// # Errors
+/// 400 for a record under such a key that is none.
+pub(crate) fn records(inventories: &Json<'_>) -> ApiResult<Vec<(String, Inventory)>> {
+    let record = |(class, record): &(std::borrow::Cow<'_, str>, Json<'_>)| {
+        if !Pattern::Name.matches(class) {
+            call::check(record, &schemas::inventories::RECORD_OF_ANY_CLASS)?;
+        }
+        Ok((class.clone().into_owned(), from_json(record)))
+    };
+    inventories.members().iter().map(record).collect()
+}
+
+pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
+    let provider = call.provider_uuid()?;
+    let body = call
+        .json_of_provider(provider, &schemas::inventories::SET)
+        .await?;
+    let given = body.get("inventories").unwrap_or(&Json::Null);
+    let inventories = match records(given) {
+        Ok(inventories) => inventories,
+        Err(error) => return Err(call.provider_first(provider, error).await),
+    };
+    let command = Command::SetInventories {
+        provider,
+        generation: Some(call::generation(body.get("resource_provider_generation"))),
+        inventories,
+        may_reserve_all: call.version.since(26),
+        at: call.at,
+    };
+    let outcome = call
+        .submit(command, Attempt::SetInventories(call.parameter()))
+        .await?;
+    let mut writer = Writer::with_capacity(128 + given.members().len() * 160);
+    writer.open_object();
+    writer.key("resource_provider_generation");
+    writer.integer(generation_of(&outcome));
+    writer.key("inventories");
+    writer.open_object();
+    for (class, record) in given.members() {
+        writer.key(class);
+        writer.open_object();
+        write_given(&mut writer, record);
+        writer.close_object();
+    }
+    writer.close_object();
+    writer.close_object();
+    let modified = (!given.members().is_empty()).then(|| call.now());
+    Ok(Reply::json(writer).modified(call.caches(), modified))
+}
+
+pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+    let provider = call.provider_uuid()?;
+    let class = call.parameters[1];
+    let command = Command::DeleteInventory {
+        provider,
+        class: class.to_owned(),
+        at: call.at,
+    };
+    call.submit(command, Attempt::DeleteInventory(class))
+        .await?;
+    Ok(Reply::empty(204))
+}
+
+pub(crate) async fn delete_all(call: &Call<'_>) -> ApiResult<Reply> {
+    let provider = call.provider_uuid()?;
+    let command = Command::SetInventories {
+        provider,
+        generation: None,
+        inventories: Vec::new(),
+        may_reserve_all: true,
+        at: call.at,
+    };
+    call.submit(command, Attempt::DeleteInventories).await?;
+    Ok(Reply::empty(204))
+}

@@ -1,0 +1,294 @@
+//! `/resource_providers` and `/resource_providers/{uuid}`
+
+use placewright_placement::{
+    Command, Outcome, ParentChange, Provider, ProviderQuery, ProviderView, QueryRefusal, Refusal,
+    State, find_providers,
+};
+use uuid::Uuid;
+
+use super::filters;
+use crate::http::call::Call;
+use crate::http::error::{ApiError, ApiResult};
+use crate::http::json::{Json, Writer};
+use crate::http::microversion::Microversion;
+use crate::http::refusals::{self, Attempt};
+use crate::http::reply::Reply;
+use crate::http::{schemas, uuids};
+
+fn path(uuid: Uuid) -> String {
+    format!("/resource_providers/{uuid}")
+}
+
+/// The sub-resources that a version has, in the order of their links.
+fn links(version: Microversion) -> impl Iterator<Item = &'static str> {
+    [
+        (0, "inventories"),
+        (0, "usages"),
+        (1, "aggregates"),
+        (6, "traits"),
+        (11, "allocations"),
+    ]
+    .into_iter()
+    .filter(move |(since, _)| version.since(*since))
+    .map(|(_, name)| name)
+}
+
+/// What the API shows of a provider, without copying its name.
+struct Shown<'a> {
+    uuid: Uuid,
+    name: &'a str,
+    generation: u64,
+    parent: Option<Uuid>,
+    root: Uuid,
+}
+
+impl<'a> Shown<'a> {
+    fn of(state: &'a State, provider: &'a Provider) -> Self {
+        let uuid_of = |id| state.provider(id).map(|provider| provider.uuid);
+        Self {
+            uuid: provider.uuid,
+            name: &provider.name,
+            generation: provider.generation,
+            parent: provider.parent.and_then(uuid_of),
+            root: uuid_of(provider.root).unwrap_or(provider.uuid),
+        }
+    }
+
+    fn of_view(view: &'a ProviderView) -> Self {
+        Self {
+            uuid: view.uuid,
+            name: &view.name,
+            generation: view.generation,
+            parent: view.parent,
+            root: view.root,
+        }
+    }
+
+    fn write(&self, writer: &mut Writer, version: Microversion) {
+        let mut buffer = [0; 36];
+        let uuid: &str = self.uuid.hyphenated().encode_lower(&mut buffer);
+        let base = ["/resource_providers/", uuid].concat();
+        writer.open_object();
+        writer.key("uuid");
+        writer.text(uuid);
+        writer.key("name");
+        writer.text(self.name);
+        writer.key("generation");
+        writer.integer(self.generation);
+        writer.key("links");
+        writer.open_array();
+        write_link(writer, "self", &base);
+        for name in links(version) {
+            write_link(writer, name, &[&base, "/", name].concat());
+        }
+        writer.close_array();
+        if version.since(14) {
+            let mut buffer = [0; 36];
+            writer.key("parent_provider_uuid");
+            let parent = self
+                .parent
+                .map(|parent| &*parent.hyphenated().encode_lower(&mut buffer));
+            writer.optional_text(parent);
+            writer.key("root_provider_uuid");
+            writer.text(self.root.hyphenated().encode_lower(&mut [0; 36]));
+        }
+        writer.close_object();
+    }
+}
+
+fn write_link(writer: &mut Writer, relation: &str, path: &str) {
+    writer.open_object();
+    writer.key("rel");
+    writer.text(relation);
+    writer.key("href");
+    writer.text(path);
+    writer.close_object();
+}
+
+fn modified_at(provider: &Provider) -> i64 {
+    provider.updated_at.unwrap_or(provider.created_at).seconds()
+}
+
+/// The typed query of `GET /resource_providers`.
+fn parse(call: &Call<'_>) -> ApiResult<ProviderQuery> {
+    let query = call.query(schemas::providers::list(call.version))?;
+    // The order decides which error is told when there are several.
+    let aggregates = filters::aggregates(&query, "", call.version)?;
+    let traits = filters::traits(&query, "required", call.version)?;
+    let resources = query.get("resources").map(filters::amounts).transpose()?;
+    let given = |key| query.get(key).map(str::to_owned);
+    Ok(ProviderQuery {
+        name: given("name"),
+        uuid: given("uuid"),
+        in_tree: given("in_tree"),
+        required: traits.required,
+        forbidden: traits.forbidden,
+        member_of: aggregates.member_of,
+        forbidden_aggregates: aggregates.forbidden,
+        resources: resources.unwrap_or_default(),
+    })
+}
+
+fn refused(refusal: &QueryRefusal) -> ApiError {
+    ApiError::bad_request(match refusal {
+        QueryRefusal::UnknownClass { .. } => {
+            format!("Invalid resource class in resources parameter: {refusal}")
+        }
+        QueryRefusal::UnknownTrait { .. } => {
+            format!("Invalid trait(s) in \"required\" parameter: {refusal}")
+        }
+    })
+}
+
+pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+    let query = parse(call)?;
+    let (writer, modified) = call
+        .read(|state| {
+            let found = find_providers(state, &query).map_err(|refusal| refused(&refusal))?;
+            let mut writer = Writer::with_capacity(64 + found.len() * 900);
+            let mut modified = None;
+            writer.open_object();
+            writer.key("resource_providers");
+            writer.open_array();
+            for provider in found.into_iter().filter_map(|id| state.provider(id)) {
+                Shown::of(state, provider).write(&mut writer, call.version);
+                modified = modified.max(Some(modified_at(provider)));
+            }
+            writer.close_array();
+            writer.close_object();
+            Ok((writer, modified))
+        })
+        .await?;
+    let modified = modified.unwrap_or_else(|| call.now());
+    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+}
+
+pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
+    let uuid = call.provider_uuid()?;
+    let found = call
+        .read(|state| {
+            let provider = state.provider_by_uuid(uuid)?;
+            let mut writer = Writer::with_capacity(1024);
+            Shown::of(state, provider).write(&mut writer, call.version);
+            Some((writer, modified_at(provider)))
+        })
+        .await;
+    let (writer, modified) = found.ok_or_else(|| refusals::provider_not_found(call.parameter()))?;
+    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+}
+
+/// The parent that a body names; it has to be written canonically to be found.
+enum Parent {
+    NotNamed,
+    None,
+    Is(Uuid),
+    Unknown,
+}
+
+fn parent_of(body: &Json<'_>) -> Parent {
+    match body.get("parent_provider_uuid") {
+        None => Parent::NotNamed,
+        Some(Json::Text(text)) => uuids::canonical(text).map_or(Parent::Unknown, Parent::Is),
+        Some(_) => Parent::None,
+    }
+}
+
+fn name_of(body: &Json<'_>) -> String {
+    body.get("name")
+        .and_then(Json::text)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn unknown_parent(attempt: &Attempt<'_>) -> ApiError {
+    let refusal = Refusal::ParentNotFound { uuid: Uuid::nil() };
+    refusals::to_error(&refusal, attempt)
+}
+
+pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+    let body = call.json(schemas::providers::create(call.version))?;
+    let name = name_of(&body);
+    let wanted = body
+        .get("uuid")
+        .and_then(Json::text)
+        .and_then(uuids::normalise);
+    let uuid = wanted.unwrap_or_else(Uuid::new_v4);
+    let attempt = Attempt::CreateProvider { name: &name, uuid };
+    if name.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "Unable to create resource provider \"\", {uuid}: Object action create failed because: \
+             name is required"
+        )));
+    }
+    let parent = match parent_of(&body) {
+        Parent::Unknown => return Err(unknown_parent(&attempt)),
+        Parent::Is(parent) => Some(parent),
+        Parent::None | Parent::NotNamed => None,
+    };
+    let command = Command::CreateProvider {
+        uuid,
+        name: name.clone(),
+        parent,
+        at: call.at,
+    };
+    let outcome = call.submit(command, attempt).await?;
+    let reply = match outcome {
+        Outcome::Provider(view) if call.version.since(20) => {
+            let mut writer = Writer::with_capacity(1024);
+            Shown::of_view(&view).write(&mut writer, call.version);
+            Reply::json(writer).modified(true, Some(call.now()))
+        }
+        _ => Reply::empty(201),
+    };
+    Ok(reply.with_location(path(uuid)))
+}
+
+pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
+    let uuid = call.provider_uuid()?;
+    let body = call
+        .json_of_provider(uuid, schemas::providers::update(call.version))
+        .await?;
+    let attempt = Attempt::UpdateProvider(call.parameter());
+    let may_move = call.version.since(37);
+    let parent = match parent_of(&body) {
+        Parent::Unknown => {
+            return Err(call.provider_first(uuid, unknown_parent(&attempt)).await);
+        }
+        Parent::NotNamed => ParentChange::Keep,
+        Parent::None if may_move => ParentChange::Move(None),
+        Parent::None => ParentChange::SetOnce(None),
+        Parent::Is(parent) if may_move => ParentChange::Move(Some(parent)),
+        Parent::Is(parent) => ParentChange::SetOnce(Some(parent)),
+    };
+    // The answer has the time of the write before this one.
+    let before = call
+        .read(move |state| state.provider_by_uuid(uuid).and_then(|one| one.updated_at))
+        .await;
+    let command = Command::UpdateProvider {
+        uuid,
+        name: name_of(&body),
+        parent,
+        at: call.at,
+    };
+    let mut writer = Writer::with_capacity(1024);
+    if let Outcome::Provider(view) = call.submit(command, attempt).await? {
+        Shown::of_view(&view).write(&mut writer, call.version);
+    }
+    let modified = before.map(|before| before.seconds());
+    Ok(Reply::json(writer).modified(call.caches(), modified))
+}
+
+pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+    let target = call.parameter();
+    let uuid = uuids::canonical(target).ok_or_else(|| {
+        ApiError::not_found(format!(
+            "No resource provider with uuid {target} found for delete"
+        ))
+    })?;
+    call.submit(
+        Command::DeleteProvider { uuid },
+        Attempt::DeleteProvider(target),
+    )
+    .await?;
+    Ok(Reply::empty(204))
+}

@@ -1,0 +1,78 @@
+//! What a handler answers when all went well.
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::http::body::Body;
+use crate::http::json::Writer;
+
+/// An answer before the headers that all answers share are put on it.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: Body,
+    pub(crate) content_type: Option<&'static str>,
+    /// Path of what was created; made absolute with the request's host.
+    pub(crate) location: Option<String>,
+    /// `no-cache`: the client must ask again each time (from microversion 1.15).
+    pub(crate) no_cache: bool,
+    /// Seconds since 1970.
+    pub(crate) last_modified: Option<i64>,
+}
+
+impl Reply {
+    /// No content at all.
+    pub(crate) fn empty(status: u16) -> Self {
+        Self {
+            status,
+            body: Body::Whole(Bytes::new()),
+            content_type: None,
+            location: None,
+            no_cache: false,
+            last_modified: None,
+        }
+    }
+
+    /// Status 200 with JSON.
+    pub(crate) fn json(writer: Writer) -> Self {
+        Self::text(200, "application/json", writer.finish())
+    }
+
+    /// Content of any type.
+    pub(crate) fn text(status: u16, content_type: &'static str, content: impl Into<Bytes>) -> Self {
+        Self {
+            body: Body::Whole(content.into()),
+            content_type: Some(content_type),
+            ..Self::empty(status)
+        }
+    }
+
+    /// Server-sent events.
+    pub(crate) fn events(events: mpsc::Receiver<Bytes>) -> Self {
+        Self {
+            body: Body::Stream(events),
+            content_type: Some("text/event-stream"),
+            no_cache: true,
+            ..Self::empty(200)
+        }
+    }
+
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(crate) fn with_location(mut self, path: String) -> Self {
+        self.location = Some(path);
+        self
+    }
+
+    /// Adds the cache headers when the version has them; `seconds` of none leaves the time out.
+    pub(crate) fn modified(mut self, wanted: bool, seconds: Option<i64>) -> Self {
+        if wanted {
+            self.no_cache = true;
+            self.last_modified = seconds;
+        }
+        self
+    }
+}

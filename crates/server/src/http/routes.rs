@@ -1,0 +1,321 @@
+//! The closed table of routes: which methods a path has, in which versions, under which rule.
+//!
+//! Everything that is checked before a handler runs is read from here, and so is the OpenAPI
+//! document.
+
+use std::borrow::Cow;
+
+use crate::http::microversion::Microversion;
+use crate::http::query::unquote;
+
+/// A path of the Placement API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Route {
+    Root,
+    ResourceClasses,
+    ResourceClass,
+    Providers,
+    Provider,
+    Inventories,
+    Inventory,
+    ProviderUsages,
+    Aggregates,
+    ProviderAllocations,
+    Allocations,
+    ConsumerAllocations,
+    Candidates,
+    Traits,
+    Trait,
+    ProviderTraits,
+    Usages,
+    Reshaper,
+}
+
+/// What an operation demands of a request's headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing.
+    Nothing,
+    /// An `Accept` that takes JSON.
+    AcceptJson,
+    /// A JSON body.
+    JsonBody,
+}
+
+/// One method of a route within a range of versions.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    /// The method.
+    pub(crate) method: &'static str,
+    /// The oldest version that has it, as number after the dot.
+    pub(crate) since: u8,
+    /// The newest version that has it.
+    pub(crate) until: u8,
+    /// What it demands of the headers.
+    pub(crate) needs: Needs,
+    /// The policy rule; none for what is open to all.
+    pub(crate) rule: Option<&'static str>,
+    /// What it does, for the OpenAPI document.
+    pub(crate) summary: &'static str,
+}
+
+/// A route and all its operations.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The route.
+    pub(crate) route: Route,
+    /// Its path with parameters in braces.
+    pub(crate) path: &'static str,
+    /// The `Allow` header of a refused method.
+    pub(crate) allow: &'static str,
+    /// Its operations.
+    pub(crate) operations: &'static [Operation],
+}
+
+const LATEST: u8 = 39;
+
+const fn open(method: &'static str, needs: Needs, summary: &'static str) -> Operation {
+    Operation {
+        method,
+        since: 0,
+        until: LATEST,
+        needs,
+        rule: None,
+        summary,
+    }
+}
+
+const fn operation(
+    method: &'static str,
+    since: u8,
+    needs: Needs,
+    rule: &'static str,
+    summary: &'static str,
+) -> Operation {
+    Operation {
+        method,
+        since,
+        until: LATEST,
+        needs,
+        rule: Some(rule),
+        summary,
+    }
+}
+
+use Needs::{AcceptJson, JsonBody, Nothing};
+
+/// All routes.
+#[rustfmt::skip]
+pub(crate) const TABLE: &[Entry] = &[
+    Entry { route: Route::Root, path: "/", allow: "GET", operations: &[
+        open("GET", Nothing, "List the API versions"),
+    ] },
+    Entry { route: Route::ResourceClasses, path: "/resource_classes", allow: "GET, POST", operations: &[
+        operation("GET", 2, AcceptJson, "placement:resource_classes:list", "List resource classes"),
+        operation("POST", 2, JsonBody, "placement:resource_classes:create", "Create a resource class"),
+    ] },
+    Entry { route: Route::ResourceClass, path: "/resource_classes/{name}", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 2, AcceptJson, "placement:resource_classes:show", "Show a resource class"),
+        Operation { until: 6, ..operation("PUT", 2, JsonBody, "placement:resource_classes:update", "Rename a resource class") },
+        operation("PUT", 7, Nothing, "placement:resource_classes:update", "Create a resource class unless it exists"),
+        operation("DELETE", 2, Nothing, "placement:resource_classes:delete", "Delete a resource class"),
+    ] },
+    Entry { route: Route::Providers, path: "/resource_providers", allow: "GET, POST", operations: &[
+        operation("GET", 0, AcceptJson, "placement:resource_providers:list", "List resource providers"),
+        operation("POST", 0, JsonBody, "placement:resource_providers:create", "Create a resource provider"),
+    ] },
+    Entry { route: Route::Provider, path: "/resource_providers/{uuid}", allow: "GET, DELETE, PUT", operations: &[
+        operation("GET", 0, AcceptJson, "placement:resource_providers:show", "Show a resource provider"),
+        operation("DELETE", 0, Nothing, "placement:resource_providers:delete", "Delete a resource provider"),
+        operation("PUT", 0, JsonBody, "placement:resource_providers:update", "Update a resource provider"),
+    ] },
+    Entry { route: Route::Inventories, path: "/resource_providers/{uuid}/inventories", allow: "GET, POST, PUT, DELETE", operations: &[
+        operation("GET", 0, AcceptJson, "placement:resource_providers:inventories:list", "List the inventories of a provider"),
+        operation("POST", 0, JsonBody, "placement:resource_providers:inventories:create", "Create an inventory"),
+        operation("PUT", 0, JsonBody, "placement:resource_providers:inventories:update", "Replace the inventories of a provider"),
+        operation("DELETE", 5, Nothing, "placement:resource_providers:inventories:delete", "Delete the inventories of a provider"),
+    ] },
+    Entry { route: Route::Inventory, path: "/resource_providers/{uuid}/inventories/{resource_class}", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 0, AcceptJson, "placement:resource_providers:inventories:show", "Show an inventory"),
+        operation("PUT", 0, JsonBody, "placement:resource_providers:inventories:update", "Update an inventory"),
+        operation("DELETE", 0, Nothing, "placement:resource_providers:inventories:delete", "Delete an inventory"),
+    ] },
+    Entry { route: Route::ProviderUsages, path: "/resource_providers/{uuid}/usages", allow: "GET", operations: &[
+        operation("GET", 0, AcceptJson, "placement:resource_providers:usages", "Show what is used of a provider"),
+    ] },
+    Entry { route: Route::Aggregates, path: "/resource_providers/{uuid}/aggregates", allow: "GET, PUT", operations: &[
+        operation("GET", 1, AcceptJson, "placement:resource_providers:aggregates:list", "List the aggregates of a provider"),
+        operation("PUT", 1, JsonBody, "placement:resource_providers:aggregates:update", "Replace the aggregates of a provider"),
+    ] },
+    Entry { route: Route::ProviderAllocations, path: "/resource_providers/{uuid}/allocations", allow: "GET", operations: &[
+        operation("GET", 0, AcceptJson, "placement:resource_providers:allocations:list", "List what consumers hold of a provider"),
+    ] },
+    Entry { route: Route::Allocations, path: "/allocations", allow: "POST", operations: &[
+        operation("POST", 13, JsonBody, "placement:allocations:manage", "Replace what several consumers hold"),
+    ] },
+    Entry { route: Route::ConsumerAllocations, path: "/allocations/{consumer_uuid}", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 0, AcceptJson, "placement:allocations:list", "List what a consumer holds"),
+        operation("PUT", 0, JsonBody, "placement:allocations:update", "Replace what a consumer holds"),
+        operation("DELETE", 0, Nothing, "placement:allocations:delete", "Release what a consumer holds"),
+    ] },
+    Entry { route: Route::Candidates, path: "/allocation_candidates", allow: "GET", operations: &[
+        operation("GET", 10, AcceptJson, "placement:allocation_candidates:list", "List where a request would fit"),
+    ] },
+    Entry { route: Route::Traits, path: "/traits", allow: "GET", operations: &[
+        operation("GET", 6, AcceptJson, "placement:traits:list", "List traits"),
+    ] },
+    Entry { route: Route::Trait, path: "/traits/{name}", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 6, Nothing, "placement:traits:show", "Check that a trait exists"),
+        operation("PUT", 6, Nothing, "placement:traits:update", "Create a trait unless it exists"),
+        operation("DELETE", 6, Nothing, "placement:traits:delete", "Delete a trait"),
+    ] },
+    Entry { route: Route::ProviderTraits, path: "/resource_providers/{uuid}/traits", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 6, AcceptJson, "placement:resource_providers:traits:list", "List the traits of a provider"),
+        operation("PUT", 6, JsonBody, "placement:resource_providers:traits:update", "Replace the traits of a provider"),
+        operation("DELETE", 6, Nothing, "placement:resource_providers:traits:delete", "Delete the traits of a provider"),
+    ] },
+    Entry { route: Route::Usages, path: "/usages", allow: "GET", operations: &[
+        operation("GET", 9, AcceptJson, "placement:usages", "Show what a project uses"),
+    ] },
+    Entry { route: Route::Reshaper, path: "/reshaper", allow: "POST", operations: &[
+        operation("POST", 30, JsonBody, "placement:reshaper:reshape", "Replace inventories and allocations together"),
+    ] },
+];
+
+impl Entry {
+    /// The entry of a route.
+    pub(crate) fn of(route: Route) -> &'static Entry {
+        // The table follows the order of the enum; a test holds them together.
+        &TABLE[route as usize]
+    }
+
+    /// The operation of a method in a version, and whether any version has the method.
+    pub(crate) fn operation(
+        &self,
+        method: &str,
+        version: Microversion,
+    ) -> (Option<&'static Operation>, bool) {
+        let mut known = false;
+        for operation in self.operations {
+            if operation.method == method {
+                known = true;
+                if (operation.since..=operation.until).contains(&version.minor()) {
+                    return (Some(operation), true);
+                }
+            }
+        }
+        (None, known)
+    }
+}
+
+/// A path that matched, with the values of its parameters.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Match<'a> {
+    pub(crate) route: Route,
+    /// The parameters in the order of the path; the text is empty where there is none.
+    pub(crate) parameters: [&'a str; 2],
+}
+
+/// Takes percent signs out of a path. Bytes that are no UTF-8 become U+FFFD.
+pub(crate) fn decode_path(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path);
+    }
+    let decoded = String::from_utf8_lossy(&unquote(path.as_bytes())).into_owned();
+    // As in the reference's expressions, an end may come before a last line end.
+    Cow::Owned(match decoded.strip_suffix('\n') {
+        Some(rest) => rest.to_owned(),
+        None => decoded,
+    })
+}
+
+/// Finds the route of a decoded path.
+pub(crate) fn find(path: &str) -> Option<Match<'_>> {
+    let found = |route, parameters| Some(Match { route, parameters });
+    let Some(rest) = path.strip_prefix('/') else {
+        return if path.is_empty() {
+            found(Route::Root, ["", ""])
+        } else {
+            None
+        };
+    };
+    let mut parts = rest.split('/');
+    let first = parts.next().unwrap_or("");
+    let second = parts.next();
+    let third = parts.next();
+    let fourth = parts.next();
+    if parts.next().is_some() || [second, third, fourth].contains(&Some("")) {
+        return None;
+    }
+    let route = match (first, second, third, fourth) {
+        ("", None, ..) => Route::Root,
+        ("resource_classes", None, ..) => Route::ResourceClasses,
+        ("resource_classes", Some(_), None, _) => Route::ResourceClass,
+        ("resource_providers", None, ..) => Route::Providers,
+        ("resource_providers", Some(_), None, _) => Route::Provider,
+        ("resource_providers", Some(_), Some("inventories"), None) => Route::Inventories,
+        ("resource_providers", Some(_), Some("inventories"), Some(_)) => Route::Inventory,
+        ("resource_providers", Some(_), Some("usages"), None) => Route::ProviderUsages,
+        ("resource_providers", Some(_), Some("aggregates"), None) => Route::Aggregates,
+        ("resource_providers", Some(_), Some("allocations"), None) => Route::ProviderAllocations,
+        ("resource_providers", Some(_), Some("traits"), None) => Route::ProviderTraits,
+        ("allocations", None, ..) => Route::Allocations,
+        ("allocations", Some(_), None, _) => Route::ConsumerAllocations,
+        ("allocation_candidates", None, ..) => Route::Candidates,
+        ("traits", None, ..) => Route::Traits,
+        ("traits", Some(_), None, _) => Route::Trait,
+        ("usages", None, ..) => Route::Usages,
+        ("reshaper", None, ..) => Route::Reshaper,
+        _ => return None,
+    };
+    found(route, [second.unwrap_or(""), fourth.unwrap_or("")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_follows_the_enum_and_its_paths_are_found() {
+        for (index, entry) in TABLE.iter().enumerate() {
+            assert_eq!(entry.route as usize, index, "{}", entry.path);
+            assert_eq!(find(entry.path).map(|found| found.route), Some(entry.route));
+            let mut methods: Vec<_> = entry.operations.iter().map(|one| one.method).collect();
+            methods.dedup();
+            assert_eq!(methods.join(", "), entry.allow);
+        }
+    }
+
+    #[test]
+    fn only_exact_paths_match() {
+        for path in [
+            "/resource_classes/",
+            "//resource_classes",
+            "/resource_classes/a/b",
+            "/nope",
+            "/traits//",
+            "/resource_providers/u/cows",
+            "/resource_providers/u/inventories/",
+            "x",
+            "/resource_providers/u/traits/x",
+            "/resource_providers/u/inventories/c/d",
+        ] {
+            assert_eq!(find(path), None, "{path}");
+        }
+        let found = find("/resource_providers/u/inventories/VCPU").unwrap();
+        assert_eq!(found.parameters, ["u", "VCPU"]);
+        assert_eq!(find("").unwrap().route, Route::Root);
+        assert_eq!(decode_path("/traits/%41%e2%98%83%0a"), "/traits/A☃");
+        assert_eq!(decode_path("/traits/%ff%2"), "/traits/\u{fffd}%2");
+    }
+
+    #[test]
+    fn versions_decide_which_operation_answers() {
+        let entry = Entry::of(Route::ResourceClass);
+        let at = |minor| Microversion::from_minor(minor).unwrap();
+        assert_eq!(entry.operation("PUT", at(6)).0.unwrap().needs, JsonBody);
+        assert_eq!(entry.operation("PUT", at(7)).0.unwrap().needs, Nothing);
+        assert!(matches!(entry.operation("PUT", at(1)), (None, true)));
+        assert!(matches!(entry.operation("POST", at(39)), (None, false)));
+    }
+}

@@ -1,0 +1,642 @@
+//! Validation of bodies and queries against tables that mean what JSON Schema means.
+//!
+//! Only the keywords that Placement's schemas use are here. Messages and the choice of the one
+//! error that is reported follow the `jsonschema` library, because clients and tests look at them:
+//! the error nearest to the top wins, then the later sibling, then the first found.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use crate::http::json::Json;
+use crate::http::pattern::Pattern;
+use crate::http::{python, uuids};
+
+/// A JSON type as schemas know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Object,
+    Array,
+    Text,
+    /// `1` and `1.0`, not `true`.
+    Integer,
+    Number,
+    Null,
+}
+
+impl Type {
+    /// The type's name in a schema.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Type::Object => "object",
+            Type::Array => "array",
+            Type::Text => "string",
+            Type::Integer => "integer",
+            Type::Number => "number",
+            Type::Null => "null",
+        }
+    }
+
+    fn admits(self, value: &Json<'_>) -> bool {
+        match (self, value) {
+            (Type::Object, Json::Object(_))
+            | (Type::Array, Json::Array(_))
+            | (Type::Text, Json::Text(_))
+            | (Type::Number, Json::Int(_) | Json::Float(_))
+            | (Type::Null, Json::Null) => true,
+            (Type::Integer, value) => value.integer().is_some(),
+            _ => false,
+        }
+    }
+}
+
+/// One schema. A field at its value in [`ANY`] says nothing.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub types: &'static [Type],
+    pub pattern: Option<Pattern>,
+    pub min_length: usize,
+    pub max_length: usize,
+    /// `format: uuid`; what that takes depends on [`Formats`].
+    pub uuid: bool,
+    pub choices: &'static [&'static str],
+    pub minimum: Option<i64>,
+    pub maximum: Option<f64>,
+    pub items: Option<&'static Schema>,
+    pub min_items: usize,
+    pub unique_items: bool,
+    pub min_properties: usize,
+    pub properties: &'static [(&'static str, Schema)],
+    pub pattern_properties: &'static [(Pattern, &'static Schema)],
+    pub required: &'static [&'static str],
+    pub additional_properties: bool,
+    /// `anyOf` of this schema and `null`.
+    pub nullable: Option<&'static Schema>,
+}
+
+/// The schema that everything satisfies: the base of all others.
+pub(crate) const ANY: Schema = Schema {
+    types: &[],
+    pattern: None,
+    min_length: 0,
+    max_length: usize::MAX,
+    uuid: false,
+    choices: &[],
+    minimum: None,
+    maximum: None,
+    items: None,
+    min_items: 0,
+    unique_items: false,
+    min_properties: 0,
+    properties: &[],
+    pattern_properties: &[],
+    required: &[],
+    additional_properties: true,
+    nullable: None,
+};
+
+/// Which checker of `format: uuid` applies; the reference has two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Formats {
+    /// In bodies: with or without dashes, in braces, with `urn:uuid:`.
+    Body,
+    /// In queries: with dashes only.
+    Query,
+}
+
+/// The first thing to tell a client about a value that does not fit its schema.
+///
+/// # Errors
+/// The message, in one line.
+pub(crate) fn validate(value: &Json<'_>, schema: &Schema, formats: Formats) -> Result<(), String> {
+    let mut check = Check {
+        formats,
+        path: Vec::new(),
+        schema_path: Vec::new(),
+        errors: Vec::new(),
+    };
+    check.descend(value, schema);
+    let mut best: Option<Violation<'_>> = None;
+    for error in check.errors {
+        if best
+            .as_ref()
+            .is_none_or(|best| error.relevance(best) == Ordering::Greater)
+        {
+            best = Some(error);
+        }
+    }
+    best.map_or(Ok(()), |error| Err(error.text()))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step<'v> {
+    Index(usize),
+    Key(&'v str),
+}
+
+/// One way in which a value does not fit.
+struct Violation<'v> {
+    message: String,
+    keyword: &'static str,
+    path: Vec<Step<'v>>,
+    schema_path: Vec<&'static str>,
+    instance: String,
+    /// Whether the value has a type that the schema asks for.
+    matches_type: bool,
+}
+
+/// Longest piece of a client's value that is repeated to it.
+const SHOWN_CHARS_MAX: usize = 1000;
+
+impl Violation<'_> {
+    /// Greater is what a client should be told rather than the other.
+    fn relevance(&self, other: &Self) -> Ordering {
+        (other.path.len().cmp(&self.path.len()))
+            .then_with(|| self.path.cmp(&other.path))
+            .then_with(|| (self.keyword != "anyOf").cmp(&(other.keyword != "anyOf")))
+            .then_with(|| (!self.matches_type).cmp(&!other.matches_type))
+    }
+
+    fn text(&self) -> String {
+        let schema: String = self
+            .schema_path
+            .iter()
+            .map(|step| format!("[{}]", python::repr_str(step)))
+            .collect();
+        let instance: String = (self.path.iter())
+            .map(|step| match step {
+                Step::Index(index) => format!("[{index}]"),
+                Step::Key(key) => format!("[{}]", python::repr_str(key)),
+            })
+            .collect();
+        format!(
+            "{}\n\nFailed validating '{}' in schema{schema}\n\nOn instance{instance}:\n    {}",
+            shorten(&self.message),
+            self.keyword,
+            shorten(&self.instance)
+        )
+    }
+}
+
+fn shorten(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        // The end of a message says what is wrong, its beginning with what.
+        Some((cut, _)) => {
+            let tail = text
+                .char_indices()
+                .rev()
+                .nth(100)
+                .map_or(0, |(at, _)| at)
+                .max(cut);
+            Cow::Owned(format!("{}...{}", &text[..cut], &text[tail..]))
+        }
+        None => Cow::Borrowed(text),
+    }
+}
+
+struct Check<'v> {
+    formats: Formats,
+    path: Vec<Step<'v>>,
+    schema_path: Vec<&'static str>,
+    errors: Vec<Violation<'v>>,
+}
+
+impl<'v> Check<'v> {
+    fn fail(&mut self, value: &Json<'_>, schema: &Schema, keyword: &'static str, message: String) {
+        self.errors.push(Violation {
+            message,
+            keyword,
+            path: self.path.clone(),
+            schema_path: self.schema_path.clone(),
+            instance: python::repr(value),
+            matches_type: schema.types.iter().any(|wanted| wanted.admits(value)),
+        });
+    }
+
+    fn descend(&mut self, value: &'v Json<'v>, schema: &Schema) {
+        if !schema.types.is_empty() && !schema.types.iter().any(|wanted| wanted.admits(value)) {
+            let names: Vec<_> = schema
+                .types
+                .iter()
+                .map(|wanted| python::repr_str(wanted.name()))
+                .collect();
+            let message = format!(
+                "{} is not of type {}",
+                python::repr(value),
+                names.join(", ")
+            );
+            self.fail(value, schema, "type", message);
+        }
+        match value {
+            Json::Text(text) => self.text(value, text, schema),
+            Json::Int(_) | Json::Float(_) => self.number(value, schema),
+            Json::Array(items) => self.array(value, items, schema),
+            Json::Object(members) => self.object(value, members, schema),
+            Json::Null | Json::Bool(_) => {}
+        }
+        if !schema.choices.is_empty()
+            && !schema.choices.iter().any(|&one| value.text() == Some(one))
+        {
+            let choices: Vec<_> = schema
+                .choices
+                .iter()
+                .map(|one| python::repr_str(one))
+                .collect();
+            let message = format!(
+                "{} is not one of [{}]",
+                python::repr(value),
+                choices.join(", ")
+            );
+            self.fail(value, schema, "enum", message);
+        }
+        if let Some(inner) = schema.nullable
+            && *value != Json::Null
+        {
+            self.any_of(value, schema, inner);
+        }
+    }
+
+    fn any_of(&mut self, value: &'v Json<'v>, schema: &Schema, inner: &Schema) {
+        let before = self.errors.len();
+        self.descend(value, inner);
+        if self.errors.len() > before && inner.types.iter().any(|wanted| !wanted.admits(value)) {
+            // No branch comes nearer than the other, so the whole is what failed.
+            self.errors.truncate(before);
+            let message = format!(
+                "{} is not valid under any of the given schemas",
+                python::repr(value)
+            );
+            self.fail(value, schema, "anyOf", message);
+        }
+    }
+
+    fn text(&mut self, value: &Json<'_>, text: &str, schema: &Schema) {
+        let shown = |what: &str| format!("{} {what}", python::repr_str(text));
+        if let Some(pattern) = schema.pattern
+            && !pattern.matches(text)
+        {
+            let source = python::repr_str(pattern.source());
+            self.fail(
+                value,
+                schema,
+                "pattern",
+                shown(&format!("does not match {source}")),
+            );
+        }
+        if schema.min_length > 0 || schema.max_length < text.len() {
+            let length = text.chars().count();
+            if length < schema.min_length {
+                let what = if schema.min_length == 1 {
+                    "should be non-empty"
+                } else {
+                    "is too short"
+                };
+                self.fail(value, schema, "minLength", shown(what));
+            }
+            if length > schema.max_length {
+                self.fail(value, schema, "maxLength", shown("is too long"));
+            }
+        }
+        let is_uuid = match self.formats {
+            Formats::Body => uuids::is_uuid_like,
+            Formats::Query => uuids::is_dashed_uuid,
+        };
+        if schema.uuid && !is_uuid(text) {
+            self.fail(value, schema, "format", shown("is not a 'uuid'"));
+        }
+    }
+
+    fn number(&mut self, value: &Json<'_>, schema: &Schema) {
+        let Some(number) = value.number() else { return };
+        if let Some(maximum) = schema.maximum
+            && number > maximum
+        {
+            let limit = number_text(maximum);
+            let message = format!(
+                "{} is greater than the maximum of {limit}",
+                python::repr(value)
+            );
+            self.fail(value, schema, "maximum", message);
+        }
+        if let Some(minimum) = schema.minimum
+            && number < minimum as f64
+        {
+            let message = format!(
+                "{} is less than the minimum of {minimum}",
+                python::repr(value)
+            );
+            self.fail(value, schema, "minimum", message);
+        }
+    }
+
+    fn array(&mut self, value: &Json<'_>, items: &'v [Json<'v>], schema: &Schema) {
+        if items.len() < schema.min_items {
+            let message = format!("{} should be non-empty", python::repr(value));
+            self.fail(value, schema, "minItems", message);
+        }
+        if let Some(item_schema) = schema.items {
+            for (index, item) in items.iter().enumerate() {
+                self.path.push(Step::Index(index));
+                self.schema_path.push("items");
+                self.descend(item, item_schema);
+                self.schema_path.pop();
+                self.path.pop();
+            }
+        }
+        if schema.unique_items && !all_unique(items) {
+            let message = format!("{} has non-unique elements", python::repr(value));
+            self.fail(value, schema, "uniqueItems", message);
+        }
+    }
+
+    fn object(
+        &mut self,
+        value: &Json<'_>,
+        members: &'v [(Cow<'v, str>, Json<'v>)],
+        schema: &Schema,
+    ) {
+        if members.len() < schema.min_properties {
+            let message = format!("{} should be non-empty", python::repr(value));
+            self.fail(value, schema, "minProperties", message);
+        }
+        for (key, member) in members {
+            if let Some((name, inner)) = schema.properties.iter().find(|(name, _)| name == key) {
+                self.member(key, member, inner, "properties", name);
+            }
+            for (pattern, inner) in schema.pattern_properties {
+                if pattern.matches(key) {
+                    self.member(key, member, inner, "patternProperties", pattern.source());
+                }
+            }
+        }
+        for name in schema.required {
+            if !members.iter().any(|(key, _)| key == name) {
+                let message = format!("{} is a required property", python::repr_str(name));
+                self.fail(value, schema, "required", message);
+            }
+        }
+        if !schema.additional_properties {
+            self.no_additional(value, members, schema);
+        }
+    }
+
+    fn member(
+        &mut self,
+        key: &'v str,
+        value: &'v Json<'v>,
+        schema: &Schema,
+        group: &'static str,
+        name: &'static str,
+    ) {
+        self.path.push(Step::Key(key));
+        self.schema_path.push(group);
+        self.schema_path.push(name);
+        self.descend(value, schema);
+        self.schema_path.truncate(self.schema_path.len() - 2);
+        self.path.pop();
+    }
+
+    fn no_additional(
+        &mut self,
+        value: &Json<'_>,
+        members: &[(Cow<'_, str>, Json<'_>)],
+        schema: &Schema,
+    ) {
+        let mut extras: Vec<&str> = (members.iter())
+            .map(|(key, _)| key.as_ref())
+            .filter(|key| !schema.properties.iter().any(|(name, _)| name == key))
+            .filter(|key| {
+                !schema
+                    .pattern_properties
+                    .iter()
+                    .any(|(one, _)| one.matches(key))
+            })
+            .collect();
+        if extras.is_empty() {
+            return;
+        }
+        extras.sort_unstable();
+        let listed: Vec<_> = extras.iter().map(|key| python::repr_str(key)).collect();
+        let (listed, many) = (listed.join(", "), extras.len() > 1);
+        let message = if schema.pattern_properties.is_empty() {
+            let verb = if many { "were" } else { "was" };
+            format!("Additional properties are not allowed ({listed} {verb} unexpected)")
+        } else {
+            let mut sources: Vec<_> = schema
+                .pattern_properties
+                .iter()
+                .map(|(one, _)| one.source())
+                .collect();
+            sources.sort_unstable();
+            let sources: Vec<_> = sources.into_iter().map(python::repr_str).collect();
+            let verb = if many { "do" } else { "does" };
+            format!(
+                "{listed} {verb} not match any of the regexes: {}",
+                sources.join(", ")
+            )
+        };
+        self.fail(value, schema, "additionalProperties", message);
+    }
+}
+
+fn number_text(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e15 {
+        format!("{number:.0}")
+    } else {
+        python::repr_float(number)
+    }
+}
+
+fn all_unique(items: &[Json<'_>]) -> bool {
+    let mut texts: Vec<&str> = items.iter().filter_map(Json::text).collect();
+    let count = texts.len();
+    texts.sort_unstable();
+    texts.dedup();
+    // Items that are no strings are refused by their type anyway.
+    texts.len() == count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::json;
+
+    const SCHEMA: Schema = Schema {
+        types: &[Type::Object],
+        properties: &[
+            (
+                "name",
+                Schema {
+                    types: &[Type::Text],
+                    min_length: 1,
+                    max_length: 3,
+                    ..ANY
+                },
+            ),
+            (
+                "list",
+                Schema {
+                    types: &[Type::Array],
+                    items: Some(&Schema {
+                        types: &[Type::Text],
+                        uuid: true,
+                        ..ANY
+                    }),
+                    unique_items: true,
+                    ..ANY
+                },
+            ),
+            (
+                "count",
+                Schema {
+                    types: &[Type::Integer],
+                    minimum: Some(1),
+                    maximum: Some(9.0),
+                    ..ANY
+                },
+            ),
+            (
+                "any",
+                Schema {
+                    types: &[Type::Integer, Type::Null],
+                    ..ANY
+                },
+            ),
+            (
+                "parent",
+                Schema {
+                    nullable: Some(&Schema {
+                        types: &[Type::Text],
+                        uuid: true,
+                        ..ANY
+                    }),
+                    ..ANY
+                },
+            ),
+            (
+                "resources",
+                Schema {
+                    types: &[Type::Object],
+                    min_properties: 1,
+                    pattern_properties: &[(
+                        Pattern::Name,
+                        &Schema {
+                            types: &[Type::Integer],
+                            minimum: Some(1),
+                            ..ANY
+                        },
+                    )],
+                    additional_properties: false,
+                    ..ANY
+                },
+            ),
+        ],
+        required: &["name"],
+        additional_properties: false,
+        ..ANY
+    };
+
+    fn message(body: &str) -> String {
+        let value = json::parse(body.as_bytes()).unwrap();
+        match validate(&value, &SCHEMA, Formats::Body) {
+            Ok(()) => String::new(),
+            Err(text) => text
+                .split("\n\nOn instance")
+                .next()
+                .unwrap()
+                .replace("\n\n", " | "),
+        }
+    }
+
+    #[test]
+    fn messages_are_those_of_jsonschema() {
+        const UUID: &str = "11111111-1111-1111-1111-111111111111";
+        for (body, expected) in [
+            (r#"{"name": "a"}"#, ""),
+            (
+                r#"{"name": "a", "count": 2.0, "any": null, "parent": null}"#,
+                "",
+            ),
+            (
+                "[]",
+                "[] is not of type 'object' | Failed validating 'type' in schema",
+            ),
+            (
+                "{}",
+                "'name' is a required property | Failed validating 'required' in schema",
+            ),
+            (
+                r#"{"name": 1, "x": 2, "y": 1}"#,
+                "Additional properties are not allowed ('x', 'y' were unexpected) | Failed \
+                 validating 'additionalProperties' in schema",
+            ),
+            (
+                r#"{"name": ""}"#,
+                "'' should be non-empty | Failed validating 'minLength' in \
+                 schema['properties']['name']",
+            ),
+            (
+                r#"{"name": "abcd"}"#,
+                "'abcd' is too long | Failed validating 'maxLength' in \
+                 schema['properties']['name']",
+            ),
+            (
+                r#"{"name": "a", "count": true}"#,
+                "True is not of type 'integer' | Failed validating 'type' in \
+                 schema['properties']['count']",
+            ),
+            (
+                r#"{"name": "a", "count": 10}"#,
+                "10 is greater than the maximum of 9 | Failed validating 'maximum' in \
+                 schema['properties']['count']",
+            ),
+            (
+                r#"{"name": "a", "count": 0, "name2": 0}"#,
+                "Additional properties are not allowed ('name2' was unexpected) | Failed \
+                 validating 'additionalProperties' in schema",
+            ),
+            (
+                r#"{"name": "a", "any": 1.5}"#,
+                "1.5 is not of type 'integer', 'null' | Failed validating 'type' in \
+                 schema['properties']['any']",
+            ),
+            (
+                r#"{"name": "a", "parent": "x"}"#,
+                "'x' is not a 'uuid' | Failed validating 'format' in \
+                 schema['properties']['parent']",
+            ),
+            (
+                r#"{"name": "a", "parent": 1}"#,
+                "1 is not valid under any of the given schemas | Failed validating 'anyOf' in \
+                 schema['properties']['parent']",
+            ),
+            (
+                r#"{"name": "a", "resources": {}}"#,
+                "{} should be non-empty | Failed validating 'minProperties' in \
+                 schema['properties']['resources']",
+            ),
+            (
+                r#"{"name": "a", "resources": {"vcpu": 1}}"#,
+                "'vcpu' does not match any of the regexes: '^[A-Z0-9_]+$' | Failed validating \
+                 'additionalProperties' in schema['properties']['resources']",
+            ),
+            (
+                r#"{"name": "a", "resources": {"VCPU": 0}}"#,
+                "0 is less than the minimum of 1 | Failed validating 'minimum' in \
+                 schema['properties']['resources']['patternProperties']['^[A-Z0-9_]+$']",
+            ),
+        ] {
+            assert_eq!(message(body), expected, "{body}");
+        }
+        let twice = message(&format!(r#"{{"name": "a", "list": ["{UUID}", "{UUID}"]}}"#));
+        assert!(twice.contains("has non-unique elements"), "{twice}");
+        let odd = message(&format!(r#"{{"name": "a", "list": ["{UUID}", "é"]}}"#));
+        assert!(odd.starts_with("'é' is not a 'uuid'"), "{odd}");
+    }
+
+    #[test]
+    fn what_is_repeated_to_a_client_is_bounded() {
+        let text = message(&format!(r#"{{"name": "{}"}}"#, "é".repeat(100_000)));
+        assert!(text.contains("is too long"), "{}", &text[..100]);
+        assert!(text.len() < 4000);
+    }
+}

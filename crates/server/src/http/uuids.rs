@@ -1,0 +1,67 @@
+//! The forms of UUIDs that clients may write, which differ from place to place.
+
+use uuid::Uuid;
+
+/// Reads the canonical text only: lower case with dashes. Paths and keys know no other form.
+pub(crate) fn canonical(text: &str) -> Option<Uuid> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 36 || bytes.iter().any(u8::is_ascii_uppercase) {
+        return None;
+    }
+    Uuid::try_parse(text).ok()
+}
+
+/// Takes the prefixes, braces and dashes away that the reference's body checker ignores.
+fn digits(text: &str) -> Option<String> {
+    let text = text.replace("urn:", "").replace("uuid:", "");
+    let text = text.trim_matches(['{', '}']).replace('-', "");
+    (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)
+}
+
+/// Whether a text passes for a UUID in a body: upper case, no dashes, braces, `urn:uuid:` are fine.
+pub(crate) fn is_uuid_like(text: &str) -> bool {
+    canonical(text).is_some() || digits(text).is_some()
+}
+
+/// The UUID that a text stands for, in any form that [`is_uuid_like`] takes.
+pub(crate) fn normalise(text: &str) -> Option<Uuid> {
+    canonical(text).or_else(|| Uuid::try_parse(&digits(text)?).ok())
+}
+
+/// Whether a text passes for a UUID in the query of `GET /resource_providers`: it needs the dashes.
+pub(crate) fn is_dashed_uuid(text: &str) -> bool {
+    let dashed = [8, 13, 18, 23]
+        .iter()
+        .all(|&at| text.as_bytes().get(at) == Some(&b'-'));
+    dashed && is_uuid_like(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_takes_its_own_forms() {
+        const PLAIN: &str = "1234567890abcdef1234567890abcdef";
+        const DASHED: &str = "12345678-90ab-cdef-1234-567890abcdef";
+        let upper = DASHED.to_uppercase();
+        let braces = format!("{{{DASHED}}}");
+        let urn = format!("urn:uuid:{DASHED}");
+        for (text, is_canonical, is_like, is_dashed) in [
+            (DASHED, true, true, true),
+            (&upper, false, true, true),
+            (PLAIN, false, true, false),
+            (&braces, false, true, false),
+            (&urn, false, true, false),
+            ("12345678-90ab-cdef-1234-567890abcde", false, false, false),
+            ("------------------------------------", false, false, false),
+            ("", false, false, false),
+        ] {
+            assert_eq!(canonical(text).is_some(), is_canonical, "{text}");
+            assert_eq!(is_uuid_like(text), is_like, "{text}");
+            assert_eq!(is_dashed_uuid(text), is_dashed, "{text}");
+            assert_eq!(normalise(text).is_some(), is_like, "{text}");
+        }
+        assert_eq!(normalise(PLAIN), canonical(DASHED));
+    }
+}

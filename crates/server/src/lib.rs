@@ -1,0 +1,44 @@
+//! The HTTP services of Placewright.
+//!
+//! [`Service`] answers requests of the Placement REST API (microversions 1.0 to 1.39) and of
+//! Placewright's own pages; it knows no sockets, so tests call [`Service::handle`]. [`Server`] puts
+//! it on TCP. What a request changes goes through the engine as one command; what it reads is
+//! computed from the state in memory. This crate decides nothing about resources: it checks the
+//! form of what clients send, and words what the state answers.
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # use placewright_server::{HttpMetrics, Server, ServerOptions, Service};
+//! # async fn run(
+//! #     engine: placewright_engine::Engine<placewright_server::Placement>,
+//! #     authenticator: placewright_server::Authenticator,
+//! #     policy: placewright_server::Policy,
+//! # ) -> std::io::Result<()> {
+//! let mut registry = prometheus_client::registry::Registry::default();
+//! let metrics = HttpMetrics::new(&mut registry);
+//! let options = ServerOptions::default();
+//! let service =
+//!     Service::new(options, engine, authenticator, policy, metrics, Arc::new(registry));
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8778").await?;
+//! Server::new(service).serve(listener, std::future::pending()).await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod access;
+mod http;
+mod machine;
+mod metrics;
+mod options;
+mod server;
+mod stall;
+
+pub use access::{Authenticator, Policy};
+pub use http::body::Body;
+pub use http::cors::Cors;
+pub use http::microversion::{Microversion, VersionError};
+pub use http::service::Service;
+pub use machine::Placement;
+pub use metrics::HttpMetrics;
+pub use options::{CandidateOptions, ServerOptions};
+pub use server::{Server, Stopped};

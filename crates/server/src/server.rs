@@ -1,0 +1,129 @@
+//! Sockets: accepts connections, serves HTTP/1.1 on them, and stops without breaking a request.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::http::service::Service;
+use crate::stall::StallGuard;
+
+/// After a failed accept (no file descriptors left, say) the next is tried this much later.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// How a server stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Every request under way was answered.
+    Drained,
+    /// Some were still under way when the time to drain was over; their connections were cut.
+    TimedOut,
+}
+
+/// Serves a [`Service`] on TCP.
+#[derive(Debug, Clone)]
+pub struct Server {
+    service: Arc<Service>,
+}
+
+impl Server {
+    /// A server for this service.
+    pub fn new(service: Service) -> Self {
+        Self {
+            service: Arc::new(service),
+        }
+    }
+
+    /// The service, for calls without sockets.
+    pub fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// Serves connections until `stop` is done, then lets requests under way end.
+    ///
+    /// New connections are refused from then on, idle ones are closed, streams of changes end.
+    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Stopped {
+        let options = &self.service.options;
+        let permits = Arc::new(Semaphore::new(options.connections_max));
+        let graceful = GracefulShutdown::new();
+        let http = self.http();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut stop => break,
+                accepted = accept(&listener, &permits) => accepted,
+            };
+            let (stream, remote, permit) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                    continue;
+                }
+            };
+            // Without it small answers wait for the acknowledgement of earlier ones.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
+            }
+            let service = Arc::clone(&self.service);
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let service = Arc::clone(&service);
+                async move {
+                    Ok::<_, std::convert::Infallible>(service.handle(request, Some(remote)).await)
+                }
+            });
+            let io = TokioIo::new(StallGuard::new(stream, options.write_timeout));
+            let connection = graceful.watch(http.serve_connection(io, answer));
+            let gauge = self.service.metrics.connections.clone();
+            gauge.inc();
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, %remote, "connection broken");
+                }
+                gauge.dec();
+                drop(permit);
+            });
+        }
+        drop(listener);
+        self.service.stopping.send_replace(true);
+        match tokio::time::timeout(options.drain_timeout, graceful.shutdown()).await {
+            Ok(()) => Stopped::Drained,
+            Err(_) => Stopped::TimedOut,
+        }
+    }
+
+    fn http(&self) -> http1::Builder {
+        let options = &self.service.options;
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(options.head_timeout)
+            .max_buf_size(options.head_bytes_max.max(8192))
+            .keep_alive(true)
+            .half_close(false)
+            .pipeline_flush(true);
+        http
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits)
+        .acquire_owned()
+        .await
+        .map_err(io::Error::other)?;
+    let (stream, remote) = listener.accept().await?;
+    Ok((stream, remote, permit))
+}
