@@ -3,22 +3,111 @@
 //! [`find_candidates`] takes a typed [`CandidateQuery`] and answers with [`Candidates`]: what could
 //! be claimed, which provider serves which group of the request, and which providers a client
 //! should be told about. It never enumerates what the limit will not show.
+//!
+//! Hosts that are no trees and that nobody shares with are looked at 64 at a time, on the columns
+//! of the classes and the masks of traits and aggregates. Every other root is searched as a tree.
+//! Both give the same candidates where both apply.
 
+mod anchors;
 mod answer;
+mod bits;
+mod bounds;
+mod complete;
+mod flat;
 pub(crate) mod lookup;
+mod order;
+pub(crate) mod plan;
 mod query;
+pub(crate) mod resolve;
+mod rules;
+mod run;
+mod sharing;
+mod tree;
 
 pub use answer::{CandidateView, Candidates};
 pub use query::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup, SearchOptions, Strategy};
 
 use crate::state::State;
+use anchors::Anchors;
+use lookup::SetFilter;
+use plan::Plan;
+use resolve::{Resolved, ResolvedGroup, ResolvedRoot, resolve_group, resolve_root};
+use run::Run;
 
 /// The ways to serve a request, at most as many as the query's limit.
+///
+/// Without a limit a fleet of wide trees has more candidates than memory can hold: then 100,000 and
+/// one more for each root are found.
 ///
 /// # Errors
 ///
 /// [`QueryRefusal`] for a resource class or trait that does not exist, unless a part of the request
 /// that comes before it already leaves nothing: then the answer is empty.
-pub fn find_candidates(_state: &State, query: &CandidateQuery) -> Result<Candidates, QueryRefusal> {
-    Ok(Candidates::new(query.groups.len()))
+pub fn find_candidates(state: &State, query: &CandidateQuery) -> Result<Candidates, QueryRefusal> {
+    find(state, query, false)
+}
+
+/// As [`find_candidates`], but every host is searched as a tree. Slower; for tests of its own.
+///
+/// # Errors
+///
+/// As [`find_candidates`].
+#[doc(hidden)]
+pub fn find_candidates_as_trees(
+    state: &State,
+    query: &CandidateQuery,
+) -> Result<Candidates, QueryRefusal> {
+    find(state, query, true)
+}
+
+fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candidates, QueryRefusal> {
+    let empty = || Candidates::new(query.groups.len());
+    let root = resolve_root(state, query)?;
+    let mut filter = SetFilter::default();
+    filter.require_traits(state, &root.required);
+    filter.forbid_traits(state, &root.forbidden);
+    filter.all.push(smallvec::smallvec![state.roots()]);
+    if !filter.admits_any(state) {
+        return Ok(empty());
+    }
+    let mut groups: Vec<ResolvedGroup> = Vec::with_capacity(query.groups.len());
+    for group in &query.groups {
+        match resolve_group(state, group) {
+            Resolved::Found(group) => groups.push(group),
+            Resolved::Nothing => return Ok(empty()),
+            Resolved::Refused(refusal) => {
+                let earlier_leave_something = groups
+                    .into_iter()
+                    .all(|group| could_be_served(state, &root, group));
+                return if earlier_leave_something {
+                    Err(refusal)
+                } else {
+                    Ok(empty())
+                };
+            }
+        }
+    }
+    let plan = Plan::new(state, query, &root, groups);
+    let limit = match (query.limit, query.options.max_candidates) {
+        (Some(limit), Some(most)) => Some(limit.min(most)),
+        (limit, most) => limit.or(most),
+    };
+    Ok(Anchors::new(&plan, as_trees).map_or_else(empty, |anchors| {
+        Run::new(&plan, &anchors, limit).search(&query.options)
+    }))
+}
+
+/// Whether a group on its own has any candidate.
+fn could_be_served(state: &State, root: &ResolvedRoot, group: ResolvedGroup) -> bool {
+    let alone = CandidateQuery {
+        groups: vec![RequestGroup::default()],
+        nested: true,
+        ..CandidateQuery::default()
+    };
+    let plan = Plan::new(state, &alone, root, vec![group]);
+    Anchors::new(&plan, false).is_some_and(|anchors| {
+        !Run::new(&plan, &anchors, Some(1))
+            .search(&alone.options)
+            .is_empty()
+    })
 }

@@ -3,3 +3,8 @@
 /// A hash map for look-ups. The fixed state makes two runs take the same path; it is the `quality`
 /// variant because keys (UUIDs, names) come from clients.
 pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
+
+/// The hash of a key for tables that keep their keys elsewhere.
+pub(crate) fn hash_of(key: &impl std::hash::Hash) -> u64 {
+    std::hash::BuildHasher::hash_one(&foldhash::quality::FixedState::default(), key)
+}

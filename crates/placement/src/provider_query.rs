@@ -51,13 +51,13 @@ pub fn find_providers(
     }
     let required = any_of_traits(state, &query.required)?;
     filter.require_traits(state, &required);
-    if !required.is_empty() && !passes_any(state, &filter) {
+    if !required.is_empty() && !filter.admits_any(state) {
         return Ok(Vec::new());
     }
     let forbidden: Vec<TraitId> = trait_ids(state, &query.forbidden)?;
     let mut aggregates = SetFilter::default();
     aggregates.require_aggregates(state, &any_of_aggregates(state, &query.member_of));
-    if !query.member_of.is_empty() && !passes_any(state, &aggregates) {
+    if !query.member_of.is_empty() && !aggregates.admits_any(state) {
         return Ok(Vec::new());
     }
     filter.all.append(&mut aggregates.all);
@@ -122,10 +122,4 @@ fn any_of_aggregates(state: &State, lists: &[Vec<String>]) -> AnyOf<AggregateId>
         .iter()
         .map(|list| aggregate_ids(state, list))
         .collect()
-}
-
-/// Whether any provider at all passes.
-fn passes_any(state: &State, filter: &SetFilter<'_>) -> bool {
-    (0..state.provider_slots().div_ceil(64))
-        .any(|word| filter.word(word, state.existing_word(word)) != 0)
 }

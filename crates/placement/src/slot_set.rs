@@ -83,6 +83,20 @@ impl SlotSet {
         self.chunks.len() * CHUNK_WORDS
     }
 
+    /// Adds the set to a mask of words, which grows as needed.
+    pub fn union_into(&self, words: &mut Vec<u64>) {
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let Some(chunk) = chunk else { continue };
+            let first = index * CHUNK_WORDS;
+            if words.len() < first + CHUNK_WORDS {
+                words.resize(first + CHUNK_WORDS, 0);
+            }
+            for (word, mine) in words[first..].iter_mut().zip(chunk.iter()) {
+                *word |= mine;
+            }
+        }
+    }
+
     /// The slots in rising order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.word_count()).flat_map(|word| bits(self.word(word), word))

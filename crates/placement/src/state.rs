@@ -104,7 +104,7 @@ pub struct Consumer {
 }
 
 /// One amount that a consumer holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allocation {
     /// From which provider.
     pub provider: ProviderId,

@@ -1,7 +1,12 @@
 //! What the search answers, in flat storage: a thousand candidates are a handful of vectors.
 
-use crate::ids::ProviderId;
-use crate::state::Allocation;
+use smallvec::SmallVec;
+
+use super::plan::Plan;
+use super::tree::TreeSearch;
+use crate::ids::{ClassId, ProviderId};
+use crate::slot_set::bits;
+use crate::state::{Allocation, State};
 
 /// The candidates found, and the providers that a client should be told about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +18,7 @@ pub struct Candidates {
     /// One for each group of each candidate.
     mapping_ends: Vec<u32>,
     summaries: Vec<ProviderId>,
+    gave_up: bool,
 }
 
 /// One way to serve a request.
@@ -67,6 +73,128 @@ impl Candidates {
     pub fn summaries(&self) -> &[ProviderId] {
         &self.summaries
     }
+
+    /// Whether every candidate within the limit is here. Choices that amount to a hard packing
+    /// puzzle are given up after a bounded number of steps.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        !self.gave_up
+    }
+
+    /// Adds a host that serves all groups alone.
+    pub(super) fn push_host(&mut self, host: ProviderId, total: &[(ClassId, i64)], groups: usize) {
+        self.allocations
+            .extend(total.iter().map(|(class, amount)| Allocation {
+                provider: host,
+                class: *class,
+                amount: narrow(*amount),
+            }));
+        self.allocation_ends.push(end_of(&self.allocations));
+        for _ in 0..groups {
+            self.mapped.push(host);
+            self.mapping_ends.push(end_of(&self.mapped));
+        }
+    }
+
+    /// Adds what a search has chosen.
+    pub(super) fn push_choices(&mut self, plan: &Plan<'_>, search: &TreeSearch) {
+        let first = self.allocations.len();
+        for (index, choice) in plan.choices.iter().enumerate() {
+            let provider = search.place_of(index);
+            for (class, amount) in &plan.kinds[choice.kind].resources {
+                let same = self.allocations[first..]
+                    .iter_mut()
+                    .find(|other| other.provider == provider && other.class == *class);
+                match same {
+                    Some(other) => other.amount = other.amount.saturating_add(narrow(*amount)),
+                    None => self.allocations.push(Allocation {
+                        provider,
+                        class: *class,
+                        amount: narrow(*amount),
+                    }),
+                }
+            }
+        }
+        self.allocations[first..].sort_unstable_by_key(|one| (one.provider, one.class));
+        self.allocation_ends.push(end_of(&self.allocations));
+        for group in 0..plan.groups {
+            let mut serving: SmallVec<[ProviderId; 4]> = plan
+                .choices
+                .iter()
+                .enumerate()
+                .filter(|(_, choice)| choice.group == group)
+                .map(|(index, _)| search.place_of(index))
+                .collect();
+            serving.sort_unstable();
+            serving.dedup();
+            self.mapped.extend_from_slice(&serving);
+            self.mapping_ends.push(end_of(&self.mapped));
+        }
+    }
+
+    /// Takes the last candidate off.
+    pub(super) fn pop(&mut self) {
+        self.allocation_ends.pop();
+        let allocations = self.allocation_ends.last().map_or(0, |end| *end as usize);
+        self.allocations.truncate(allocations);
+        self.mapping_ends
+            .truncate(self.mapping_ends.len() - self.groups);
+        let mapped = self.mapping_ends.last().map_or(0, |end| *end as usize);
+        self.mapped.truncate(mapped);
+    }
+
+    /// What makes a candidate the same as another.
+    pub(super) fn key(&self, index: usize) -> (&[Allocation], Vec<&[ProviderId]>) {
+        let candidate = CandidateView {
+            answer: self,
+            index,
+        };
+        (candidate.allocations(), candidate.mappings().collect())
+    }
+
+    /// Gathers the providers that a client should be told about.
+    pub(super) fn finish(&mut self, state: &State, nested: bool, gave_up: bool) {
+        self.gave_up = gave_up;
+        let words = state.provider_slots().div_ceil(64);
+        let mut told = vec![0u64; words];
+        let mark = |told: &mut Vec<u64>, id: ProviderId| {
+            let bit = 1 << (id.0 % 64);
+            let fresh = told[id.index() / 64] & bit == 0;
+            told[id.index() / 64] |= bit;
+            fresh
+        };
+        let mut roots = vec![0u64; if nested { words } else { 0 }];
+        let mut last = None;
+        for allocation in &self.allocations {
+            let id = allocation.provider;
+            if last.replace(id) == Some(id) || !mark(&mut told, id) || !nested {
+                continue;
+            }
+            let Some(root) = state.provider(id).map(|provider| provider.root) else {
+                continue;
+            };
+            if mark(&mut roots, root) {
+                for member in state.subtree(root) {
+                    mark(&mut told, member);
+                }
+            }
+        }
+        self.summaries = told
+            .iter()
+            .enumerate()
+            .flat_map(|(word, mask)| bits(*mask, word))
+            .map(ProviderId)
+            .collect();
+    }
+}
+
+/// An amount that an inventory has room for is small.
+fn narrow(amount: i64) -> u32 {
+    u32::try_from(amount).unwrap_or(u32::MAX)
+}
+
+fn end_of<T>(flat: &[T]) -> u32 {
+    u32::try_from(flat.len()).unwrap_or(u32::MAX)
 }
 
 impl<'a> CandidateView<'a> {

@@ -113,6 +113,12 @@ impl<'a> SetFilter<'a> {
         mask
     }
 
+    /// Whether any provider at all passes.
+    pub(crate) fn admits_any(&self, state: &State) -> bool {
+        (0..state.provider_slots().div_ceil(64))
+            .any(|word| self.word(word, state.existing_word(word)) != 0)
+    }
+
     /// Whether one provider passes.
     #[inline]
     pub(crate) fn admits(&self, id: ProviderId) -> bool {

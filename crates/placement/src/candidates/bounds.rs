@@ -1,0 +1,109 @@
+//! Quick proofs that what is left of a request cannot be served.
+
+use smallvec::SmallVec;
+
+use super::bits::Bits;
+use super::plan::Plan;
+use super::tree::TreeSearch;
+
+impl TreeSearch {
+    /// Whether the open places have, class by class, as much as is wanted in sum.
+    pub(super) fn sums_fit(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>]) -> bool {
+        let width = plan.contended.len();
+        (0..width).all(|class| {
+            let mut wanted = 0i64;
+            let mut places = Bits::default();
+            for (choice, open) in rest.iter().zip(open) {
+                let takes = plan.choices[*choice].contended.iter();
+                for (_, amount) in takes.filter(|(other, _)| *other == class) {
+                    wanted = wanted.saturating_add(*amount);
+                    for place in open {
+                        places.insert(*place as usize);
+                    }
+                }
+            }
+            let there: i64 = (0..self.places.len())
+                .filter(|place| places.contains(*place))
+                .map(|place| self.residual[place * width + class].max(0))
+                .fold(0, i64::saturating_add);
+            wanted <= there
+        })
+    }
+
+    /// Whether every choice finds a place when places only count how many they can take at most.
+    pub(super) fn counts_fit(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>]) -> bool {
+        let mut room: Vec<usize> = (0..self.places.len())
+            .map(|place| self.most_at(plan, rest, open, place))
+            .collect();
+        let mut holders: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.places.len()];
+        (0..rest.len()).all(|index| {
+            let mut seen = Bits::default();
+            augment(index, open, &mut room, &mut holders, &mut seen)
+        })
+    }
+
+    /// The most choices that a place could take together: for each class the smallest amounts
+    /// first.
+    fn most_at(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>], place: usize) -> usize {
+        let here = || {
+            rest.iter()
+                .zip(open)
+                .filter(|(_, open)| open.iter().any(|other| *other as usize == place))
+                .map(|(choice, _)| &plan.choices[*choice])
+        };
+        let mut most = here().count();
+        if plan.isolate {
+            most = here().filter(|choice| !choice.granular).count()
+                + usize::from(here().any(|choice| choice.granular));
+        }
+        let width = plan.contended.len();
+        for class in 0..width {
+            let mut amounts: SmallVec<[i64; 16]> = SmallVec::new();
+            let mut others = 0;
+            for choice in here() {
+                match choice.contended.iter().find(|(other, _)| *other == class) {
+                    Some((_, amount)) => amounts.push(*amount),
+                    None => others += 1,
+                }
+            }
+            amounts.sort_unstable();
+            let mut left = self.residual[place * width + class];
+            let fitting = amounts.iter().take_while(|amount| {
+                left -= **amount;
+                left >= 0
+            });
+            most = most.min(others + fitting.count());
+        }
+        most
+    }
+}
+
+/// Finds a place for one more choice along an exchange path.
+fn augment(
+    index: usize,
+    open: &[Vec<u32>],
+    room: &mut [usize],
+    holders: &mut [SmallVec<[usize; 4]>],
+    seen: &mut Bits,
+) -> bool {
+    for place in &open[index] {
+        let place = *place as usize;
+        if seen.contains(place) {
+            continue;
+        }
+        seen.insert(place);
+        if room[place] > 0 {
+            room[place] -= 1;
+            holders[place].push(index);
+            return true;
+        }
+        for holder in 0..holders[place].len() {
+            let moved = holders[place][holder];
+            if augment(moved, open, room, holders, seen) {
+                holders[place][holder] = index;
+                return true;
+            }
+        }
+    }
+    false
+}

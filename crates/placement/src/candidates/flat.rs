@@ -1,0 +1,100 @@
+//! Hosts that are no trees and that nobody shares with: 64 of them at a time.
+
+use smallvec::SmallVec;
+
+use super::lookup::{SetFilter, room_word};
+use super::plan::Plan;
+use crate::ids::ClassId;
+use crate::slot_set::SlotSet;
+
+/// A query as one host sees that has to serve all of it alone.
+pub(crate) struct FlatPass<'a> {
+    filter: SetFilter<'a>,
+    /// Each must be possible as one allocation.
+    single: SmallVec<[(ClassId, i64); 6]>,
+    /// What all groups take together, in rising order of class: one candidate's allocations.
+    pub(crate) total: SmallVec<[(ClassId, i64); 6]>,
+    /// The classes of which several groups take: their sum must fit too.
+    merged: SmallVec<[(ClassId, i64); 4]>,
+    /// The only trees that may serve a group; all must agree.
+    trees: SmallVec<[SlotSet; 1]>,
+    /// Whether one host could serve the request at all.
+    possible: bool,
+}
+
+impl<'a> FlatPass<'a> {
+    pub(crate) fn new(plan: &Plan<'a>) -> Self {
+        let state = plan.state;
+        let mut pass = Self {
+            filter: plan.root.clone(),
+            single: SmallVec::new(),
+            total: SmallVec::new(),
+            merged: SmallVec::new(),
+            trees: SmallVec::new(),
+            possible: true,
+        };
+        for kind in &plan.kinds {
+            pass.filter.all.extend(kind.filter.all.iter().cloned());
+            pass.filter.all.extend(kind.spanning.all.iter().cloned());
+            pass.filter.none.extend(kind.filter.none.iter().copied());
+            for resource in &kind.resources {
+                if !pass.single.contains(resource) {
+                    pass.single.push(*resource);
+                }
+            }
+        }
+        pass.filter.all.extend(plan.collective.iter().cloned());
+        for group in &plan.resolved {
+            if let Some(root) = group.tree.filter(|_| !group.resources.is_empty()) {
+                let mut only = SlotSet::default();
+                only.insert(root.0);
+                pass.trees.push(only);
+            }
+            for (class, amount) in &group.resources {
+                match pass.total.iter_mut().find(|(other, _)| other == class) {
+                    Some((_, total)) => *total = total.saturating_add(*amount),
+                    None => pass.total.push((*class, *amount)),
+                }
+            }
+        }
+        pass.total.sort_unstable();
+        pass.merged = pass
+            .total
+            .iter()
+            .filter(|(class, _)| plan.contended.contains(class))
+            .copied()
+            .collect();
+        let granular = plan.resolved.iter().filter(|group| group.granular).count();
+        pass.possible = !(plan.isolate && granular > 1) && state.provider_count() > 0;
+        pass
+    }
+
+    /// Which of the 64 hosts from `64 * word` on can serve the request; those outside the mask
+    /// cannot.
+    #[inline]
+    pub(crate) fn word(&self, plan: &Plan<'_>, word: usize, mut mask: u64) -> u64 {
+        if !self.possible || mask == 0 {
+            return 0;
+        }
+        mask = self.filter.word(word, mask);
+        for tree in &self.trees {
+            mask &= tree.word(word);
+        }
+        for (class, amount) in &self.single {
+            if mask == 0 {
+                return 0;
+            }
+            mask = room_word(plan.state, *class, *amount, word, mask);
+        }
+        for (class, amount) in &self.merged {
+            let (Some(block), Ok(amount)) = (
+                plan.state.column(*class).block(word),
+                i32::try_from(*amount),
+            ) else {
+                return 0;
+            };
+            mask &= block.room_for(amount);
+        }
+        mask
+    }
+}

@@ -1,0 +1,105 @@
+//! From a query's names to the state's numbers, in the order in which the reference looks.
+
+use smallvec::SmallVec;
+
+use super::lookup::{
+    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, provider_named, trait_ids,
+};
+use super::query::{CandidateQuery, QueryRefusal, RequestGroup};
+use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
+use crate::state::State;
+
+/// A group with its names looked up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ResolvedGroup {
+    /// Whether the group must be served by one provider.
+    pub(crate) granular: bool,
+    pub(crate) resources: SmallVec<[(ClassId, i64); 4]>,
+    pub(crate) required: AnyOf<TraitId>,
+    pub(crate) forbidden: SmallVec<[TraitId; 4]>,
+    pub(crate) member_of: AnyOf<AggregateId>,
+    pub(crate) forbidden_aggregates: SmallVec<[AggregateId; 4]>,
+    /// The root of the tree that must serve the group.
+    pub(crate) tree: Option<ProviderId>,
+}
+
+/// The traits that the root of a tree must and must not have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ResolvedRoot {
+    pub(crate) required: AnyOf<TraitId>,
+    pub(crate) forbidden: SmallVec<[TraitId; 4]>,
+}
+
+/// What becomes of looking up names.
+pub(crate) enum Resolved<T> {
+    /// All names exist.
+    Found(T),
+    /// Nothing can match, whatever follows.
+    Nothing,
+    /// A name does not exist.
+    Refused(QueryRefusal),
+}
+
+impl<T> From<Result<T, QueryRefusal>> for Resolved<T> {
+    fn from(result: Result<T, QueryRefusal>) -> Self {
+        result.map_or_else(Self::Refused, Self::Found)
+    }
+}
+
+pub(crate) fn resolve_root(
+    state: &State,
+    query: &CandidateQuery,
+) -> Result<ResolvedRoot, QueryRefusal> {
+    let required: Vec<TraitId> = trait_ids(state, &query.root_required)?;
+    Ok(ResolvedRoot {
+        required: required
+            .into_iter()
+            .map(|id| SmallVec::from_slice(&[id]))
+            .collect(),
+        forbidden: trait_ids(state, &query.root_forbidden)?,
+    })
+}
+
+/// Looks a group's names up: classes, aggregates, traits, the tree. The first of them that does not
+/// exist or that nobody is in decides.
+pub(crate) fn resolve_group(state: &State, group: &RequestGroup) -> Resolved<ResolvedGroup> {
+    let mut resolved = ResolvedGroup {
+        granular: !group.suffix.is_empty(),
+        ..ResolvedGroup::default()
+    };
+    for (name, amount) in &group.resources {
+        match class_id(state, name) {
+            Ok(class) => resolved.resources.push((class, *amount)),
+            Err(refusal) => return Resolved::Refused(refusal),
+        }
+    }
+    resolved.member_of = group
+        .member_of
+        .iter()
+        .map(|list| aggregate_ids(state, list))
+        .collect();
+    if !resolved.member_of.is_empty() {
+        let mut members = SetFilter::default();
+        members.require_aggregates(state, &resolved.member_of);
+        if !members.admits_any(state) {
+            return Resolved::Nothing;
+        }
+    }
+    let traits = any_of_traits(state, &group.required)
+        .and_then(|required| Ok((required, trait_ids(state, &group.forbidden)?)));
+    match traits {
+        Ok((required, forbidden)) => {
+            resolved.required = required;
+            resolved.forbidden = forbidden;
+        }
+        Err(refusal) => return Resolved::Refused(refusal),
+    }
+    resolved.forbidden_aggregates = aggregate_ids(state, &group.forbidden_aggregates);
+    if let Some(text) = &group.in_tree {
+        let Some(provider) = provider_named(state, text).and_then(|id| state.provider(id)) else {
+            return Resolved::Nothing;
+        };
+        resolved.tree = Some(provider.root);
+    }
+    Resolved::Found(resolved)
+}

@@ -1,0 +1,176 @@
+//! The rules that bind the choices within one tree together.
+
+use super::bits::Bits;
+use super::plan::{Choice, Plan};
+use super::tree::{NOWHERE, TreeSearch};
+
+impl TreeSearch {
+    /// Whether a place has room for one more choice.
+    #[inline]
+    pub(super) fn fits(&self, plan: &Plan<'_>, choice: &Choice, place: u32) -> bool {
+        let place = place as usize;
+        if plan.isolate && choice.granular && self.granular_at[place] > 0 {
+            return false;
+        }
+        let row = place * plan.contended.len();
+        choice
+            .contended
+            .iter()
+            .all(|(class, amount)| self.residual[row + class] >= *amount)
+    }
+
+    /// Takes the room that a choice needs at a place.
+    #[inline]
+    pub(super) fn load(&mut self, plan: &Plan<'_>, choice: &Choice, place: u32) {
+        let place = place as usize;
+        self.count_at[place] += 1;
+        self.granular_at[place] += u32::from(choice.granular);
+        let row = place * plan.contended.len();
+        for (class, amount) in &choice.contended {
+            self.residual[row + class] -= amount;
+        }
+    }
+
+    /// Gives the room back.
+    #[inline]
+    pub(super) fn unload(&mut self, plan: &Plan<'_>, choice: &Choice, place: u32) {
+        let place = place as usize;
+        self.count_at[place] -= 1;
+        self.granular_at[place] -= u32::from(choice.granular);
+        let row = place * plan.contended.len();
+        for (class, amount) in &choice.contended {
+            self.residual[row + class] += amount;
+        }
+    }
+
+    /// Makes a choice.
+    pub(super) fn put(&mut self, plan: &Plan<'_>, choice: usize, place: u32) {
+        self.load(plan, &plan.choices[choice], place);
+        self.chosen[choice] = place;
+    }
+
+    /// Takes a choice back.
+    pub(super) fn take(&mut self, plan: &Plan<'_>, choice: usize) {
+        self.unload(plan, &plan.choices[choice], self.chosen[choice]);
+        self.chosen[choice] = NOWHERE;
+    }
+
+    /// Whether a choice can be made as far as the choices made so far, and what is open to each of
+    /// the others alone, can tell.
+    pub(super) fn admits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
+        self.fits(plan, &plan.choices[choice], place)
+            && (plan.nested || self.one_of_its_tree(place))
+            && (plan.collective.is_empty() || self.leaves_traits(plan, choice, place))
+            && plan
+                .subtrees
+                .iter()
+                .all(|set| !set.contains(&choice) || self.leaves_subtree(plan, set, choice, place))
+    }
+
+    /// Whether no other provider of a place's tree is taken.
+    fn one_of_its_tree(&self, place: u32) -> bool {
+        let tree = self.tree_of[place as usize];
+        self.chosen.iter().all(|other| {
+            *other == NOWHERE || *other == place || self.tree_of[*other as usize] != tree
+        })
+    }
+
+    /// Whether the providers of the group without suffix can still have all traits together.
+    fn leaves_traits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
+        if plan.choices[choice].granular {
+            return true;
+        }
+        let mut covered = self.covers[place as usize].clone();
+        for (other, chosen) in self.chosen.iter().enumerate() {
+            if other == choice || plan.choices[other].granular {
+                continue;
+            }
+            covered.union(match *chosen {
+                NOWHERE => &self.kind_covers[plan.choices[other].kind],
+                place => &self.covers[place as usize],
+            });
+        }
+        covered.covers(&Bits::first(plan.collective.len()))
+    }
+
+    /// Whether a set of choices can still lie under one of them when this one is made.
+    fn leaves_subtree(&self, plan: &Plan<'_>, set: &[usize], choice: usize, place: u32) -> bool {
+        let others = || set.iter().copied().filter(|other| *other != choice);
+        let mut common = self.above[place as usize].clone();
+        for other in others() {
+            if self.chosen[other] != NOWHERE {
+                common.intersect(&self.above[self.chosen[other] as usize]);
+            }
+        }
+        let mut tops = Bits::default();
+        let mut offer = |top: u32| {
+            if common.contains(top as usize) {
+                tops.insert(top as usize);
+            }
+        };
+        offer(place);
+        for other in others() {
+            match self.chosen[other] {
+                NOWHERE => {
+                    for option in &self.options[plan.choices[other].kind] {
+                        offer(*option);
+                    }
+                }
+                place => offer(place),
+            }
+        }
+        let reaches = |other: usize| {
+            self.options[plan.choices[other].kind]
+                .iter()
+                .any(|option| self.above[*option as usize].meets(&tops))
+        };
+        !tops.is_empty() && others().all(|other| self.chosen[other] != NOWHERE || reaches(other))
+    }
+
+    /// Whether a complete set of choices keeps the rules that are not about room.
+    pub(super) fn keeps_rules(&self, plan: &Plan<'_>, place_of: impl Fn(usize) -> u32) -> bool {
+        let in_one_tree = |set: &[usize]| {
+            let mut common = self.above[place_of(set[0]) as usize].clone();
+            for choice in &set[1..] {
+                common.intersect(&self.above[place_of(*choice) as usize]);
+            }
+            set.iter()
+                .any(|choice| common.contains(place_of(*choice) as usize))
+        };
+        let one_a_tree = || {
+            (0..self.chosen.len()).all(|one| {
+                (0..one).all(|other| {
+                    let (one, other) = (place_of(one), place_of(other));
+                    one == other || self.tree_of[one as usize] != self.tree_of[other as usize]
+                })
+            })
+        };
+        let traits = || {
+            let mut covered = Bits::default();
+            for (choice, of) in plan.choices.iter().enumerate() {
+                if !of.granular {
+                    covered.union(&self.covers[place_of(choice) as usize]);
+                }
+            }
+            covered.covers(&Bits::first(plan.collective.len()))
+        };
+        plan.subtrees.iter().all(|set| in_one_tree(set))
+            && (plan.nested || one_a_tree())
+            && (plan.collective.is_empty() || traits())
+    }
+
+    /// Whether at least one place that only this tree can use is chosen or can still be, where
+    /// that is wanted.
+    pub(super) fn leaves_own(&self, plan: &Plan<'_>, depth: usize, place: u32) -> bool {
+        let own = |place: u32| !self.shared[place as usize];
+        !self.only_with_own
+            || own(place)
+            || self.order[..depth]
+                .iter()
+                .any(|choice| own(self.chosen[*choice]))
+            || self.order[depth + 1..].iter().any(|choice| {
+                let kind = plan.choices[*choice].kind;
+                self.options[kind].iter().any(|place| own(*place))
+            })
+    }
+}

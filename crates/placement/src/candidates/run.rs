@@ -1,0 +1,203 @@
+//! The walk over the roots: depth first, breadth first, or shuffled.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use super::anchors::Anchors;
+use super::answer::Candidates;
+use super::complete::Scratch;
+use super::order::Shuffle;
+use super::plan::Plan;
+use super::query::{SearchOptions, Strategy};
+use super::tree::TreeSearch;
+use crate::hash::{Map, hash_of};
+use crate::ids::ProviderId;
+use crate::slot_set::bits;
+
+/// Candidates beyond one a root that a request without limit can get: a wide tree has more ways to
+/// serve a request than there is memory.
+const WITHOUT_LIMIT: usize = 100_000;
+
+/// One run of the search.
+pub(crate) struct Run<'r, 'a> {
+    plan: &'r Plan<'a>,
+    anchors: &'r Anchors<'a>,
+    most: usize,
+    answer: Candidates,
+    scratch: Scratch,
+    /// Hashes of the candidates of sharing providers only, by their place in the answer: several
+    /// trees can have the same.
+    shared: HashTable<usize>,
+    /// What the trees seen so far could take of sharing providers.
+    shared_options: Map<Vec<u32>, ()>,
+}
+
+impl<'r, 'a> Run<'r, 'a> {
+    pub(crate) fn new(plan: &'r Plan<'a>, anchors: &'r Anchors<'a>, limit: Option<usize>) -> Self {
+        let ceiling = WITHOUT_LIMIT + plan.state.roots().len();
+        Self {
+            plan,
+            anchors,
+            most: limit.unwrap_or(ceiling),
+            answer: Candidates::new(plan.groups),
+            scratch: Scratch::new(plan),
+            shared: HashTable::new(),
+            shared_options: Map::default(),
+        }
+    }
+
+    pub(crate) fn search(mut self, options: &SearchOptions) -> Candidates {
+        match (options.seed, options.strategy) {
+            (Some(seed), _) => self.shuffled(&mut Shuffle::new(seed)),
+            (None, Strategy::DepthFirst) => self.depth_first(),
+            (None, Strategy::BreadthFirst) => self.breadth_first(),
+        }
+        let plan = self.plan;
+        self.answer
+            .finish(plan.state, plan.nested, self.scratch.gave_up());
+        self.answer
+    }
+
+    fn is_full(&self) -> bool {
+        self.answer.len() >= self.most
+    }
+
+    fn depth_first(&mut self) {
+        let mut search = TreeSearch::new(self.plan);
+        for word in 0..self.anchors.words {
+            let roots = self.anchors.word(self.plan, word);
+            for slot in bits(roots.hosts | roots.trees, word) {
+                if self.is_full() {
+                    return;
+                }
+                let root = ProviderId(slot);
+                if roots.trees >> (slot % 64) & 1 == 0 {
+                    self.answer
+                        .push_host(root, &self.anchors.flat.total, self.plan.groups);
+                } else if self.open(&mut search, root, None) {
+                    while !self.is_full() && self.step(&mut search) {}
+                }
+            }
+        }
+    }
+
+    fn breadth_first(&mut self) {
+        let mut searches = Vec::new();
+        for word in 0..self.anchors.words {
+            let roots = self.anchors.word(self.plan, word);
+            for slot in bits(roots.hosts | roots.trees, word) {
+                let is_tree = roots.trees >> (slot % 64) & 1 == 1;
+                self.visit(ProviderId(slot), is_tree, None, &mut searches);
+                if self.is_full() {
+                    return;
+                }
+            }
+        }
+        self.go_round(searches);
+    }
+
+    /// Breadth first over the roots in random order, each tree's choices in random order: the
+    /// reference draws its sample from all candidates of all roots.
+    fn shuffled(&mut self, shuffle: &mut Shuffle) {
+        let mut roots = Vec::new();
+        for word in 0..self.anchors.words {
+            let masks = self.anchors.word(self.plan, word);
+            roots.extend(
+                bits(masks.hosts | masks.trees, word)
+                    .map(|slot| (ProviderId(slot), masks.trees >> (slot % 64) & 1 == 1)),
+            );
+        }
+        shuffle.order(&mut roots);
+        let mut searches = Vec::new();
+        for (root, is_tree) in roots {
+            self.visit(root, is_tree, Some(shuffle), &mut searches);
+            if self.is_full() {
+                return;
+            }
+        }
+        self.go_round(searches);
+    }
+
+    /// Takes the first candidate of a root; a tree that has one is kept for more.
+    fn visit(
+        &mut self,
+        root: ProviderId,
+        is_tree: bool,
+        shuffle: Option<&mut Shuffle>,
+        searches: &mut Vec<TreeSearch>,
+    ) {
+        if !is_tree {
+            self.answer
+                .push_host(root, &self.anchors.flat.total, self.plan.groups);
+            return;
+        }
+        let mut search = TreeSearch::new(self.plan);
+        if self.open(&mut search, root, shuffle) && self.step(&mut search) {
+            searches.push(search);
+        }
+    }
+
+    /// One candidate of each tree after the other until there are no more.
+    fn go_round(&mut self, mut searches: Vec<TreeSearch>) {
+        while !searches.is_empty() {
+            searches.retain_mut(|search| !self.is_full() && self.step(search));
+        }
+    }
+
+    fn open(
+        &mut self,
+        search: &mut TreeSearch,
+        root: ProviderId,
+        shuffle: Option<&mut Shuffle>,
+    ) -> bool {
+        if !search.open(
+            self.plan,
+            &self.anchors.matches,
+            &self.anchors.sharing,
+            root,
+        ) {
+            return false;
+        }
+        if !self.anchors.sharing.is_empty() {
+            let options = search.shared_options();
+            if !options.is_empty() {
+                search.only_with_own = self.shared_options.insert(options, ()).is_some();
+            }
+        }
+        if let Some(shuffle) = shuffle {
+            search.shuffle(shuffle);
+        }
+        true
+    }
+
+    /// Adds the next candidate of a tree that is not there yet.
+    fn step(&mut self, search: &mut TreeSearch) -> bool {
+        while search.next(self.plan, &mut self.scratch) {
+            self.answer.push_choices(self.plan, search);
+            if !search.all_shared() || self.is_new() {
+                return true;
+            }
+            self.answer.pop();
+        }
+        false
+    }
+
+    /// Whether the last candidate differs from all earlier ones of sharing providers only.
+    fn is_new(&mut self) -> bool {
+        let answer = &self.answer;
+        let last = answer.len() - 1;
+        let hash = |index: usize| hash_of(&answer.key(index));
+        let entry = self.shared.entry(
+            hash(last),
+            |other| answer.key(*other) == answer.key(last),
+            |other| hash(*other),
+        );
+        match entry {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(last);
+                true
+            }
+        }
+    }
+}

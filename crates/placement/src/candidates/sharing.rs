@@ -1,0 +1,108 @@
+//! Providers that share what they have with the trees of their aggregates.
+
+use smallvec::SmallVec;
+
+use super::plan::Plan;
+use crate::ids::ProviderId;
+use crate::slot_set::bits;
+
+/// The sharing providers that could serve something of a request, and whom they serve.
+#[derive(Default)]
+pub(crate) struct Sharing {
+    /// By aggregate number: its sharing members.
+    by_aggregate: Vec<SmallVec<[ProviderId; 2]>>,
+    /// All of them, in rising order.
+    providers: Vec<ProviderId>,
+    /// Words of the providers that are members of an aggregate with a sharing one.
+    reached: Vec<u64>,
+}
+
+impl Sharing {
+    /// Gathers the sharing providers that may serve any choice of the plan.
+    pub(crate) fn new(plan: &Plan<'_>) -> Self {
+        let state = plan.state;
+        let mut sharing = Self::default();
+        let Some(sharing_trait) = state.sharing_trait() else {
+            return sharing;
+        };
+        for slot in state.trait_members(sharing_trait).iter() {
+            let id = ProviderId(slot);
+            let serves = plan
+                .kinds
+                .iter()
+                .any(|kind| kind.takes_shared && kind.admits(state, id));
+            let Some(provider) = state.provider(id).filter(|_| serves) else {
+                continue;
+            };
+            for aggregate in &provider.aggregates {
+                if sharing.by_aggregate.len() <= aggregate.index() {
+                    sharing
+                        .by_aggregate
+                        .resize_with(aggregate.index() + 1, SmallVec::new);
+                }
+                let members = state.aggregate_members(*aggregate);
+                let sharers = &mut sharing.by_aggregate[aggregate.index()];
+                if sharers.is_empty() {
+                    members.union_into(&mut sharing.reached);
+                }
+                sharers.push(id);
+            }
+            if !provider.aggregates.is_empty() {
+                sharing.providers.push(id);
+            }
+        }
+        sharing
+    }
+
+    /// Whether nobody shares anything that the request could take.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.providers.is_empty()
+    }
+
+    /// Whether a provider is one of them: then other trees may use it too.
+    pub(crate) fn contains(&self, id: ProviderId) -> bool {
+        self.providers.binary_search(&id).is_ok()
+    }
+
+    /// Which of the 64 providers from `64 * word` on are in an aggregate with a sharing one.
+    pub(crate) fn reached_word(&self, word: usize) -> u64 {
+        self.reached.get(word).copied().unwrap_or(0)
+    }
+
+    /// Adds the sharing providers that a member of a tree can use, as often as it can.
+    pub(crate) fn collect(&self, plan: &Plan<'_>, member: ProviderId, into: &mut Vec<ProviderId>) {
+        let Some(provider) = plan.state.provider(member) else {
+            return;
+        };
+        for aggregate in &provider.aggregates {
+            if let Some(sharers) = self.by_aggregate.get(aggregate.index()) {
+                into.extend_from_slice(sharers);
+            }
+        }
+    }
+
+    /// Puts in the roots of all trees that a sharing provider serves.
+    pub(crate) fn mark_served_roots(&self, plan: &Plan<'_>, id: ProviderId, roots: &mut [u64]) {
+        let Some(provider) = plan.state.provider(id).filter(|_| self.contains(id)) else {
+            return;
+        };
+        for aggregate in &provider.aggregates {
+            let members = plan.state.aggregate_members(*aggregate);
+            for word in 0..members.word_count() {
+                for slot in bits(members.word(word), word) {
+                    mark_root(plan, ProviderId(slot), roots);
+                }
+            }
+        }
+    }
+}
+
+/// Puts in the root of a provider's tree.
+pub(crate) fn mark_root(plan: &Plan<'_>, id: ProviderId, roots: &mut [u64]) {
+    if let Some(provider) = plan.state.provider(id) {
+        let root = provider.root;
+        if let Some(word) = roots.get_mut(root.index() / 64) {
+            *word |= 1 << (root.0 % 64);
+        }
+    }
+}
