@@ -1,0 +1,76 @@
+//! The one door to the three ways of knowing a caller.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config::{AuthConfig, Strategy};
+use crate::error::{AuthError, SetupError};
+use crate::headers::Headers;
+use crate::http_basic::HttpBasic;
+use crate::identity::Identity;
+use crate::keystone::Keystone;
+use crate::noauth2;
+
+/// Finds out who sends a request. Shared by all requests.
+pub struct Authenticator(Kind);
+
+enum Kind {
+    Noauth2,
+    HttpBasic(Box<HttpBasic>),
+    Keystone(Box<Keystone>),
+}
+
+impl Authenticator {
+    /// Sets up the configured strategy. Reads the password files; does not talk to Keystone.
+    ///
+    /// # Errors
+    /// When an option is missing or wrong, or a file cannot be read or used.
+    pub fn new(config: &AuthConfig) -> Result<Self, SetupError> {
+        Ok(Self(match config.strategy {
+            Strategy::Noauth2 => Kind::Noauth2,
+            Strategy::HttpBasic => Kind::HttpBasic(Box::new(HttpBasic::new(&config.http_basic)?)),
+            Strategy::Keystone => Kind::Keystone(Box::new(Keystone::new(&config.keystone)?)),
+        }))
+    }
+
+    /// Which strategy it is.
+    pub fn strategy(&self) -> Strategy {
+        match self.0 {
+            Kind::Noauth2 => Strategy::Noauth2,
+            Kind::HttpBasic(_) => Strategy::HttpBasic,
+            Kind::Keystone(_) => Strategy::Keystone,
+        }
+    }
+
+    /// Whether whoever reaches the service can be anybody, so that it should listen on loopback only.
+    pub fn requires_loopback(&self) -> bool {
+        self.strategy().requires_loopback()
+    }
+
+    /// Finds out who sends a request with these headers.
+    ///
+    /// `noauth2` answers at once, the others too when they know the credentials; else this waits for
+    /// a slow hash on another thread, or for Keystone.
+    ///
+    /// # Errors
+    /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when
+    /// they cannot be checked now.
+    pub async fn authenticate<H>(&self, headers: &H) -> Result<Arc<Identity>, AuthError>
+    where
+        H: Headers + Sync + ?Sized,
+    {
+        match &self.0 {
+            Kind::Noauth2 => noauth2::authenticate(headers).map(Arc::new),
+            Kind::HttpBasic(basic) => basic.authenticate(headers).await,
+            Kind::Keystone(keystone) => keystone.authenticate(headers).await,
+        }
+    }
+}
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Authenticator")
+            .field(&self.strategy())
+            .finish()
+    }
+}

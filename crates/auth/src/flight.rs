@@ -1,0 +1,131 @@
+//! One question at a time for each key: whoever asks the same meanwhile gets the same answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use crate::cache::Key;
+
+/// The questions under way.
+pub(crate) struct Flights<V> {
+    running: Mutex<HashMap<Key, Arc<OnceCell<V>>>>,
+    running_max: usize,
+}
+
+impl<V: Clone> Flights<V> {
+    /// At most `running_max` different questions at the same time.
+    pub(crate) fn new(running_max: usize) -> Self {
+        Self {
+            running: Mutex::new(HashMap::new()),
+            running_max,
+        }
+    }
+
+    /// Asks, or waits for the answer to the same question; nothing when too many are under way.
+    ///
+    /// When the caller that asks goes away, one of those that wait asks instead.
+    pub(crate) async fn join(&self, key: Key, ask: impl AsyncFnOnce() -> V) -> Option<V> {
+        let cell = {
+            let mut running = self.running.lock();
+            match running.get(&key) {
+                Some(cell) => Arc::clone(cell),
+                None if running.len() >= self.running_max => return None,
+                None => Arc::clone(running.entry(key).or_default()),
+            }
+        };
+        let seat = Seat {
+            flights: self,
+            key,
+            cell,
+        };
+        let answer = seat
+            .cell
+            .get_or_init(async || {
+                let answer = ask().await;
+                // Whoever comes from now on asks anew, or finds the answer in a cache.
+                self.running.lock().remove(&key);
+                answer
+            })
+            .await;
+        Some(answer.clone())
+    }
+}
+
+/// Somebody who waits. The last one to go takes the question along.
+struct Seat<'f, V> {
+    flights: &'f Flights<V>,
+    key: Key,
+    cell: Arc<OnceCell<V>>,
+}
+
+impl<V> Drop for Seat<'_, V> {
+    fn drop(&mut self) {
+        let mut running = self.flights.running.lock();
+        // Two owners: the table and this seat. New ones come only under the lock that is held.
+        if let Some(cell) = running.get(&self.key)
+            && Arc::ptr_eq(cell, &self.cell)
+            && Arc::strong_count(cell) == 2
+        {
+            running.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_same_question_is_asked_once_and_a_caller_that_leaves_hands_it_on() {
+        let flights = Arc::new(Flights::new(2));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let spawn = |key: u8, wait: oneshot::Receiver<u32>| {
+            let (flights, asked) = (Arc::clone(&flights), Arc::clone(&asked));
+            tokio::spawn(async move {
+                flights
+                    .join([key; 32], async || {
+                        asked.fetch_add(1, Ordering::SeqCst);
+                        wait.await.unwrap()
+                    })
+                    .await
+            })
+        };
+        let (first_sender, first) = oneshot::channel();
+        let (second_sender, second) = oneshot::channel();
+        let one = spawn(1, first);
+        tokio::task::yield_now().await;
+        let two = spawn(1, second);
+        tokio::task::yield_now().await;
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+
+        one.abort();
+        assert!(one.await.unwrap_err().is_cancelled());
+        drop(first_sender);
+        while asked.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+        second_sender.send(7).unwrap();
+        assert_eq!(two.await.unwrap(), Some(7));
+        assert!(flights.running.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn too_many_questions_are_refused_and_none_is_left_behind() {
+        let flights = Arc::new(Flights::<u32>::new(1));
+        let busy = tokio::spawn({
+            let flights = Arc::clone(&flights);
+            async move { flights.join([1; 32], std::future::pending).await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(flights.join([2; 32], async || 2).await, None);
+        busy.abort();
+        assert!(busy.await.unwrap_err().is_cancelled());
+        assert_eq!(flights.join([2; 32], async || 2).await, Some(2));
+    }
+}

@@ -1,0 +1,159 @@
+//! The password file.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::SetupError;
+
+/// Largest file, in bytes: some ten thousand users.
+const BYTES_MAX: u64 = 1 << 20;
+/// The costs that are taken: 16 is 4 s of work for each check already.
+const COSTS: std::ops::RangeInclusive<u32> = 4..=16;
+/// A cost for the work on unknown users of a file without any.
+const COST_DEFAULT: u32 = 10;
+
+/// The users of a file, at one time.
+pub(crate) struct Users {
+    hashes: HashMap<String, String>,
+    /// A hash that no password is known for, as costly as the costliest of the file.
+    nobody: String,
+    /// What the file looked like.
+    stamp: Stamp,
+    /// Another number for each version of the file that was read.
+    pub(crate) generation: u64,
+    /// The stamp of the last version that could not be used, so that it is told once.
+    refused: parking_lot::Mutex<Option<Stamp>>,
+}
+
+/// What changes when a file changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl Users {
+    /// Reads the file.
+    pub(crate) fn read(path: &Path) -> Result<Self, SetupError> {
+        static GENERATION: AtomicU64 = AtomicU64::new(0);
+        let failed = |source| SetupError::File {
+            path: path.to_owned(),
+            source,
+        };
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let stamp = Stamp::of(&file.metadata().map_err(failed)?);
+        let mut text = String::new();
+        file.take(BYTES_MAX + 1)
+            .read_to_string(&mut text)
+            .map_err(failed)?;
+        if text.len() as u64 > BYTES_MAX {
+            let source = std::io::Error::other(format!("it is larger than {BYTES_MAX} bytes"));
+            return Err(failed(source));
+        }
+        let mut hashes = HashMap::new();
+        let mut cost_max = 0;
+        for (at, line) in text.lines().enumerate() {
+            let wrong = |reason: &str| SetupError::Htpasswd {
+                path: path.to_owned(),
+                line: at + 1,
+                reason: reason.to_owned(),
+            };
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (user, hash) = line
+                .split_once(':')
+                .ok_or_else(|| wrong("expected user:hash"))?;
+            let hash = hash.split(':').next().unwrap_or(hash);
+            cost_max = cost_max.max(cost(hash).map_err(wrong)?);
+            if hashes.insert(user.to_owned(), hash.to_owned()).is_some() {
+                return Err(wrong("the user is there twice"));
+            }
+        }
+        let cost = if cost_max == 0 {
+            COST_DEFAULT
+        } else {
+            cost_max
+        };
+        Ok(Self {
+            hashes,
+            nobody: format!("$2b${cost:02}${:.<53}", ""),
+            stamp,
+            generation: GENERATION.fetch_add(1, Ordering::Relaxed),
+            refused: parking_lot::Mutex::new(None),
+        })
+    }
+
+    /// Reads the file again if it has changed. A version that cannot be used is an error once.
+    pub(crate) fn reread(&self, path: &Path) -> Result<Option<Self>, SetupError> {
+        let failed = |source| SetupError::File {
+            path: path.to_owned(),
+            source,
+        };
+        let stamp = match std::fs::metadata(path) {
+            Ok(metadata) => Some(Stamp::of(&metadata)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        if stamp == Some(self.stamp) {
+            return Ok(None);
+        }
+        // A file that is being replaced may be gone for a moment; it is told when it comes back.
+        let Some(stamp) = stamp else { return Ok(None) };
+        let mut refused = self.refused.lock();
+        if *refused == Some(stamp) {
+            return Ok(None);
+        }
+        Self::read(path)
+            .map(Some)
+            .inspect_err(|_| *refused = Some(stamp))
+    }
+
+    /// Whether the user is in the file.
+    pub(crate) fn contains(&self, user: &str) -> bool {
+        self.hashes.contains_key(user)
+    }
+
+    /// Whether that is the user's password. Takes as long for users that do not exist. Slow: not for
+    /// a thread of the runtime.
+    pub(crate) fn verify(&self, user: &str, password: &[u8]) -> bool {
+        let known = self.hashes.get(user);
+        let right = bcrypt::verify(password, known.unwrap_or(&self.nobody)).unwrap_or(false);
+        right & known.is_some()
+    }
+}
+
+/// The cost of a bcrypt hash.
+fn cost(hash: &str) -> Result<u32, &'static str> {
+    let parts = ["$2a$", "$2b$", "$2y$"]
+        .iter()
+        .any(|version| hash.starts_with(version))
+        .then(|| hash.parse::<bcrypt::HashParts>().ok())
+        .flatten()
+        .ok_or("not a bcrypt hash: make the line with htpasswd -B")?;
+    let cost = parts.get_cost();
+    if COSTS.contains(&cost) {
+        Ok(cost)
+    } else {
+        Err("the cost must be 4 to 16")
+    }
+}

@@ -1,0 +1,140 @@
+//! What Keystone says about a token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::identity::{Identity, IdentityParts, ServiceIdentity};
+
+/// A token that Keystone knows.
+#[derive(Debug)]
+pub(crate) struct Token {
+    /// Whose it is.
+    pub(crate) identity: Arc<Identity>,
+    expires_at: Timestamp,
+    /// It may be used for other requests only, or from another place, and that cannot be checked here.
+    restricted: bool,
+}
+
+impl Token {
+    /// Reads Keystone's answer; nothing when it is no such answer.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let Body { token } = serde_json::from_slice(body).ok()?;
+        let (project, domain) = (token.project.as_ref(), token.user.domain.as_ref());
+        let all = token.system.as_ref().is_some_and(|system| system.all);
+        let restricted = token
+            .application_credential
+            .as_ref()
+            .is_some_and(|credential| credential.access_rules.is_some())
+            || token
+                .bind
+                .as_ref()
+                .is_some_and(|bind| bind.kerberos.is_some());
+        let identity = Identity::new(IdentityParts {
+            user_domain_id: domain.and_then(|domain| domain.id.clone()),
+            project_id: project.and_then(|project| project.id.clone()),
+            project_domain_id: project.and_then(|p| p.domain.as_ref()?.id.clone()),
+            domain_id: token.domain.as_ref().and_then(|domain| domain.id.clone()),
+            system_scope: all.then(|| "all".to_owned()),
+            roles: token
+                .roles
+                .into_iter()
+                .map(|role| role.name.trim().to_owned())
+                .collect(),
+            is_admin_project: token.is_admin_project.unwrap_or(true),
+            is_admin: None,
+            service: None,
+            user_id: Some(token.user.id),
+        });
+        let expires_at = token.expires_at.parse().ok()?;
+        Some(Self {
+            identity: Arc::new(identity),
+            expires_at,
+            restricted,
+        })
+    }
+
+    /// Whether it can be used now.
+    pub(crate) fn usable(&self, now: Timestamp, allow_expired: bool) -> bool {
+        !self.restricted && (allow_expired || now < self.expires_at)
+    }
+
+    /// How long it is good.
+    pub(crate) fn remaining(&self, now: Timestamp) -> Duration {
+        Duration::try_from(self.expires_at.duration_since(now)).unwrap_or(Duration::ZERO)
+    }
+
+    /// The identity of a user whose request a service hands on.
+    pub(crate) fn with_service(&self, service: &Self) -> Identity {
+        let from = service.identity.parts();
+        Identity::new(IdentityParts {
+            service: Some(Box::new(ServiceIdentity {
+                user_id: from.user_id.clone(),
+                user_domain_id: from.user_domain_id.clone(),
+                project_id: from.project_id.clone(),
+                project_domain_id: from.project_domain_id.clone(),
+                roles: from.roles.clone(),
+            })),
+            ..self.identity.parts().clone()
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Body {
+    token: TokenBody,
+}
+
+#[derive(Deserialize)]
+struct TokenBody {
+    expires_at: String,
+    user: UserBody,
+    project: Option<ScopeBody>,
+    domain: Option<ScopeBody>,
+    system: Option<SystemBody>,
+    #[serde(default)]
+    roles: Vec<RoleBody>,
+    is_admin_project: Option<bool>,
+    application_credential: Option<ApplicationCredentialBody>,
+    bind: Option<BindBody>,
+}
+
+#[derive(Deserialize)]
+struct UserBody {
+    id: String,
+    domain: Option<DomainBody>,
+}
+
+#[derive(Deserialize)]
+struct ScopeBody {
+    id: Option<String>,
+    domain: Option<DomainBody>,
+}
+
+#[derive(Deserialize)]
+struct DomainBody {
+    id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct SystemBody {
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Deserialize)]
+struct RoleBody {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct ApplicationCredentialBody {
+    access_rules: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct BindBody {
+    kerberos: Option<serde_json::Value>,
+}

@@ -1,0 +1,184 @@
+//! A policy file: names and rules, in YAML or JSON.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_yaml_ng::Value;
+
+use crate::policy::check::Source;
+use crate::policy::error::{PolicyError, RuleProblem};
+
+/// Largest policy file. A file with every rule of a cloud's services has about 1 MiB.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// What a file says, in its order.
+#[derive(Debug, Default)]
+pub(crate) struct Overrides {
+    /// The file, for messages.
+    pub(crate) path: PathBuf,
+    pub(crate) rules: Vec<Override>,
+}
+
+/// One rule of a file.
+#[derive(Debug)]
+pub(crate) struct Override {
+    pub(crate) name: String,
+    pub(crate) line: Option<usize>,
+    pub(crate) source: Source,
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<Overrides, PolicyError> {
+    let failed = |source| PolicyError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    parse(path, &text)
+}
+
+/// Reads the text of a file.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
+    if text.len() as u64 > BYTES_MAX {
+        return Err(PolicyError::TooLarge {
+            path: path.to_owned(),
+            bytes_max: BYTES_MAX,
+        });
+    }
+    let format = |message: String| PolicyError::Format {
+        path: path.to_owned(),
+        message,
+    };
+    let value = serde_yaml_ng::from_str::<Value>(text).or_else(|error| {
+        // JSON that YAML does not take, such as with tabs.
+        let json = text
+            .trim_start()
+            .starts_with('{')
+            .then(|| serde_json::from_str(text).ok());
+        json.flatten().ok_or_else(|| format(error.to_string()))
+    })?;
+    let mapping = match value {
+        Value::Mapping(mapping) => mapping,
+        Value::Null => {
+            return Ok(Overrides {
+                path: path.to_owned(),
+                rules: Vec::new(),
+            });
+        }
+        Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Sequence(_)
+        | Value::Tagged(_) => {
+            return Err(format(
+                "expected lines of the form \"name\": \"rule\"".to_owned(),
+            ));
+        }
+    };
+    let mut rules = Vec::with_capacity(mapping.len());
+    let mut problems = Vec::new();
+    for (name, value) in mapping {
+        let Value::String(name) = name else {
+            return Err(format(format!(
+                "a rule's name must be a text, not {}",
+                kind(&name)
+            )));
+        };
+        let line = find_line(text, &name);
+        match source(value) {
+            Ok(source) => rules.push(Override { name, line, source }),
+            Err(message) => problems.push(RuleProblem {
+                rule: name,
+                line,
+                message,
+            }),
+        }
+    }
+    if problems.is_empty() {
+        Ok(Overrides {
+            path: path.to_owned(),
+            rules,
+        })
+    } else {
+        Err(PolicyError::Rules {
+            path: path.to_owned(),
+            problems,
+        })
+    }
+}
+
+/// A rule's value: a text, or the old list of lists.
+fn source(value: Value) -> Result<Source, String> {
+    match value {
+        Value::String(text) => Ok(Source::Text(text)),
+        Value::Sequence(items) => {
+            let lists: Result<_, String> = items.into_iter().map(list).collect();
+            Ok(Source::Lists(lists?))
+        }
+        // oslo.policy lets everybody in here, which nobody means who forgot the rule.
+        Value::Null => Err("has no value: write \"@\" for everybody, \"!\" for nobody".to_owned()),
+        Value::Tagged(_) => Err("put the rule in quotes: in YAML a bare ! is a tag".to_owned()),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Mapping(_)) => {
+            Err(format!("must be a text or a list, not {}", kind(&other)))
+        }
+    }
+}
+
+/// A part of the old form: a list of checks, or one check alone.
+fn list(value: Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::String(text) if text.is_empty() => Ok(Vec::new()),
+        Value::String(text) => Ok(vec![text]),
+        Value::Null => Ok(Vec::new()),
+        Value::Sequence(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Value::String(text) => Ok(text),
+                other => Err(format!(
+                    "a check in a list must be a text, not {}",
+                    kind(&other)
+                )),
+            })
+            .collect(),
+        other => Err(format!(
+            "a list must hold texts and lists of texts, not {}",
+            kind(&other)
+        )),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Sequence(_) => "a list",
+        Value::Mapping(_) => "a mapping",
+        Value::Tagged(_) => "a tagged value",
+    }
+}
+
+/// The first line that starts with the name and a colon. The YAML reader does not tell.
+fn find_line(text: &str, name: &str) -> Option<usize> {
+    let starts = |line: &str| {
+        let line = line
+            .trim_start()
+            .trim_start_matches(['{', ','])
+            .trim_start();
+        let plain = line.strip_prefix(name);
+        let quoted = || {
+            line.strip_prefix(['"', '\''])?
+                .strip_prefix(name)?
+                .strip_prefix(['"', '\''])
+        };
+        plain
+            .or_else(quoted)
+            .is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
+    text.lines().position(starts).map(|at| at + 1)
+}
