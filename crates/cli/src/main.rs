@@ -2,8 +2,8 @@
 
 mod bench;
 mod config;
+mod control;
 mod journal;
-mod machine;
 mod options;
 
 use std::process::ExitCode;
@@ -25,6 +25,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the Placement service
+    Control(Flags),
     /// Check, show and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -52,7 +54,11 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("placewright: {error:#}");
+            if tracing::dispatcher::has_been_set() {
+                tracing::error!("{error:#}");
+            } else {
+                eprintln!("placewright: {error:#}");
+            }
             // What the user wrote is wrong: 2, as for a wrong command line. All else: 1.
             if error.is::<ConfigErrors>() {
                 ExitCode::from(2)
@@ -65,6 +71,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Control(flags) => control::run(&flags)?,
         Command::Config(command) => run_config(command)?,
         Command::Journal(command) => {
             if !command.run()? {

@@ -300,7 +300,7 @@ options! {
         /// A `policy.yaml` that overrides the default rules; `placewright policy sample` prints one.
         file: Option<PathBuf> = "";
         /// Whether only the new defaults hold, without the deprecated rules beside them.
-        enforce_new_defaults: bool = "false";
+        enforce_new_defaults: bool = "true";
         /// Whether a token of the wrong scope (system, domain) is refused.
         enforce_scope: bool = "true";
     }

@@ -13,10 +13,10 @@ use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
     Outcome, Refusal, Timestamp,
 };
+use placewright_server::Placement;
 use uuid::Uuid;
 
 use super::requests::Numbers;
-use crate::machine::Placement;
 
 /// How large a fleet is.
 #[derive(Debug, Clone, Copy)]

@@ -1,30 +1,199 @@
 //! Where log lines go and how they look.
+//!
+//! Lines are gathered in memory and written by a thread of their own, many at a time: a slow reader
+//! of the log, or a line for every request, must not hold up requests.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::config::ConfigErrors;
 use crate::options::{LogFormat, LogOptions};
 
-/// Sends all log lines to standard error from now on.
+/// Sends all log lines to standard error from now on, until the answer is dropped.
 ///
 /// # Errors
 /// The filter is not written as filters are.
-pub(super) fn start(options: &LogOptions) -> anyhow::Result<()> {
+pub(super) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     let filter = EnvFilter::builder().parse(&options.filter).map_err(|error| {
-        crate::config::ConfigErrors(vec![format!(
+        ConfigErrors(vec![format!(
             "log.filter: {:?} is no filter ({error}); allowed: a level (error, warn, info, debug, \
              trace) and exceptions as in info,placewright_server=debug",
             options.filter
         )])
     })?;
-    let lines = tracing_subscriber::fmt()
+    let log = Log::start(io::stderr())?;
+    let lines = Arc::clone(&log.lines);
+    let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(move || LineWriter(Arc::clone(&lines)))
+        .with_ansi(io::stderr().is_terminal());
     match options.format {
-        LogFormat::Text => lines.init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(true).init(),
+        LogFormat::Text => subscriber.init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
-    Ok(())
+    Ok(log)
+}
+
+/// Lines that wait to be written may take this much memory; further ones are counted and lost.
+const WAITING_BYTES_MAX: usize = 8 << 20;
+
+/// After a write, lines gather for so long, so that a busy server writes them many at a time.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// The thread that writes; dropped, it writes what waits and ends.
+pub(super) struct Log {
+    lines: Arc<Lines>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Lines {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    lost: u64,
+    is_closed: bool,
+}
+
+impl Lines {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing under the lock can leave it half done.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes until closed and empty.
+    fn run(&self, mut out: impl io::Write) {
+        let mut bytes = Vec::new();
+        loop {
+            let mut waiting = self.lock();
+            while waiting.bytes.is_empty() && !waiting.is_closed {
+                waiting = self
+                    .wake
+                    .wait(waiting)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            let is_closed = waiting.is_closed;
+            std::mem::swap(&mut waiting.bytes, &mut bytes);
+            let lost = std::mem::take(&mut waiting.lost);
+            drop(waiting);
+            // There is nowhere to report that the log cannot be written.
+            let _ = out.write_all(&bytes);
+            bytes.clear();
+            if lost > 0 {
+                let _ = writeln!(
+                    out,
+                    "{lost} log lines were lost: they came faster than they could be written"
+                );
+            }
+            if is_closed {
+                return;
+            }
+            std::thread::sleep(GATHER);
+        }
+    }
+}
+
+impl Log {
+    fn start(out: impl io::Write + Send + 'static) -> io::Result<Self> {
+        let lines = Arc::new(Lines::default());
+        let thread = {
+            let lines = Arc::clone(&lines);
+            std::thread::Builder::new()
+                .name("pw-log".to_owned())
+                .spawn(move || lines.run(out))?
+        };
+        Ok(Self {
+            lines,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.lines.lock().is_closed = true;
+        self.lines.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes one line.
+struct LineWriter(Arc<Lines>);
+
+impl io::Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut waiting = self.0.lock();
+        if waiting.is_closed {
+            // The last words of a program on its way out.
+            return io::stderr().write(line);
+        }
+        if waiting.bytes.len() + line.len() > WAITING_BYTES_MAX {
+            waiting.lost += 1;
+            return Ok(line.len());
+        }
+        let was_empty = waiting.bytes.is_empty();
+        waiting.bytes.extend_from_slice(line);
+        drop(waiting);
+        if was_empty {
+            self.0.wake.notify_one();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    /// Takes nothing until it may.
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_are_written_in_order_and_a_slow_reader_holds_nobody_up() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let log = Log::start(Slow(Arc::clone(&written))).unwrap();
+        let mut writer = LineWriter(Arc::clone(&log.lines));
+        let line = [b'x'; 1023];
+        {
+            let _slow = written.lock().unwrap();
+            for number in 0..2 * WAITING_BYTES_MAX / 1024 {
+                writer.write_all(&line).unwrap();
+                writer
+                    .write_all(if number == 0 { b"0" } else { b"\n" })
+                    .unwrap();
+            }
+        }
+        drop(log);
+        let written = written.lock().unwrap();
+        assert_eq!(written[1023], b'0');
+        assert!(written.len() < 2 * WAITING_BYTES_MAX);
+        let last = String::from_utf8_lossy(&written[written.len() - 200..]).into_owned();
+        assert!(last.contains("log lines were lost"), "{last}");
+    }
 }

@@ -1,42 +1,38 @@
 //! The signals that a service listens to.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
-/// SIGTERM, SIGINT and SIGHUP of this process.
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-/// What a signal asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
-    /// End (SIGTERM, SIGINT).
-    Stop,
-    /// Read files again (SIGHUP).
-    Reload,
-}
-
-impl Signals {
-    /// Takes the signals over: from now on none of them ends the process by itself.
-    ///
-    /// # Errors
-    /// The system refuses.
-    pub(super) fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// The next wish.
-    pub(super) async fn next(&mut self) -> Wish {
-        tokio::select! {
-            _ = self.terminate.recv() => Wish::Stop,
-            _ = self.interrupt.recv() => Wish::Stop,
-            _ = self.hang_up.recv() => Wish::Reload,
+/// Takes SIGTERM, SIGINT and SIGHUP over: from now on none of them ends the process by itself. The
+/// answer is how many signals to stop have come.
+///
+/// # Errors
+/// The system refuses.
+pub(super) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let (stops, counted) = watch::channel(0);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => stops.send_modify(|stops| *stops += 1),
+                _ = interrupt.recv() => stops.send_modify(|stops| *stops += 1),
+                _ = hang_up.recv() => tracing::info!(
+                    "SIGHUP: nothing to do. A changed htpasswd file is read by itself, everything \
+                     else needs a restart"
+                ),
+            }
         }
+    });
+    Ok(counted)
+}
+
+/// Waits until so many signals to stop have come.
+pub(super) async fn nth(stops: &watch::Receiver<u32>, number: u32) {
+    let mut stops = stops.clone();
+    if stops.wait_for(|stops| *stops >= number).await.is_err() {
+        // The task that counts ends with the runtime only.
+        std::future::pending::<()>().await;
     }
 }

@@ -22,7 +22,10 @@ pub(super) fn stopping() {
 /// What the service is doing, for `systemctl status`, and that starting may take a while longer.
 pub(super) fn loading(status: &str) {
     const MORE_TIME_US: u32 = 60_000_000;
-    tell(&[NotifyState::Status(status), NotifyState::ExtendTimeoutUsec(MORE_TIME_US)]);
+    tell(&[
+        NotifyState::Status(status),
+        NotifyState::ExtendTimeoutUsec(MORE_TIME_US),
+    ]);
 }
 
 /// Feeds the watchdog for as long as the runtime makes progress.

@@ -43,11 +43,6 @@ impl<const MIN: i64, const MAX: i64> Number<MIN, MAX> {
     pub(crate) fn count(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
-
-    /// The number as a time in milliseconds.
-    pub(crate) fn milliseconds(self) -> std::time::Duration {
-        std::time::Duration::from_millis(u64::try_from(self.0).unwrap_or(0))
-    }
 }
 
 impl<const MIN: i64, const MAX: i64> OptionType for Number<MIN, MAX> {
@@ -167,6 +162,16 @@ macro_rules! choices {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum $Name {
             $($(#[doc = $help])* $Variant,)+
+        }
+
+        impl $Name {
+            /// The value as it is written.
+            #[allow(dead_code, reason = "not every kind is shown")]
+            pub(crate) fn text(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $text,)+
+                }
+            }
         }
 
         impl OptionType for $Name {

@@ -1,0 +1,86 @@
+//! Tells the log, and systemd while the store loads, what the engine does.
+
+use std::error::Error;
+
+use placewright_engine::{
+    Commit, Observer, RecoveryProgress, SnapshotError, SnapshotReport, StoreError,
+};
+
+use super::systemd;
+
+/// Logs what the engine does and passes it on.
+#[derive(Debug)]
+pub(super) struct Logged<O>(pub(super) O);
+
+/// An error with its sources in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+impl<O: Observer> Observer for Logged<O> {
+    fn recovering(&self, progress: &RecoveryProgress) {
+        let RecoveryProgress {
+            snapshot,
+            sequence,
+            end,
+        } = *progress;
+        if sequence < end {
+            tracing::info!(snapshot, sequence, end, "loading the state");
+            systemd::loading(&format!("loading: entry {sequence} of {end}"));
+        }
+        self.0.recovering(progress);
+    }
+
+    fn snapshot_unusable(&self, sequence: u64, reason: &dyn Error) {
+        tracing::warn!(
+            sequence,
+            reason = chain(reason),
+            "a snapshot is unusable; an older one is tried"
+        );
+        self.0.snapshot_unusable(sequence, reason);
+    }
+
+    fn committed(&self, commit: &Commit) {
+        self.0.committed(commit);
+    }
+
+    fn append_failed(&self, reason: &StoreError, commands: usize) {
+        tracing::error!(
+            reason = chain(reason),
+            commands,
+            "the store failed; these writes got 503"
+        );
+        self.0.append_failed(reason, commands);
+    }
+
+    fn conflict(&self, commands: usize, missed: u64) {
+        tracing::warn!(commands, missed, "another writer was first; decided again");
+        self.0.conflict(commands, missed);
+    }
+
+    fn snapshot_written(&self, report: &SnapshotReport) {
+        let SnapshotReport {
+            sequence,
+            bytes,
+            elapsed,
+            first_held,
+        } = *report;
+        let elapsed_ms = elapsed.as_millis();
+        tracing::info!(sequence, bytes, elapsed_ms, first_held, "snapshot written");
+        self.0.snapshot_written(report);
+    }
+
+    fn snapshot_failed(&self, reason: &SnapshotError) {
+        tracing::error!(
+            reason = chain(reason),
+            "the snapshot failed; it is tried again"
+        );
+        self.0.snapshot_failed(reason);
+    }
+}
