@@ -139,15 +139,25 @@ def _play_live(pair, seed, generator, counts) -> list[Difference]:
     for _ in range(80):
         request = generator.any_request()
         text, left, right = ask_both(pair, request, None)
+        if names_itself(request) and left.status == right.status < 300:
+            text = ""
         count(counts, left, text)
         generator.pools.observe(request, left.status)
         sent.append(request)
+        if names_itself(request) and left.status < 300:
+            break  # each server made a UUID of its own
         if text:
             done = [r for r in sent[:-1] if r.method not in ("GET", "HEAD")]
             found.append(Difference(seed, [*done, request], text, left, right, None))
         if left.status >= 500 or (text and request.method not in ("GET", "HEAD")):
             break  # they may hold different things now
     return found
+
+
+def names_itself(request: Request) -> bool:
+    """Whether the server has to make up the new provider's UUID."""
+    body = request.body if isinstance(request.body, dict) else {}
+    return request.path == "/resource_providers" and "uuid" not in body and bool(body)
 
 
 def count(counts: dict[str, int], left: wire.Response, text: str) -> None:
