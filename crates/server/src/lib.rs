@@ -11,8 +11,8 @@
 //! # use placewright_server::{HttpMetrics, Server, ServerOptions, Service};
 //! # async fn run(
 //! #     engine: placewright_engine::Engine<placewright_server::Placement>,
-//! #     authenticator: placewright_server::Authenticator,
-//! #     policy: placewright_server::Policy,
+//! #     authenticator: placewright_auth::Authenticator,
+//! #     policy: placewright_auth::Policy,
 //! # ) -> std::io::Result<()> {
 //! let mut registry = prometheus_client::registry::Registry::default();
 //! let metrics = HttpMetrics::new(&mut registry);
@@ -25,15 +25,13 @@
 //! # }
 //! ```
 
-mod access;
 mod http;
 mod machine;
 mod metrics;
 mod options;
 mod server;
-mod stall;
+mod wire;
 
-pub use access::{Authenticator, Policy};
 pub use http::body::Body;
 pub use http::cors::Cors;
 pub use http::microversion::{Microversion, VersionError};

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::http::service::Service;
-use crate::stall::StallGuard;
+use crate::wire::Wire;
 
 /// After a failed accept (no file descriptors left, say) the next is tried this much later.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -83,7 +83,7 @@ impl Server {
                     Ok::<_, std::convert::Infallible>(service.handle(request, Some(remote)).await)
                 }
             });
-            let io = TokioIo::new(StallGuard::new(stream, options.write_timeout));
+            let io = TokioIo::new(Wire::new(stream, options.write_timeout));
             let connection = graceful.watch(http.serve_connection(io, answer));
             let gauge = self.service.metrics.connections.clone();
             gauge.inc();
@@ -110,8 +110,7 @@ impl Server {
             .header_read_timeout(options.head_timeout)
             .max_buf_size(options.head_bytes_max.max(8192))
             .keep_alive(true)
-            .half_close(false)
-            .pipeline_flush(true);
+            .half_close(false);
         http
     }
 }

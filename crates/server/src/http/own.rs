@@ -4,8 +4,8 @@
 //! everything: `/placewright/v1/changes` and `/placewright/v1/explain`.
 
 use hyper::http::request::Parts;
+use placewright_auth::Identity;
 
-use crate::access::Identity;
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::reply::Reply;
 use crate::http::service::Service;

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use placewright_auth::Rule;
+
 use crate::http::microversion::Microversion;
 use crate::http::query::unquote;
 
@@ -54,7 +56,7 @@ pub(crate) struct Operation {
     /// What it demands of the headers.
     pub(crate) needs: Needs,
     /// The policy rule; none for what is open to all.
-    pub(crate) rule: Option<&'static str>,
+    pub(crate) rule: Option<Rule>,
     /// What it does, for the OpenAPI document.
     pub(crate) summary: &'static str,
 }
@@ -89,7 +91,7 @@ const fn operation(
     method: &'static str,
     since: u8,
     needs: Needs,
-    rule: &'static str,
+    rule: Rule,
     summary: &'static str,
 ) -> Operation {
     Operation {
@@ -111,74 +113,74 @@ pub(crate) const TABLE: &[Entry] = &[
         open("GET", Nothing, "List the API versions"),
     ] },
     Entry { route: Route::ResourceClasses, path: "/resource_classes", allow: "GET, POST", operations: &[
-        operation("GET", 2, AcceptJson, "placement:resource_classes:list", "List resource classes"),
-        operation("POST", 2, JsonBody, "placement:resource_classes:create", "Create a resource class"),
+        operation("GET", 2, AcceptJson, Rule::ResourceClassesList, "List resource classes"),
+        operation("POST", 2, JsonBody, Rule::ResourceClassesCreate, "Create a resource class"),
     ] },
     Entry { route: Route::ResourceClass, path: "/resource_classes/{name}", allow: "GET, PUT, DELETE", operations: &[
-        operation("GET", 2, AcceptJson, "placement:resource_classes:show", "Show a resource class"),
-        Operation { until: 6, ..operation("PUT", 2, JsonBody, "placement:resource_classes:update", "Rename a resource class") },
-        operation("PUT", 7, Nothing, "placement:resource_classes:update", "Create a resource class unless it exists"),
-        operation("DELETE", 2, Nothing, "placement:resource_classes:delete", "Delete a resource class"),
+        operation("GET", 2, AcceptJson, Rule::ResourceClassesShow, "Show a resource class"),
+        Operation { until: 6, ..operation("PUT", 2, JsonBody, Rule::ResourceClassesUpdate, "Rename a resource class") },
+        operation("PUT", 7, Nothing, Rule::ResourceClassesUpdate, "Create a resource class unless it exists"),
+        operation("DELETE", 2, Nothing, Rule::ResourceClassesDelete, "Delete a resource class"),
     ] },
     Entry { route: Route::Providers, path: "/resource_providers", allow: "GET, POST", operations: &[
-        operation("GET", 0, AcceptJson, "placement:resource_providers:list", "List resource providers"),
-        operation("POST", 0, JsonBody, "placement:resource_providers:create", "Create a resource provider"),
+        operation("GET", 0, AcceptJson, Rule::ResourceProvidersList, "List resource providers"),
+        operation("POST", 0, JsonBody, Rule::ResourceProvidersCreate, "Create a resource provider"),
     ] },
     Entry { route: Route::Provider, path: "/resource_providers/{uuid}", allow: "GET, DELETE, PUT", operations: &[
-        operation("GET", 0, AcceptJson, "placement:resource_providers:show", "Show a resource provider"),
-        operation("DELETE", 0, Nothing, "placement:resource_providers:delete", "Delete a resource provider"),
-        operation("PUT", 0, JsonBody, "placement:resource_providers:update", "Update a resource provider"),
+        operation("GET", 0, AcceptJson, Rule::ResourceProvidersShow, "Show a resource provider"),
+        operation("DELETE", 0, Nothing, Rule::ResourceProvidersDelete, "Delete a resource provider"),
+        operation("PUT", 0, JsonBody, Rule::ResourceProvidersUpdate, "Update a resource provider"),
     ] },
     Entry { route: Route::Inventories, path: "/resource_providers/{uuid}/inventories", allow: "GET, POST, PUT, DELETE", operations: &[
-        operation("GET", 0, AcceptJson, "placement:resource_providers:inventories:list", "List the inventories of a provider"),
-        operation("POST", 0, JsonBody, "placement:resource_providers:inventories:create", "Create an inventory"),
-        operation("PUT", 0, JsonBody, "placement:resource_providers:inventories:update", "Replace the inventories of a provider"),
-        operation("DELETE", 5, Nothing, "placement:resource_providers:inventories:delete", "Delete the inventories of a provider"),
+        operation("GET", 0, AcceptJson, Rule::InventoriesList, "List the inventories of a provider"),
+        operation("POST", 0, JsonBody, Rule::InventoriesCreate, "Create an inventory"),
+        operation("PUT", 0, JsonBody, Rule::InventoriesUpdate, "Replace the inventories of a provider"),
+        operation("DELETE", 5, Nothing, Rule::InventoriesDelete, "Delete the inventories of a provider"),
     ] },
     Entry { route: Route::Inventory, path: "/resource_providers/{uuid}/inventories/{resource_class}", allow: "GET, PUT, DELETE", operations: &[
-        operation("GET", 0, AcceptJson, "placement:resource_providers:inventories:show", "Show an inventory"),
-        operation("PUT", 0, JsonBody, "placement:resource_providers:inventories:update", "Update an inventory"),
-        operation("DELETE", 0, Nothing, "placement:resource_providers:inventories:delete", "Delete an inventory"),
+        operation("GET", 0, AcceptJson, Rule::InventoriesShow, "Show an inventory"),
+        operation("PUT", 0, JsonBody, Rule::InventoriesUpdate, "Update an inventory"),
+        operation("DELETE", 0, Nothing, Rule::InventoriesDelete, "Delete an inventory"),
     ] },
     Entry { route: Route::ProviderUsages, path: "/resource_providers/{uuid}/usages", allow: "GET", operations: &[
-        operation("GET", 0, AcceptJson, "placement:resource_providers:usages", "Show what is used of a provider"),
+        operation("GET", 0, AcceptJson, Rule::ProviderUsages, "Show what is used of a provider"),
     ] },
     Entry { route: Route::Aggregates, path: "/resource_providers/{uuid}/aggregates", allow: "GET, PUT", operations: &[
-        operation("GET", 1, AcceptJson, "placement:resource_providers:aggregates:list", "List the aggregates of a provider"),
-        operation("PUT", 1, JsonBody, "placement:resource_providers:aggregates:update", "Replace the aggregates of a provider"),
+        operation("GET", 1, AcceptJson, Rule::AggregatesList, "List the aggregates of a provider"),
+        operation("PUT", 1, JsonBody, Rule::AggregatesUpdate, "Replace the aggregates of a provider"),
     ] },
     Entry { route: Route::ProviderAllocations, path: "/resource_providers/{uuid}/allocations", allow: "GET", operations: &[
-        operation("GET", 0, AcceptJson, "placement:resource_providers:allocations:list", "List what consumers hold of a provider"),
+        operation("GET", 0, AcceptJson, Rule::ProviderAllocationsList, "List what consumers hold of a provider"),
     ] },
     Entry { route: Route::Allocations, path: "/allocations", allow: "POST", operations: &[
-        operation("POST", 13, JsonBody, "placement:allocations:manage", "Replace what several consumers hold"),
+        operation("POST", 13, JsonBody, Rule::AllocationsManage, "Replace what several consumers hold"),
     ] },
     Entry { route: Route::ConsumerAllocations, path: "/allocations/{consumer_uuid}", allow: "GET, PUT, DELETE", operations: &[
-        operation("GET", 0, AcceptJson, "placement:allocations:list", "List what a consumer holds"),
-        operation("PUT", 0, JsonBody, "placement:allocations:update", "Replace what a consumer holds"),
-        operation("DELETE", 0, Nothing, "placement:allocations:delete", "Release what a consumer holds"),
+        operation("GET", 0, AcceptJson, Rule::AllocationsList, "List what a consumer holds"),
+        operation("PUT", 0, JsonBody, Rule::AllocationsUpdate, "Replace what a consumer holds"),
+        operation("DELETE", 0, Nothing, Rule::AllocationsDelete, "Release what a consumer holds"),
     ] },
     Entry { route: Route::Candidates, path: "/allocation_candidates", allow: "GET", operations: &[
-        operation("GET", 10, AcceptJson, "placement:allocation_candidates:list", "List where a request would fit"),
+        operation("GET", 10, AcceptJson, Rule::AllocationCandidatesList, "List where a request would fit"),
     ] },
     Entry { route: Route::Traits, path: "/traits", allow: "GET", operations: &[
-        operation("GET", 6, AcceptJson, "placement:traits:list", "List traits"),
+        operation("GET", 6, AcceptJson, Rule::TraitsList, "List traits"),
     ] },
     Entry { route: Route::Trait, path: "/traits/{name}", allow: "GET, PUT, DELETE", operations: &[
-        operation("GET", 6, Nothing, "placement:traits:show", "Check that a trait exists"),
-        operation("PUT", 6, Nothing, "placement:traits:update", "Create a trait unless it exists"),
-        operation("DELETE", 6, Nothing, "placement:traits:delete", "Delete a trait"),
+        operation("GET", 6, Nothing, Rule::TraitsShow, "Check that a trait exists"),
+        operation("PUT", 6, Nothing, Rule::TraitsUpdate, "Create a trait unless it exists"),
+        operation("DELETE", 6, Nothing, Rule::TraitsDelete, "Delete a trait"),
     ] },
     Entry { route: Route::ProviderTraits, path: "/resource_providers/{uuid}/traits", allow: "GET, PUT, DELETE", operations: &[
-        operation("GET", 6, AcceptJson, "placement:resource_providers:traits:list", "List the traits of a provider"),
-        operation("PUT", 6, JsonBody, "placement:resource_providers:traits:update", "Replace the traits of a provider"),
-        operation("DELETE", 6, Nothing, "placement:resource_providers:traits:delete", "Delete the traits of a provider"),
+        operation("GET", 6, AcceptJson, Rule::ProviderTraitsList, "List the traits of a provider"),
+        operation("PUT", 6, JsonBody, Rule::ProviderTraitsUpdate, "Replace the traits of a provider"),
+        operation("DELETE", 6, Nothing, Rule::ProviderTraitsDelete, "Delete the traits of a provider"),
     ] },
     Entry { route: Route::Usages, path: "/usages", allow: "GET", operations: &[
-        operation("GET", 9, AcceptJson, "placement:usages", "Show what a project uses"),
+        operation("GET", 9, AcceptJson, Rule::TotalUsages, "Show what a project uses"),
     ] },
     Entry { route: Route::Reshaper, path: "/reshaper", allow: "POST", operations: &[
-        operation("POST", 30, JsonBody, "placement:reshaper:reshape", "Replace inventories and allocations together"),
+        operation("POST", 30, JsonBody, Rule::ReshaperReshape, "Replace inventories and allocations together"),
     ] },
 ];
 

@@ -12,12 +12,12 @@ use hyper::body::Body as HttpBody;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use placewright_auth::{AuthError, Authenticator, Identity, Policy, Rule, Target};
 use placewright_engine::{Engine, SubmitError};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, State, Strategy, Timestamp};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use crate::access::{AuthError, Authenticator, Identity, Policy};
 use crate::http::accept::Accept;
 use crate::http::body::{self, Body};
 use crate::http::call::Call;
@@ -155,7 +155,7 @@ impl Service {
         exchange.route = entry.path;
         let operation = choose(entry, parts, version)?;
         check_needs(operation.needs, &parts.headers)?;
-        self.check_policy(operation, &found, parts, identity.as_ref())?;
+        self.check_policy(operation, &found, parts, identity.as_deref())?;
         let content = match operation.needs {
             Needs::JsonBody => {
                 body::read(body, self.options.body_bytes_max, self.options.body_timeout).await?
@@ -173,7 +173,7 @@ impl Service {
         placement::run(found.route, parts.method.as_str(), &call).await
     }
 
-    async fn authenticate(&self, headers: &HeaderMap) -> ApiResult<Identity> {
+    async fn authenticate(&self, headers: &HeaderMap) -> ApiResult<Arc<Identity>> {
         self.authenticator
             .authenticate(headers)
             .await
@@ -205,29 +205,23 @@ impl Service {
             let query = Query::parse(parts.uri.query().unwrap_or("")).map_err(|reason| {
                 ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
             })?;
-            return self.authorize(rule, identity, query.get("project_id"));
+            return self.authorize(rule, identity, &Target::project(query.get("project_id")));
         }
-        self.authorize(rule, identity, identity.project_id())
+        self.authorize(rule, identity, &Target::own(identity))
     }
 
-    /// Checks that a caller may do what a policy rule protects, for things of a project.
+    /// Checks that a caller may do what a policy rule protects.
     ///
     /// # Errors
     /// 403.
     pub(crate) fn authorize(
         &self,
-        rule: &str,
+        rule: Rule,
         identity: &Identity,
-        project: Option<&str>,
+        target: &Target<'_>,
     ) -> ApiResult<()> {
-        if self.policy.allows(rule, identity, project) {
-            return Ok(());
-        }
-        Err(ApiError::new(
-            403,
-            format!("Policy does not allow {rule} to be performed."),
-        )
-        .at_door())
+        (self.policy.authorize(rule, identity, target))
+            .map_err(|forbidden| ApiError::new(403, forbidden.to_string()).at_door())
     }
 
     /// Computes something from the state; it is durable when this returns.

@@ -1,0 +1,133 @@
+//! The last layer above the socket: cuts connections whose client takes nothing of an answer, and
+//! closes so that a last answer arrives.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+/// A closed connection is read on for so long, and so many bytes, so that what the client still
+/// sends does not make the system throw the answer away (RFC 9112, section 9.6).
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 4 << 20;
+
+/// A stream that fails when a write stays stuck for too long.
+///
+/// The clock runs only while the system takes no bytes, so a slow client that takes some is fine,
+/// and a write that succeeds at once costs nothing.
+#[derive(Debug)]
+pub(crate) struct Wire<S> {
+    stream: S,
+    write_timeout: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
+    linger: Option<Linger>,
+}
+
+/// What is left of a connection that is closed on our side.
+#[derive(Debug)]
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    bytes: usize,
+}
+
+impl<S> Wire<S> {
+    pub(crate) fn new(stream: S, write_timeout: Duration) -> Self {
+        Self {
+            stream,
+            write_timeout,
+            stalled: None,
+            linger: None,
+        }
+    }
+
+    fn watch<T>(
+        &mut self,
+        result: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stalled = None;
+            return result;
+        }
+        let timeout = self.write_timeout;
+        let sleep = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(sleep.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> Wire<S> {
+    /// Reads and forgets what the client still sends.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let linger = self.linger.get_or_insert_with(|| Linger {
+            until: Box::pin(tokio::time::sleep(LINGER)),
+            bytes: 0,
+        });
+        let mut scratch = [0; 4096];
+        while linger.bytes < LINGER_BYTES_MAX {
+            if linger.until.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => linger.bytes += buffer.filled().len(),
+                _ => return Poll::Ready(()),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(result, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.watch(result, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_flush(context);
+        self.watch(result, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.linger.is_none() {
+            let result = Pin::new(&mut self.stream).poll_shutdown(context);
+            ready!(self.watch(result, context))?;
+        }
+        ready!(self.poll_linger(context));
+        Poll::Ready(Ok(()))
+    }
+}
