@@ -161,10 +161,4 @@ pub enum Warning {
         /// The field.
         field: String,
     },
-    /// A zone that no host aggregate carries: it restricts nothing.
-    #[error("availability_zone is ignored: no host aggregate is in zone {zone:?}")]
-    UnknownZone {
-        /// The zone.
-        zone: String,
-    },
 }

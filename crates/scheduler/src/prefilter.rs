@@ -1,0 +1,273 @@
+//! What follows from a request for placement beyond amounts: zones, tenants, kinds of images.
+//!
+//! Pre-filters run before the search and make it smaller. Each has a switch; the defaults are
+//! Nova's. Source: Nova 34, `scheduler/request_filter.py`. Deliberately different:
+//!
+//! - An image property without a standard trait is passed over with a warning; Nova drops the
+//!   traits of all other properties with it.
+//! - A zone that no aggregate carries is refused unless it is the default one. Nova's API refuses
+//!   it too, but its scheduler would look everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::error::{BadRequest, Warning};
+use crate::request::RequestSpec;
+use crate::translate::Translation;
+use crate::translate::target::{ComputeNode, Target};
+use crate::translate::wish::Wishes;
+
+mod aggregate;
+mod capability;
+
+/// The first version of the compute service that marks its providers with `OWNER_NOVA`.
+pub const COMPUTE_VERSION_OWNER: u32 = 73;
+
+/// Which pre-filters run, under the names that Nova's configuration or code has for them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrefilterOptions {
+    /// Only hosts in the tenant's own aggregates, where it has some (metadata `filter_tenant_id…`).
+    pub limit_tenants_to_placement_aggregate: bool,
+    /// Refuse tenants that have no aggregate of their own.
+    pub placement_aggregate_required_for_tenants: bool,
+    /// Only hosts in the zone that was asked for.
+    pub map_az_to_placement_aggregate: bool,
+    /// The zone of hosts that are in no other; asking for it restricts nothing.
+    pub default_availability_zone: String,
+    /// Only hosts that can use the image's disk format.
+    pub query_placement_for_image_type_support: bool,
+    /// Only hosts that are not disabled.
+    pub compute_status_filter: bool,
+    /// No hosts in aggregates that are kept for a trait that the request does not require.
+    pub enable_isolated_aggregate_filtering: bool,
+    /// Only hosts with the device models of the image.
+    pub image_metadata_prefilter: bool,
+    /// Only hosts that know accelerators, where the flavor has some.
+    pub accelerators_filter: bool,
+    /// Only hosts that know packed rings, where they are asked for.
+    pub packed_virtqueue_filter: bool,
+    /// Only hosts in the segments of routed networks.
+    pub query_placement_for_routed_network_aggregates: bool,
+    /// Only hosts that know remote-managed ports, where the request has one.
+    pub remote_managed_ports_filter: bool,
+    /// Only hosts that can encrypt local disks, where that is asked for.
+    pub ephemeral_encryption_filter: bool,
+    /// Only hosts with virtio sound devices, where one is asked for.
+    pub virtio_sound_filter: bool,
+    /// Only hosts that keep the secret of a TPM as asked.
+    pub tpm_secret_security_filter: bool,
+    /// Only providers of the compute service's own, once all of its agents mark them.
+    pub owner_nova_filter: bool,
+}
+
+impl Default for PrefilterOptions {
+    fn default() -> Self {
+        Self {
+            limit_tenants_to_placement_aggregate: false,
+            placement_aggregate_required_for_tenants: false,
+            map_az_to_placement_aggregate: true,
+            default_availability_zone: "nova".to_owned(),
+            query_placement_for_image_type_support: false,
+            compute_status_filter: true,
+            enable_isolated_aggregate_filtering: false,
+            image_metadata_prefilter: false,
+            accelerators_filter: true,
+            packed_virtqueue_filter: true,
+            query_placement_for_routed_network_aggregates: false,
+            remote_managed_ports_filter: true,
+            ephemeral_encryption_filter: true,
+            virtio_sound_filter: true,
+            tpm_secret_security_filter: true,
+            owner_nova_filter: true,
+        }
+    }
+}
+
+/// A pre-filter, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(
+    missing_docs,
+    reason = "the names are those of `PrefilterOptions` and of Nova"
+)]
+pub enum Prefilter {
+    RequireTenantAggregate,
+    MapAzToPlacementAggregate,
+    RequireImageTypeSupport,
+    ComputeStatus,
+    IsolateAggregates,
+    TransformImageMetadata,
+    Accelerators,
+    PackedVirtqueue,
+    RoutedNetworks,
+    RemoteManagedPorts,
+    EphemeralEncryption,
+    VirtioSound,
+    TpmSecretSecurity,
+    OwnerNova,
+}
+
+/// What the pre-filters and the [target](crate::translate::target) need to know about the fleet.
+pub trait Surroundings {
+    /// Shows every host aggregate with its metadata, in rising order of UUID.
+    fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>));
+
+    /// The aggregates of a network segment's provider; nothing if there is no such provider.
+    fn segment_aggregates(&self, segment: Uuid) -> Option<Vec<Uuid>>;
+
+    /// The lowest version among all compute services; 0 if there are none.
+    fn compute_version_min(&self) -> u32;
+
+    /// The compute nodes that a request's host or node stands for.
+    fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode>;
+}
+
+/// Why a pre-filter leaves no host.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PrefilterRefusal {
+    /// The tenant must have an aggregate and has none.
+    #[error("no hosts available for tenant {project:?}: it has no aggregate of its own")]
+    NoTenantAggregate {
+        /// The tenant.
+        project: String,
+    },
+    /// No aggregate carries the zone.
+    #[error("availability_zone: there is no zone {zone:?}")]
+    NoSuchZone {
+        /// The zone.
+        zone: String,
+    },
+    /// A segment of a routed network is in no aggregate.
+    #[error("no aggregate found for segment {segment} of a routed network")]
+    NoSegmentAggregate {
+        /// The segment.
+        segment: Uuid,
+    },
+    /// The request contradicts itself.
+    #[error(transparent)]
+    BadRequest(#[from] BadRequest),
+}
+
+impl PrefilterRefusal {
+    /// The field to blame, where the request itself is wrong.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::BadRequest(bad) => Some(bad.field()),
+            Self::NoSuchZone { .. } => Some("availability_zone"),
+            Self::NoTenantAggregate { .. } | Self::NoSegmentAggregate { .. } => None,
+        }
+    }
+}
+
+/// What the pre-filters add to a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Additions {
+    /// Traits that the host itself must have.
+    pub root_required: BTreeSet<String>,
+    /// Traits that the host itself must not have.
+    pub root_forbidden: BTreeSet<String>,
+    /// UUIDs of aggregates: the host is in one of each inner list.
+    pub aggregates: Vec<Vec<Uuid>>,
+    /// UUIDs of aggregates: the host is in none.
+    pub forbidden_aggregates: BTreeSet<Uuid>,
+    /// A trait that every provider of a PCI device must have.
+    pub pci_required: Option<&'static str>,
+    /// The pre-filters that were on and had something to look at.
+    pub applied: Vec<Prefilter>,
+    /// What was ignored.
+    pub warnings: Vec<Warning>,
+}
+
+/// What one pre-filter works on.
+struct Look<'a> {
+    spec: &'a RequestSpec,
+    wishes: Wishes<'a>,
+    translation: &'a Translation,
+    options: &'a PrefilterOptions,
+    surroundings: &'a dyn Surroundings,
+}
+
+/// A pre-filter's work: whether it had something to look at.
+type Step = fn(&Look<'_>, &mut Additions) -> Result<bool, PrefilterRefusal>;
+
+const STEPS: [(Prefilter, Step); 14] = [
+    (Prefilter::RequireTenantAggregate, aggregate::tenant),
+    (Prefilter::MapAzToPlacementAggregate, aggregate::zone),
+    (Prefilter::RequireImageTypeSupport, capability::image_type),
+    (Prefilter::ComputeStatus, capability::compute_status),
+    (Prefilter::IsolateAggregates, aggregate::isolated),
+    (Prefilter::TransformImageMetadata, capability::image_devices),
+    (Prefilter::Accelerators, capability::accelerators),
+    (Prefilter::PackedVirtqueue, capability::packed_rings),
+    (Prefilter::RoutedNetworks, aggregate::routed_networks),
+    (
+        Prefilter::RemoteManagedPorts,
+        capability::remote_managed_ports,
+    ),
+    (Prefilter::EphemeralEncryption, capability::disk_encryption),
+    (Prefilter::VirtioSound, capability::sound),
+    (Prefilter::TpmSecretSecurity, capability::tpm_secret),
+    (Prefilter::OwnerNova, capability::owner),
+];
+
+/// Runs the pre-filters that are switched on.
+///
+/// # Errors
+///
+/// [`PrefilterRefusal`] where one of them leaves no host.
+pub fn apply(
+    spec: &RequestSpec,
+    translation: &Translation,
+    options: &PrefilterOptions,
+    surroundings: &dyn Surroundings,
+) -> Result<Additions, PrefilterRefusal> {
+    let look = Look {
+        spec,
+        wishes: Wishes::of(spec),
+        translation,
+        options,
+        surroundings,
+    };
+    let mut additions = Additions::default();
+    for (name, step) in STEPS {
+        if step(&look, &mut additions)? {
+            additions.applied.push(name);
+        }
+    }
+    Ok(additions)
+}
+
+impl Additions {
+    /// Adds them to what was translated, in both forms of it.
+    pub fn add_to(&self, translation: &mut Translation) {
+        let pci_groups = &translation.pci_groups;
+        let forms = [
+            Some(&mut translation.request),
+            translation.fallback.as_mut(),
+        ];
+        for request in forms.into_iter().flatten() {
+            let (required, forbidden) = (&self.root_required, &self.root_forbidden);
+            request.root_required.extend(required.iter().cloned());
+            request.root_forbidden.extend(forbidden.iter().cloned());
+            if !self.aggregates.is_empty() || !self.forbidden_aggregates.is_empty() {
+                let group = request.group("");
+                group.aggregates.extend(self.aggregates.iter().cloned());
+                group
+                    .forbidden_aggregates
+                    .extend(&self.forbidden_aggregates);
+            }
+            let Some(name) = self.pci_required else {
+                continue;
+            };
+            let groups = request.suffixed.iter_mut();
+            for group in groups.filter(|group| pci_groups.contains(&group.requester_id)) {
+                group.require(name);
+            }
+        }
+        translation.warnings.extend(self.warnings.iter().cloned());
+    }
+}

@@ -1,0 +1,116 @@
+//! Firmware and devices of a guest that only some hosts can offer.
+
+use crate::error::BadRequest;
+use crate::image::known::{
+    ADDRESS_MODES, DISK_ENCRYPTION_FORMATS, PCI_NUMA_POLICIES, SECURE_BOOT, SOUND_MODELS,
+    TPM_MODELS, TPM_VERSIONS,
+};
+use crate::request::device::PciNumaPolicy;
+use crate::translate::wish::{Said, Wishes, check_word, flavor_field};
+
+/// An emulated trusted platform module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tpm {
+    /// The trait of hosts with its model.
+    pub model_trait: &'static str,
+    /// The trait of hosts with its version.
+    pub version_trait: &'static str,
+}
+
+impl<'a> Wishes<'a> {
+    /// The emulated TPM: a version makes one, and its model is TIS if nothing is said.
+    pub fn tpm(&self) -> Result<Option<Tpm>, BadRequest> {
+        let Some(version) = self.agreed_word("hw", "tpm_version", TPM_VERSIONS)? else {
+            return Ok(None);
+        };
+        let model = self.agreed_word("hw", "tpm_model", TPM_MODELS)?;
+        if model == Some("tpm-crb") && version != "2.0" {
+            return Err(BadRequest::conflict(
+                flavor_field("hw", "tpm_model"),
+                flavor_field("hw", "tpm_version"),
+                "\"tpm-crb\" exists only in version 2.0",
+            ));
+        }
+        Ok(Some(Tpm {
+            model_trait: match model {
+                Some("tpm-crb") => "COMPUTE_SECURITY_TPM_CRB",
+                _ => "COMPUTE_SECURITY_TPM_TIS",
+            },
+            version_trait: match version {
+                "2.0" => "COMPUTE_SECURITY_TPM_2_0",
+                _ => "COMPUTE_SECURITY_TPM_1_2",
+            },
+        }))
+    }
+
+    /// Whether the guest boots signed code only.
+    pub fn secure_boot(&self) -> Result<bool, BadRequest> {
+        let policy = self.agreed_word("os", "secure_boot", SECURE_BOOT)?;
+        Ok(policy == Some("required"))
+    }
+
+    /// The trait of hosts that can set the width of guest addresses as asked.
+    pub fn address_mode_trait(&self) -> Result<Option<&'static str>, BadRequest> {
+        let mode = self.agreed_word("hw", "maxphysaddr_mode", ADDRESS_MODES)?;
+        Ok(mode.map(|mode| match mode {
+            "passthrough" => "COMPUTE_ADDRESS_SPACE_PASSTHROUGH",
+            _ => "COMPUTE_ADDRESS_SPACE_EMULATED",
+        }))
+    }
+
+    /// Whether the guest's firmware keeps no state; only UEFI can be told so.
+    #[must_use]
+    pub fn stateless_firmware(&self) -> bool {
+        let Some(image) = self.image else {
+            return false;
+        };
+        image.get("hw_firmware_type") == Some("uefi")
+            && image.flag("hw_firmware_stateless") == Some(true)
+    }
+
+    /// How near to its memory the guest's PCI devices must be.
+    pub fn pci_numa_policy(&self) -> Result<Option<PciNumaPolicy>, BadRequest> {
+        let policy = self.agreed_word("hw", "pci_numa_affinity_policy", PCI_NUMA_POLICIES)?;
+        Ok(policy.map(|policy| match policy {
+            "required" => PciNumaPolicy::Required,
+            "preferred" => PciNumaPolicy::Preferred,
+            "socket" => PciNumaPolicy::Socket,
+            _ => PciNumaPolicy::Legacy,
+        }))
+    }
+
+    /// Whether network devices use packed rings.
+    pub fn packed_ring(&self) -> Result<bool, BadRequest> {
+        self.agreed_flag("virtio_packed_ring")
+    }
+
+    /// Whether local disks are encrypted.
+    pub fn disk_encryption(&self) -> Result<bool, BadRequest> {
+        self.agreed_flag("ephemeral_encryption")
+    }
+
+    /// How local disks are encrypted, where it is said.
+    pub fn disk_encryption_format(&self) -> Result<Option<&'a str>, BadRequest> {
+        self.agreed_word("hw", "ephemeral_encryption_format", DISK_ENCRYPTION_FORMATS)
+    }
+
+    /// The model of the sound device, where there is one.
+    pub fn sound_model(&self) -> Result<Option<&'a str>, BadRequest> {
+        self.agreed_word("hw", "sound_model", SOUND_MODELS)
+    }
+
+    /// The trait of hosts that can keep a TPM's secret as asked. Only a flavor can ask, because a
+    /// rebuild with another image could not change it any more.
+    pub fn tpm_secret_trait(&self) -> Result<&'static str, BadRequest> {
+        let key = "tpm_secret_security";
+        let value = self.flavor.filled_extra_spec("hw:tpm_secret_security");
+        let value = value.unwrap_or("user");
+        let field = flavor_field("hw", key);
+        check_word(&Said { value, field }, &["user", "host", "deployment"])?;
+        Ok(match value {
+            "host" => "COMPUTE_SECURITY_TPM_SECRET_SECURITY_HOST",
+            "deployment" => "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT",
+            _ => "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! PCI devices as resources: one group for each device.
+
+use std::collections::BTreeMap;
+
+use placewright_placement::names::{is_custom, is_standard_class, standard_traits};
+use serde::{Deserialize, Serialize};
+
+use crate::error::BadRequest;
+use crate::flavor::extra_spec_field;
+use crate::request::device::{PciDeviceSpec, PciNumaPolicy};
+use crate::request::{PciRequest, RequestGroup, RequestSpec};
+use crate::text::{custom_name, whole_number};
+use crate::translate::rule::CandidateRule;
+use crate::translate::steps::Outside;
+use crate::translate::wish::Wishes;
+use crate::translate::{TranslateOptions, Translation, cells, needs_affinity};
+
+/// The extra spec that names a flavor's PCI devices: `a:1,b:2`.
+pub const ALIAS_KEY: &str = "pci_passthrough:alias";
+
+/// The most devices of one request: each becomes a group, and a search grows with their number.
+pub const DEVICES_MAX: u32 = 256;
+
+/// PCI aliases by name.
+pub type PciAliases = BTreeMap<String, PciAlias>;
+
+/// A name for devices that flavors can use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PciAlias {
+    /// How near to the guest's memory they must be, unless flavor or image say it.
+    #[serde(default)]
+    pub numa_policy: PciNumaPolicy,
+    /// The devices that will do, as alternatives.
+    pub spec: Vec<PciDeviceSpec>,
+}
+
+/// The PCI devices of a request: those it brings, or else those of the flavor's aliases.
+///
+/// # Errors
+///
+/// [`BadRequest`] for an alias that does not exist or a list that cannot be read.
+pub fn requests(spec: &RequestSpec, aliases: &PciAliases) -> Result<Vec<PciRequest>, BadRequest> {
+    let Some(list) = spec.flavor.extra_spec(ALIAS_KEY) else {
+        return Ok(spec.pci_requests.clone());
+    };
+    if !spec.pci_requests.is_empty() {
+        return Ok(spec.pci_requests.clone());
+    }
+    let policy = Wishes::of(spec).pci_numa_policy()?;
+    let field = || extra_spec_field(ALIAS_KEY);
+    let mut found = Vec::new();
+    for (index, item) in list.split(',').enumerate() {
+        let malformed = || BadRequest::malformed(field(), item, "\"alias:count\"");
+        let (name, count) = item.split_once(':').ok_or_else(malformed)?;
+        let count = whole_number(count).and_then(|count| u32::try_from(count).ok());
+        let count = count.ok_or_else(malformed)?;
+        let name = name.trim();
+        let Some(alias) = aliases.get(name) else {
+            return Err(BadRequest::invalid(
+                field(),
+                format!("there is no PCI alias {name:?}"),
+            ));
+        };
+        found.push(PciRequest {
+            request_id: format!("pci_alias_{index}"),
+            count,
+            alias_name: Some(name.to_owned()),
+            from_port: false,
+            numa_policy: policy.unwrap_or(alias.numa_policy),
+            spec: alias.spec.clone(),
+        });
+    }
+    Ok(found)
+}
+
+/// Adds a group for each device but those of ports, for which the network service speaks.
+pub(super) fn add_groups(
+    spec: &RequestSpec,
+    options: &TranslateOptions,
+    nested_cells: usize,
+    outside: &mut Vec<Outside>,
+    translation: &mut Translation,
+) -> Result<(), BadRequest> {
+    let requests = requests(spec, &options.pci_aliases)?;
+    let of_flavor = requests.iter().filter(|request| !request.from_port);
+    let mut total = 0_u32;
+    for (index, request) in of_flavor.enumerate() {
+        let field = match &request.alias_name {
+            Some(name) => format!("{ALIAS_KEY} {name:?}"),
+            None => format!("pci_requests[{index}]"),
+        };
+        total = total.saturating_add(request.count);
+        if total > DEVICES_MAX {
+            return Err(BadRequest::invalid(
+                field,
+                format!("a request has at most {DEVICES_MAX} PCI devices"),
+            ));
+        }
+        let [device] = &*request.spec else {
+            return Err(BadRequest::invalid(
+                format!("{field}.spec"),
+                "devices that are resources have exactly one description",
+            ));
+        };
+        let group = RequestGroup {
+            resources: [(resource_class(device, &field)?, 1)].into(),
+            required_traits: traits(device.traits.as_deref().unwrap_or_default()),
+            ..RequestGroup::default()
+        };
+        for number in 0..request.count {
+            let suffix = format!("{}-{number}", request.request_id);
+            translation.pci_groups.push(suffix.clone());
+            if needs_affinity(request.numa_policy) && nested_cells > 0 {
+                translation.rules.push(CandidateRule::NearAny {
+                    group: suffix.clone(),
+                    cells: (0..nested_cells).map(cells::suffix).collect(),
+                    may_be_nowhere: request.numa_policy == PciNumaPolicy::Legacy,
+                });
+            }
+            outside.push(Outside {
+                group: RequestGroup {
+                    requester_id: suffix,
+                    ..group.clone()
+                },
+                field: format!("{field}.request_id"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The resource class of a device: the named one brought to form, or one of vendor and product.
+fn resource_class(device: &PciDeviceSpec, field: &str) -> Result<String, BadRequest> {
+    if let Some(name) = device
+        .resource_class
+        .as_deref()
+        .filter(|name| !name.is_empty())
+    {
+        let name = name.to_uppercase();
+        let is_known = is_standard_class(&name) || is_custom(&name);
+        return Ok(if is_known { name } else { custom_name(&name) });
+    }
+    match (&device.vendor_id, &device.product_id) {
+        (Some(vendor), Some(product)) => {
+            Ok(format!("CUSTOM_PCI_{vendor}_{product}").to_uppercase())
+        }
+        _ => Err(BadRequest::missing(
+            format!("{field}.spec[0].resource_class"),
+            "without it, vendor_id and product_id are needed",
+        )),
+    }
+}
+
+/// The traits of a list with commas, each brought to form.
+fn traits(list: &str) -> std::collections::BTreeSet<String> {
+    let names = list.split(',').filter(|name| !name.is_empty());
+    let in_form = names.map(|name| {
+        let upper = name.to_uppercase();
+        if is_custom(&upper) {
+            return upper;
+        }
+        if standard_traits().any(|standard| standard == name) {
+            return name.to_owned();
+        }
+        custom_name(&upper)
+    });
+    in_form.collect()
+}

@@ -1,0 +1,204 @@
+//! Groups of resources, with what holds for the request as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_placement::GroupPolicy;
+use placewright_placement::names::{is_custom, is_standard_class};
+use uuid::Uuid;
+
+use crate::error::{BadRequest, Warning};
+use crate::extra_spec::is_suffix;
+use crate::request::RequestGroup;
+use crate::text::whole_number;
+
+/// What to ask placement for.
+///
+/// See [`to_candidate_query`](Self::to_candidate_query) for the typed query and
+/// [`to_query_string`](Self::to_query_string) for the text that Nova would send.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ResourceRequest {
+    /// The group without a suffix, whose resources may come from several providers of a host.
+    pub unsuffixed: Option<RequestGroup>,
+    /// Groups that are each served by one provider, in the order in which they were added.
+    pub suffixed: Vec<RequestGroup>,
+    /// How the suffixed groups relate to each other.
+    pub group_policy: Option<GroupPolicy>,
+    /// Traits that the host itself must have.
+    pub root_required: BTreeSet<String>,
+    /// Traits that the host itself must not have.
+    pub root_forbidden: BTreeSet<String>,
+    /// Sets of suffixes: the providers of each set lie under one of them.
+    pub same_subtree: Vec<BTreeSet<String>>,
+    /// The `limit` of the written query.
+    pub limit: Option<u32>,
+    /// The compute nodes that will do, where the request names a host; empty for all.
+    pub nodes: BTreeSet<Uuid>,
+    /// How many of the suffixed groups the flavor wrote itself.
+    pub suffixed_in_flavor: usize,
+}
+
+impl ResourceRequest {
+    /// A group by its suffix; made if it is not there.
+    pub fn group(&mut self, suffix: &str) -> &mut RequestGroup {
+        if suffix.is_empty() {
+            return self.unsuffixed.get_or_insert_default();
+        }
+        let position = self.position(suffix).unwrap_or_else(|| {
+            self.suffixed.push(RequestGroup {
+                requester_id: suffix.to_owned(),
+                ..RequestGroup::default()
+            });
+            self.suffixed.len() - 1
+        });
+        &mut self.suffixed[position]
+    }
+
+    fn position(&self, suffix: &str) -> Option<usize> {
+        self.suffixed
+            .iter()
+            .position(|group| group.requester_id == suffix)
+    }
+
+    /// All groups, the one without a suffix first.
+    pub fn groups(&self) -> impl Iterator<Item = &RequestGroup> {
+        self.unsuffixed.iter().chain(&self.suffixed)
+    }
+
+    /// The amounts of all groups together.
+    #[must_use]
+    pub fn merged_resources(&self) -> BTreeMap<String, u64> {
+        let mut merged: BTreeMap<String, u64> = BTreeMap::new();
+        for (class, amount) in self.groups().flat_map(|group| &group.resources) {
+            let sum = merged.entry(class.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+        merged
+    }
+
+    /// The traits that any group requires.
+    #[must_use]
+    pub fn all_required_traits(&self) -> BTreeSet<&str> {
+        self.groups()
+            .flat_map(|group| group.required_traits.iter().map(String::as_str))
+            .collect()
+    }
+
+    /// Adds a group from outside the flavor.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRequest`] for a group that asks for nothing, or whose suffix is none or is taken.
+    /// `field` is how the caller knows the group.
+    pub fn add_group(&mut self, group: RequestGroup, field: &str) -> Result<(), BadRequest> {
+        let suffix = &group.requester_id;
+        if !is_suffix(suffix) {
+            return Err(BadRequest::malformed(
+                field,
+                suffix.clone(),
+                "1 to 64 letters, digits, \"_\" and \"-\"",
+            ));
+        }
+        if group.is_empty() {
+            return Err(BadRequest::invalid(field, "the group asks for nothing"));
+        }
+        if self.position(suffix).is_some() {
+            return Err(BadRequest::conflict(
+                field,
+                "another group",
+                format!("both are called {suffix:?}"),
+            ));
+        }
+        self.suffixed.push(group);
+        Ok(())
+    }
+
+    /// Removes amounts of 0 and the groups that are empty without them: `resources:VCPU=0` is how a
+    /// flavor says that it needs no VCPU.
+    pub fn strip_zeros(&mut self) {
+        let groups = self.unsuffixed.iter_mut().chain(&mut self.suffixed);
+        for group in groups {
+            group.resources.retain(|_, amount| *amount > 0);
+        }
+        self.unsuffixed = self.unsuffixed.take().filter(|group| !group.is_empty());
+        self.suffixed.retain(|group| !group.is_empty());
+    }
+
+    /// Settles how suffixed groups relate to each other where the flavor does not say it.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRequest`] if the flavor has several suffixed groups of its own: only its author knows.
+    pub fn settle_group_policy(&mut self) -> Result<(), BadRequest> {
+        if self.suffixed.len() < 2 || self.group_policy.is_some() {
+            return Ok(());
+        }
+        if self.suffixed_in_flavor > 1 {
+            return Err(BadRequest::missing(
+                "flavor.extra_specs[\"group_policy\"]",
+                "the flavor has several suffixed groups; \"none\" lets them share a provider, \
+                 \"isolate\" gives each one of its own",
+            ));
+        }
+        self.group_policy = Some(GroupPolicy::None);
+        Ok(())
+    }
+}
+
+impl RequestGroup {
+    /// Sets an amount as text says it, or warns.
+    pub(crate) fn read_resource(
+        &mut self,
+        class: &str,
+        amount: &str,
+        field: impl FnOnce() -> String,
+        warnings: &mut Vec<Warning>,
+    ) {
+        if !is_custom(class) && !is_standard_class(class) {
+            warnings.push(Warning::UnknownResourceClass {
+                field: field(),
+                class: class.to_owned(),
+            });
+            return;
+        }
+        match whole_number(amount).and_then(|amount| u64::try_from(amount).ok()) {
+            Some(amount) => self.set_resource(class, amount),
+            None => warnings.push(Warning::BadAmount {
+                field: field(),
+                value: amount.to_owned(),
+            }),
+        }
+    }
+
+    /// Sets an amount.
+    pub(crate) fn set_resource(&mut self, class: &str, amount: u64) {
+        self.resources.insert(class.to_owned(), amount);
+    }
+
+    /// Requires or forbids a trait as text says it, or warns.
+    pub(crate) fn read_trait(
+        &mut self,
+        name: &str,
+        kind: &str,
+        field: impl FnOnce() -> String,
+        warnings: &mut Vec<Warning>,
+    ) {
+        match kind {
+            "required" => self.require(name),
+            "forbidden" => self.forbid(name),
+            _ => warnings.push(Warning::BadTraitValue {
+                field: field(),
+                value: kind.to_owned(),
+            }),
+        }
+    }
+
+    /// Requires a trait.
+    pub(crate) fn require(&mut self, name: &str) {
+        self.required_traits.insert(name.to_owned());
+    }
+
+    /// Forbids a trait.
+    pub(crate) fn forbid(&mut self, name: &str) {
+        self.forbidden_traits.insert(name.to_owned());
+    }
+}

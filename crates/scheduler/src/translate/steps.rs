@@ -1,0 +1,263 @@
+//! The steps from a request to its groups, in the order that decides which of them wins.
+
+use std::collections::BTreeSet;
+
+use placewright_placement::GroupPolicy;
+
+use crate::error::{BadRequest, Warning};
+use crate::extra_spec::ExtraSpecKey;
+use crate::flavor::{Flavor, extra_spec_field};
+use crate::image;
+use crate::request::device::PciNumaPolicy;
+use crate::request::{RequestGroup, RequestSpec};
+use crate::text::custom_name;
+use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
+use crate::translate::machine::Tpm;
+use crate::translate::numa::GuestTopology;
+use crate::translate::resource_request::ResourceRequest;
+use crate::translate::wish::Wishes;
+use crate::translate::{TranslateOptions, Translation, accelerator, cells, pci, port};
+
+/// A group from outside the flavor, and how its author knows it.
+pub(super) struct Outside {
+    pub(super) group: RequestGroup,
+    pub(super) field: String,
+}
+
+/// What the steps work on.
+pub(super) struct Input<'a> {
+    pub(super) spec: &'a RequestSpec,
+    pub(super) wishes: Wishes<'a>,
+    pub(super) options: &'a TranslateOptions,
+    pub(super) outside: &'a OutsideGroups,
+}
+
+/// All groups from outside the flavor.
+#[derive(Default)]
+pub(super) struct OutsideGroups {
+    pub(super) groups: Vec<Outside>,
+    /// Sets of their suffixes: the providers of each set lie under one of them.
+    pub(super) same_subtree: Vec<BTreeSet<String>>,
+}
+
+/// The groups of ports, PCI devices and accelerators, and those that came ready-made; what holds
+/// between them goes to the translation.
+pub(super) fn groups_from_outside(
+    spec: &RequestSpec,
+    options: &TranslateOptions,
+    cell_count: usize,
+    translation: &mut Translation,
+) -> Result<OutsideGroups, BadRequest> {
+    let ready_made = spec.requested_resources.iter().enumerate();
+    let ready_made = ready_made.map(|(index, group)| Outside {
+        group: group.clone(),
+        field: format!("requested_resources[{index}].requester_id"),
+    });
+    let mut outside = OutsideGroups {
+        groups: ready_made.collect(),
+        same_subtree: Vec::new(),
+    };
+    port::add_groups(spec, &mut outside)?;
+    let groups = &mut outside.groups;
+    accelerator::add_groups(spec, groups, &mut translation.warnings)?;
+    if options.pci_in_placement {
+        let nested_cells = if options.numa_in_placement {
+            cell_count
+        } else {
+            0
+        };
+        pci::add_groups(spec, options, nested_cells, groups, translation)?;
+    }
+    Ok(outside)
+}
+
+/// Builds the groups. `pinned` says whether dedicated processors are asked for as PCPU; `nested`
+/// holds the guest's cells if each becomes a group.
+pub(super) fn build(
+    input: &Input<'_>,
+    pinned: bool,
+    nested: Option<&GuestTopology>,
+    warnings: &mut Vec<Warning>,
+) -> Result<ResourceRequest, BadRequest> {
+    let Input { spec, wishes, .. } = *input;
+    let mut request = ResourceRequest {
+        limit: Some(input.options.max_placement_results),
+        ..ResourceRequest::default()
+    };
+    add_request_level(spec, &mut request);
+    add_extra_specs(&spec.flavor, &mut request, warnings);
+    request.suffixed_in_flavor = request.suffixed.len();
+    for name in wishes
+        .image
+        .iter()
+        .flat_map(|image| image.traits_required())
+    {
+        request.group("").require(name);
+    }
+    let explicit = request.merged_resources();
+    if pinned {
+        add_pinned_cpus(&wishes, &mut request)?;
+    }
+    for outside in &input.outside.groups {
+        request.add_group(outside.group.clone(), &outside.field)?;
+    }
+    request
+        .same_subtree
+        .extend(input.outside.same_subtree.iter().cloned());
+    add_defaults(spec, &mut request);
+    add_memory_features(&wishes, &mut request)?;
+    add_machine_features(&wishes, &mut request, warnings)?;
+    if let Some(guest) = nested {
+        cells::split(guest, &explicit, &mut request)?;
+    }
+    request.strip_zeros();
+    Ok(request)
+}
+
+fn add_request_level(spec: &RequestSpec, request: &mut ResourceRequest) {
+    let params = &spec.request_level_params;
+    request.root_required.clone_from(&params.root_required);
+    request.root_forbidden.clone_from(&params.root_forbidden);
+    request.same_subtree.clone_from(&params.same_subtree);
+}
+
+/// What the flavor asks for by name.
+fn add_extra_specs(flavor: &Flavor, request: &mut ResourceRequest, warnings: &mut Vec<Warning>) {
+    for (key, value) in &flavor.extra_specs {
+        let field = || extra_spec_field(key);
+        match ExtraSpecKey::parse(key) {
+            ExtraSpecKey::Resources { suffix, class } => {
+                let group = request.group(suffix);
+                group.read_resource(class, value, field, warnings);
+            }
+            ExtraSpecKey::Trait { suffix, name } => {
+                request
+                    .group(suffix)
+                    .read_trait(name, value, field, warnings);
+            }
+            ExtraSpecKey::GroupPolicy => match value.as_str() {
+                "none" => request.group_policy = Some(GroupPolicy::None),
+                "isolate" => request.group_policy = Some(GroupPolicy::Isolate),
+                _ => warnings.push(Warning::BadGroupPolicy {
+                    field: field(),
+                    value: value.clone(),
+                }),
+            },
+            ExtraSpecKey::Other => {}
+        }
+    }
+}
+
+/// Dedicated processors are PCPU, and threads are a trait.
+fn add_pinned_cpus(wishes: &Wishes<'_>, request: &mut ResourceRequest) -> Result<(), BadRequest> {
+    let vcpus = u64::from(wishes.flavor.vcpus);
+    let dedicated = match wishes.cpu_policy()? {
+        Some(CpuPolicy::Dedicated) => Some(vcpus),
+        Some(CpuPolicy::Mixed) => {
+            let mask = match wishes.dedicated_cpus()? {
+                Some(mask) => mask,
+                None => wishes.realtime_cpus()?.unwrap_or_default(),
+            };
+            let dedicated = mask.len() as u64;
+            let shared = vcpus.saturating_sub(dedicated);
+            request.group("").set_resource("VCPU", shared);
+            Some(dedicated)
+        }
+        Some(CpuPolicy::Shared) | None => None,
+    };
+    if let Some(dedicated) = dedicated {
+        let isolated = wishes.emulator_threads_policy()? == Some(EmulatorThreadsPolicy::Isolate);
+        let amount = dedicated + u64::from(isolated);
+        request.group("").set_resource("PCPU", amount);
+    }
+    match wishes.cpu_thread_policy()? {
+        Some(CpuThreadPolicy::Isolate) => request.group("").forbid("HW_CPU_HYPERTHREADING"),
+        Some(CpuThreadPolicy::Require) => request.group("").require("HW_CPU_HYPERTHREADING"),
+        Some(CpuThreadPolicy::Prefer) | None => {}
+    }
+    Ok(())
+}
+
+/// The flavor's own amounts, each unless its class is in any group already.
+fn add_defaults(spec: &RequestSpec, request: &mut ResourceRequest) {
+    let flavor = &spec.flavor;
+    let named = request.merged_resources();
+    let is_named = |class| named.contains_key(class);
+    if !is_named("VCPU") && !is_named("PCPU") {
+        let vcpus = u64::from(flavor.vcpus);
+        request.group("").set_resource("VCPU", vcpus);
+    }
+    if !is_named("MEMORY_MB") {
+        let memory_mb = u64::from(flavor.memory_mb);
+        request.group("").set_resource("MEMORY_MB", memory_mb);
+    }
+    let disk_gb = flavor.disk_gb(spec.is_bfv);
+    if !is_named("DISK_GB") && disk_gb > 0 {
+        request.group("").set_resource("DISK_GB", disk_gb);
+    }
+}
+
+/// Encrypted and persistent memory.
+fn add_memory_features(
+    wishes: &Wishes<'_>,
+    request: &mut ResourceRequest,
+) -> Result<(), BadRequest> {
+    if let Some(model) = wishes.memory_encryption()? {
+        let group = request.group("");
+        group.set_resource("MEM_ENCRYPTION_CONTEXT", 1);
+        group.require(model.required_trait());
+    }
+    let labels = wishes.persistent_memory();
+    let classes: Vec<_> = labels
+        .iter()
+        .map(|label| custom_name(&format!("PMEM_NAMESPACE_{label}")))
+        .collect();
+    for class in &classes {
+        let amount = classes.iter().filter(|other| *other == class).count();
+        request.group("").set_resource(class, amount as u64);
+    }
+    Ok(())
+}
+
+/// Traits for firmware and devices.
+fn add_machine_features(
+    wishes: &Wishes<'_>,
+    request: &mut ResourceRequest,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), BadRequest> {
+    if let Some(Tpm {
+        model_trait,
+        version_trait,
+    }) = wishes.tpm()?
+    {
+        let group = request.group("");
+        group.require(model_trait);
+        group.require(version_trait);
+    }
+    if wishes.pci_numa_policy()? == Some(PciNumaPolicy::Socket) {
+        request
+            .group("")
+            .require("COMPUTE_SOCKET_PCI_NUMA_AFFINITY");
+    }
+    if wishes.secure_boot()? {
+        request
+            .group("")
+            .require("COMPUTE_SECURITY_UEFI_SECURE_BOOT");
+    }
+    if let Some(name) = wishes.address_mode_trait()? {
+        request.group("").require(name);
+    }
+    if wishes.stateless_firmware() {
+        request
+            .group("")
+            .require("COMPUTE_SECURITY_STATELESS_FIRMWARE");
+    } else if let Some(image) = wishes.image
+        && image.get("hw_firmware_stateless").is_some()
+        && image.get("hw_firmware_type") != Some("uefi")
+    {
+        warnings.push(Warning::NeedsUefi {
+            field: image::field("hw_firmware_stateless"),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Pointing a translated request at the hosts that were asked for.
+
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::error::BadRequest;
+use crate::request::RequestSpec;
+use crate::translate::resource_request::ResourceRequest;
+
+/// A host of the compute service, as far as a request can name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComputeNode {
+    /// Its UUID, which is also that of its resource provider.
+    pub uuid: Uuid,
+    /// The name of the service that manages it.
+    pub host: String,
+    /// Its own name; a service can manage several nodes.
+    pub node: String,
+}
+
+/// The host or node that a request names, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// The host.
+    pub host: Option<&'a str>,
+    /// The node.
+    pub node: Option<&'a str>,
+    /// The only cell to look in.
+    pub cell: Option<Uuid>,
+}
+
+/// Why a request cannot be pointed at a host.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetRefusal {
+    /// Nothing has the name.
+    #[error("no such host - host: {} node: {}", host.as_deref().unwrap_or("any"), node.as_deref().unwrap_or("any"))]
+    NoSuchHost {
+        /// The host that was named.
+        host: Option<String>,
+        /// The node that was named.
+        node: Option<String>,
+    },
+    /// The request contradicts itself.
+    #[error(transparent)]
+    BadRequest(#[from] BadRequest),
+}
+
+/// The host or node that a request names; a destination comes before what was forced, part by part.
+///
+/// An empty name names nothing.
+#[must_use]
+pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
+    fn first<'a>(of_destination: Option<&'a String>, forced: &'a [String]) -> Option<&'a str> {
+        let mut names = [of_destination, forced.first()].into_iter().flatten();
+        names.find(|name| !name.is_empty()).map(String::as_str)
+    }
+    let destination = spec.requested_destination.as_ref();
+    let host = first(
+        destination.and_then(|to| to.host.as_ref()),
+        &spec.force_hosts,
+    );
+    let node = first(
+        destination.and_then(|to| to.node.as_ref()),
+        &spec.force_nodes,
+    );
+    let cell = destination.and_then(|to| to.cell);
+    (host.is_some() || node.is_some()).then_some(Target { host, node, cell })
+}
+
+/// Adds the aggregates and the host of a destination, and settles what is left open.
+///
+/// `find` looks a host up among the compute nodes. With one node the search is for its tree; with
+/// several (bare metal behind one service) the answer is in [`ResourceRequest::nodes`].
+///
+/// # Errors
+///
+/// [`TargetRefusal`] for a host that does not exist, or groups whose relation nobody settled.
+pub fn point(
+    request: &mut ResourceRequest,
+    spec: &RequestSpec,
+    find: impl FnOnce(Target<'_>) -> Vec<ComputeNode>,
+) -> Result<(), TargetRefusal> {
+    if let Some(destination) = &spec.requested_destination {
+        if !destination.aggregates.is_empty() {
+            let group = request.group("");
+            group
+                .aggregates
+                .extend(destination.aggregates.iter().cloned());
+        }
+        if !destination.forbidden_aggregates.is_empty() {
+            let group = request.group("");
+            group
+                .forbidden_aggregates
+                .extend(&destination.forbidden_aggregates);
+        }
+    }
+    if let Some(target) = target(spec) {
+        let nodes = find(target);
+        match &*nodes {
+            [] => {
+                return Err(TargetRefusal::NoSuchHost {
+                    host: target.host.map(str::to_owned),
+                    node: target.node.map(str::to_owned),
+                });
+            }
+            [node] => request.group("").in_tree = Some(node.uuid),
+            _ => request.limit = None,
+        }
+        request.nodes = nodes.iter().map(|node| node.uuid).collect();
+    }
+    let far_reaching = ["group", "same_host", "different_host"];
+    if far_reaching
+        .iter()
+        .any(|hint| spec.scheduler_hints.contains_key(*hint))
+    {
+        request.limit = None;
+    }
+    request.settle_group_policy()?;
+    Ok(())
+}

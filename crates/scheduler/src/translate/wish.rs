@@ -1,0 +1,125 @@
+//! What flavor and image say about one thing, and what holds if they disagree.
+
+use crate::error::BadRequest;
+use crate::flavor::{Flavor, extra_spec_field};
+use crate::image::{self, ImageProperties};
+use crate::request::RequestSpec;
+use crate::text::means_true;
+
+/// The flavor of a request and the properties of its image.
+#[derive(Clone, Copy, Debug)]
+pub struct Wishes<'a> {
+    /// The flavor.
+    pub flavor: &'a Flavor,
+    /// The properties; none for a request without an image.
+    pub image: Option<&'a ImageProperties>,
+}
+
+/// A value and where it was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said<'a> {
+    pub(crate) value: &'a str,
+    pub(crate) field: String,
+}
+
+impl<'a> Wishes<'a> {
+    /// The wishes of a request.
+    #[must_use]
+    pub fn of(spec: &'a RequestSpec) -> Self {
+        Self {
+            flavor: &spec.flavor,
+            image: spec.image.as_ref().map(|image| &image.properties),
+        }
+    }
+
+    /// What the flavor says under `hw:<key>` or another scope.
+    pub(crate) fn of_flavor(&self, scope: &str, key: &str) -> Option<&'a str> {
+        self.flavor.extra_spec(&format!("{scope}:{key}"))
+    }
+
+    /// What the image says under `hw_<key>` or another scope.
+    pub(crate) fn of_image(&self, scope: &str, key: &str) -> Option<&'a str> {
+        self.image?.get(&format!("{scope}_{key}"))
+    }
+
+    /// What both say; an empty text says nothing.
+    pub(crate) fn agreed(&self, scope: &str, key: &str) -> Result<Option<Said<'a>>, BadRequest> {
+        let of_flavor = self.of_flavor(scope, key).filter(|text| !text.is_empty());
+        let of_image = self.of_image(scope, key).filter(|text| !text.is_empty());
+        if let (Some(flavor), Some(image)) = (of_flavor, of_image)
+            && flavor != image
+        {
+            return Err(disagreement(scope, key, flavor, image));
+        }
+        Ok(match (of_flavor, of_image) {
+            (Some(value), _) => Some(Said {
+                value,
+                field: flavor_field(scope, key),
+            }),
+            (None, Some(value)) => Some(Said {
+                value,
+                field: image_field(scope, key),
+            }),
+            (None, None) => None,
+        })
+    }
+
+    /// What both say, if it is one of the few words that are possible.
+    pub(crate) fn agreed_word(
+        &self,
+        scope: &str,
+        key: &str,
+        allowed: &'static [&'static str],
+    ) -> Result<Option<&'a str>, BadRequest> {
+        let Some(said) = self.agreed(scope, key)? else {
+            return Ok(None);
+        };
+        check_word(&said, allowed)?;
+        Ok(Some(said.value))
+    }
+
+    /// Whether flavor or image want something, if they do not want opposite things.
+    pub(crate) fn agreed_flag(&self, key: &str) -> Result<bool, BadRequest> {
+        let of_flavor = self.of_flavor("hw", key);
+        let of_image = self.of_image("hw", key);
+        if let (Some(flavor), Some(image)) = (of_flavor, of_image)
+            && means_true(flavor) != means_true(image)
+        {
+            return Err(disagreement("hw", key, flavor, image));
+        }
+        Ok([of_flavor, of_image].into_iter().flatten().any(means_true))
+    }
+}
+
+/// Refuses a word that is none of the few that are possible.
+pub(crate) fn check_word(
+    said: &Said<'_>,
+    allowed: &'static [&'static str],
+) -> Result<(), BadRequest> {
+    if allowed.contains(&said.value) {
+        return Ok(());
+    }
+    Err(BadRequest::NotAllowed {
+        field: said.field.clone(),
+        value: said.value.to_owned(),
+        allowed,
+    })
+}
+
+/// How an extra spec is called in messages.
+pub(crate) fn flavor_field(scope: &str, key: &str) -> String {
+    extra_spec_field(&format!("{scope}:{key}"))
+}
+
+/// How an image property is called in messages.
+pub(crate) fn image_field(scope: &str, key: &str) -> String {
+    image::field(&format!("{scope}_{key}"))
+}
+
+fn disagreement(scope: &str, key: &str, of_flavor: &str, of_image: &str) -> BadRequest {
+    BadRequest::conflict(
+        image_field(scope, key),
+        flavor_field(scope, key),
+        format!("the image says {of_image:?}, the flavor {of_flavor:?}"),
+    )
+}
