@@ -1,0 +1,134 @@
+//! Laws of the search for candidates, over random fleets and queries.
+//!
+//! `PROPTEST_CASES` sets how many each law sees (default 256; the full run is 10,000).
+
+#[path = "common/fleet.rs"]
+mod fleet;
+#[path = "common/model.rs"]
+mod model;
+
+use std::collections::BTreeSet;
+
+use fleet::{build, fleet as any_fleet, provider_query, query as any_query};
+use model::{Found, Model, Verdict};
+use placewright_placement::candidates::find_candidates_as_trees;
+use placewright_placement::{
+    CandidateQuery, Candidates, QueryRefusal, State, Strategy as Order, find_candidates,
+    find_providers,
+};
+use proptest::prelude::*;
+
+/// A candidate in the model's words.
+fn found(state: &State, candidates: &Candidates, index: usize) -> Found {
+    let candidate = candidates.get(index).expect("within the answer");
+    let amounts = candidate.allocations().iter().map(|one| {
+        let class = state.class_name(one.class).to_owned();
+        ((one.provider.index(), class), i64::from(one.amount))
+    });
+    let mappings = candidate.mappings().map(|serving| {
+        assert!(serving.is_sorted_by(|one, other| one < other));
+        serving.iter().map(|id| id.index()).collect()
+    });
+    (amounts.collect(), mappings.collect())
+}
+
+/// All candidates in the model's words; each is there once.
+fn all_found(state: &State, candidates: &Candidates) -> BTreeSet<Found> {
+    let all: BTreeSet<Found> = (0..candidates.len())
+        .map(|index| found(state, candidates, index))
+        .collect();
+    assert_eq!(all.len(), candidates.len(), "each candidate is listed once");
+    assert!(candidates.is_complete());
+    all
+}
+
+fn told(candidates: &Candidates) -> BTreeSet<usize> {
+    assert!(
+        candidates
+            .summaries()
+            .is_sorted_by(|one, other| one < other)
+    );
+    candidates.summaries().iter().map(|id| id.index()).collect()
+}
+
+fn verdict(state: &State, answer: Result<Candidates, QueryRefusal>) -> Verdict {
+    match answer {
+        Ok(candidates) => Verdict::Found(all_found(state, &candidates), told(&candidates)),
+        Err(QueryRefusal::UnknownClass { name }) => Verdict::NoClass(name),
+        Err(QueryRefusal::UnknownTrait { name }) => Verdict::NoTrait(name),
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_search_finds_what_the_rules_let_through(mut fleet in any_fleet(), query in any_query()) {
+        let state = build(&mut fleet);
+        let expected = Model(&fleet).candidates(&query);
+        prop_assert_eq!(verdict(&state, find_candidates(&state, &query)), expected);
+    }
+
+    #[test]
+    fn columns_and_trees_give_equal_candidates(
+        mut fleet in any_fleet(),
+        query in any_query(),
+        limit in prop::option::of(1usize..6),
+    ) {
+        let state = build(&mut fleet);
+        let query = CandidateQuery { limit, ..query };
+        prop_assert_eq!(
+            find_candidates(&state, &query),
+            find_candidates_as_trees(&state, &query)
+        );
+    }
+
+    #[test]
+    fn limits_orders_and_seeds_choose_from_the_same_candidates(
+        mut fleet in any_fleet(),
+        query in any_query(),
+        limit in 1usize..6,
+        seed in any::<u64>(),
+    ) {
+        let state = build(&mut fleet);
+        let Ok(all) = find_candidates(&state, &query) else { return Ok(()) };
+        let expected = all_found(&state, &all);
+        for (order, seed) in [
+            (Order::DepthFirst, None),
+            (Order::BreadthFirst, None),
+            (Order::DepthFirst, Some(seed)),
+        ] {
+            let mut query = query.clone();
+            query.options.strategy = order;
+            query.options.seed = seed;
+            let unlimited = find_candidates(&state, &query).unwrap();
+            prop_assert_eq!(&all_found(&state, &unlimited), &expected);
+            query.limit = Some(limit);
+            let limited = find_candidates(&state, &query).unwrap();
+            prop_assert_eq!(&limited, &find_candidates(&state, &query).unwrap());
+            prop_assert_eq!(limited.len(), limit.min(expected.len()));
+            let some = all_found(&state, &limited);
+            prop_assert!(some.is_subset(&expected));
+            prop_assert_eq!(told(&limited), Model(&fleet).told(&query, &some));
+            if seed.is_none() {
+                let first = (0..limited.len()).map(|index| found(&state, &unlimited, index));
+                prop_assert_eq!(first.collect::<BTreeSet<_>>(), some);
+            }
+            query.limit = None;
+            query.options.max_candidates = Some(limit);
+            prop_assert_eq!(find_candidates(&state, &query).unwrap(), limited);
+        }
+    }
+
+    #[test]
+    fn the_list_of_providers_keeps_its_filters(
+        mut fleet in any_fleet(),
+        query in provider_query(),
+    ) {
+        let state = build(&mut fleet);
+        let answer = find_providers(&state, &query)
+            .map(|ids| ids.into_iter().map(|id| id.index()).collect::<Vec<_>>())
+            .map_err(|refusal| match refusal {
+                QueryRefusal::UnknownClass { name } | QueryRefusal::UnknownTrait { name } => name,
+            });
+        prop_assert_eq!(answer, Model(&fleet).providers(&query));
+    }
+}

@@ -1,0 +1,398 @@
+//! Random small fleets with everything that candidates depend on, and random queries for them.
+
+use placewright_placement::{
+    AllocationRequest, CandidateQuery, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
+    GroupPolicy, Inventory, ParentChange, ProviderQuery, RequestGroup, SearchOptions, State,
+    Timestamp, decide,
+};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+/// Classes that inventories and queries name.
+pub(crate) const CLASSES: [&str; 4] = ["VCPU", "MEMORY_MB", "DISK_GB", "VGPU"];
+/// Traits that providers have and queries name.
+pub(crate) const TRAITS: [&str; 4] = [
+    "HW_CPU_X86_AVX",
+    "CUSTOM_GOLD",
+    "CUSTOM_NUMA",
+    "MISC_SHARES_VIA_AGGREGATE",
+];
+/// The trait of providers that share.
+pub(crate) const SHARING: &str = TRAITS[3];
+/// Names that do not exist.
+const NO_CLASS: &str = "CUSTOM_NO_CLASS";
+const NO_TRAIT: &str = "CUSTOM_NO_TRAIT";
+
+/// One inventory and what is held of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stock {
+    pub(crate) class: &'static str,
+    pub(crate) inventory: Inventory,
+    pub(crate) used: i64,
+}
+
+/// One provider of a fleet.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// Its parent's place in the fleet; always an earlier one.
+    pub(crate) parent: Option<usize>,
+    pub(crate) stocks: Vec<Stock>,
+    pub(crate) traits: Vec<&'static str>,
+    pub(crate) aggregates: Vec<String>,
+}
+
+/// Providers in the order of their slots.
+pub(crate) type Fleet = Vec<Member>;
+
+/// The UUID of the provider at a place.
+pub(crate) fn uuid_at(place: usize) -> Uuid {
+    Uuid::from_u128(0xfee7_0000 + place as u128)
+}
+
+/// An aggregate by number.
+pub(crate) fn aggregate(number: usize) -> String {
+    Uuid::from_u128(0xa66_0000 + number as u128).to_string()
+}
+
+fn stock() -> impl Strategy<Value = (Inventory, i64)> {
+    (
+        1i32..9,
+        0i32..2,
+        1i32..3,
+        1i32..9,
+        1i32..3,
+        0usize..8,
+        0i64..5,
+    )
+        .prop_map(
+            |(total, reserved, min_unit, max_unit, step_size, ratio, used)| {
+                let plain = used % 2 == 0;
+                let inventory = Inventory {
+                    total,
+                    reserved: reserved.min(total),
+                    min_unit: if plain { 1 } else { min_unit },
+                    max_unit: if plain { i32::MAX } else { max_unit },
+                    step_size: if plain { 1 } else { step_size },
+                    allocation_ratio: [1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 2.0, 0.5][ratio],
+                };
+                (inventory, used)
+            },
+        )
+}
+
+fn member(place: usize, nested: bool) -> impl Strategy<Value = Member> {
+    let parent = if nested && place > 0 {
+        prop::option::weighted(0.7, 0..place).boxed()
+    } else {
+        Just(None).boxed()
+    };
+    let stocks = prop::collection::btree_map(0..CLASSES.len(), stock(), 0..4);
+    let traits = prop::collection::btree_set(0usize..TRAITS.len() - 1, 0..3);
+    let aggregates = prop::collection::btree_set(0usize..3, 0..2);
+    (
+        parent,
+        stocks,
+        traits,
+        prop::bool::weighted(0.15),
+        aggregates,
+    )
+        .prop_map(|(parent, stocks, traits, shares, aggregates)| Member {
+            parent,
+            stocks: stocks
+                .into_iter()
+                .map(|(class, (inventory, used))| Stock {
+                    class: CLASSES[class],
+                    inventory,
+                    used,
+                })
+                .collect(),
+            traits: (traits.into_iter().map(|index| TRAITS[index]))
+                .chain(shares.then_some(SHARING))
+                .collect(),
+            aggregates: aggregates.into_iter().map(aggregate).collect(),
+        })
+}
+
+/// A fleet of up to eight providers, sometimes without trees.
+pub(crate) fn fleet() -> impl Strategy<Value = Fleet> {
+    (1usize..9, prop::bool::weighted(0.8)).prop_flat_map(|(count, nested)| {
+        (0..count)
+            .map(|place| member(place, nested))
+            .collect::<Vec<_>>()
+    })
+}
+
+fn names(
+    known: &'static [&'static str],
+    unknown: &'static str,
+    most: usize,
+) -> impl Strategy<Value = Vec<String>> {
+    (
+        prop::collection::btree_set(prop::sample::select(known), 0..=most),
+        prop::bool::weighted(0.01),
+    )
+        .prop_map(move |(known, oops)| {
+            (known.into_iter().map(str::to_owned))
+                .chain(oops.then(|| unknown.to_owned()))
+                .collect()
+        })
+}
+
+/// Lists of which one member each is asked for.
+fn any_of_traits() -> impl Strategy<Value = Vec<Vec<String>>> {
+    prop::collection::vec(
+        names(&TRAITS, NO_TRAIT, 2).prop_filter("empty", |list| !list.is_empty()),
+        0..2,
+    )
+}
+
+fn any_of_aggregates() -> impl Strategy<Value = Vec<Vec<String>>> {
+    let list = prop::collection::btree_set(0usize..4, 1..3);
+    prop::collection::vec(
+        list.prop_map(|list| list.into_iter().map(aggregate).collect()),
+        0..3,
+    )
+    .prop_map(|mut lists: Vec<Vec<String>>| {
+        // Mostly none: every list removes most of so small a fleet.
+        lists.truncate(lists.len().saturating_sub(1));
+        lists
+    })
+}
+
+fn resources() -> impl Strategy<Value = Vec<(String, i64)>> {
+    (
+        prop::collection::btree_map(prop::sample::select(&CLASSES[..]), 1i64..4, 1..4),
+        prop::bool::weighted(0.01),
+    )
+        .prop_map(|(resources, oops)| {
+            (resources.into_iter())
+                .chain(oops.then_some((NO_CLASS, 1)))
+                .map(|(class, amount)| (class.to_owned(), amount))
+                .collect()
+        })
+}
+
+fn in_tree() -> impl Strategy<Value = Option<String>> {
+    prop::option::weighted(
+        0.1,
+        (0usize..9).prop_map(|place| uuid_at(place).to_string()),
+    )
+}
+
+fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
+    (
+        resources(),
+        prop::option::weighted(0.3, any_of_traits()),
+        prop::option::weighted(0.2, names(&TRAITS[..3], NO_TRAIT, 1)),
+        any_of_aggregates(),
+        prop::option::weighted(0.1, (0usize..4).prop_map(aggregate)),
+        in_tree(),
+    )
+        .prop_map(
+            move |(resources, required, forbidden, member_of, bad, in_tree)| RequestGroup {
+                suffix: suffix.clone(),
+                resources,
+                required: required.unwrap_or_default(),
+                forbidden: forbidden.unwrap_or_default(),
+                member_of,
+                forbidden_aggregates: bad.into_iter().collect(),
+                in_tree,
+            },
+        )
+}
+
+/// A query with up to four groups that use every part of the language.
+pub(crate) fn query() -> impl Strategy<Value = CandidateQuery> {
+    let suffixes = prop::sample::subsequence(vec!["", "1", "2", "_X"], 1..=4).prop_shuffle();
+    let groups = suffixes.prop_flat_map(|suffixes| {
+        suffixes
+            .into_iter()
+            .map(|suffix| group(suffix.to_owned()))
+            .collect::<Vec<_>>()
+    });
+    let policy = prop::option::weighted(
+        0.7,
+        prop::sample::select(vec![GroupPolicy::None, GroupPolicy::Isolate]),
+    );
+    let root_names = || prop::option::weighted(0.1, names(&TRAITS, NO_TRAIT, 1));
+    (
+        groups,
+        policy,
+        prop::bool::weighted(0.4),
+        prop::bool::weighted(0.4),
+        root_names(),
+        root_names(),
+        prop::bool::weighted(0.8),
+    )
+        .prop_map(
+            |(mut groups, group_policy, subtree, bare, required, forbidden, nested)| {
+                let mut same_subtree = Vec::new();
+                let suffixed: Vec<String> = (groups.iter().map(|group| &group.suffix))
+                    .filter(|suffix| !suffix.is_empty())
+                    .cloned()
+                    .collect();
+                if nested && subtree && !suffixed.is_empty() {
+                    let few = suffixed.iter().take(2).cloned().collect();
+                    same_subtree.push(few);
+                    if suffixed.len() > 2 && bare {
+                        same_subtree.push(suffixed[1..].to_vec());
+                    }
+                    let last = suffixed.last().filter(|_| bare && groups.len() > 1);
+                    for group in &mut groups {
+                        if Some(&group.suffix) == last
+                            && same_subtree
+                                .iter()
+                                .any(|set: &Vec<_>| set.contains(&group.suffix))
+                        {
+                            group.resources.clear();
+                        }
+                    }
+                }
+                CandidateQuery {
+                    groups,
+                    group_policy,
+                    same_subtree,
+                    root_required: required.unwrap_or_default(),
+                    root_forbidden: forbidden.unwrap_or_default(),
+                    limit: None,
+                    nested,
+                    options: SearchOptions::default(),
+                }
+            },
+        )
+}
+
+/// Filters for the list of providers.
+pub(crate) fn provider_query() -> impl Strategy<Value = ProviderQuery> {
+    let place = || prop::option::weighted(0.15, 0usize..9);
+    (
+        place(),
+        place(),
+        in_tree(),
+        group(String::new()),
+        prop::bool::ANY,
+    )
+        .prop_map(|(name, uuid, in_tree, group, resources)| ProviderQuery {
+            name: name.map(|place| format!("p{place}")),
+            uuid: uuid.map(|place| uuid_at(place).to_string()),
+            in_tree,
+            required: group.required,
+            forbidden: group.forbidden,
+            member_of: group.member_of,
+            forbidden_aggregates: group.forbidden_aggregates,
+            resources: if resources {
+                group.resources
+            } else {
+                Vec::new()
+            },
+        })
+}
+
+/// Decides and applies a command. Whether it was accepted.
+pub(crate) fn run(state: &mut State, command: &Command) -> bool {
+    let mut changes = Vec::new();
+    let accepted = decide(state, command, &mut changes).is_ok();
+    if accepted {
+        for change in &changes {
+            state.apply(change);
+        }
+    }
+    accepted
+}
+
+/// Builds a fleet through commands. What is held of each stock is what could be claimed of it when
+/// it was ten larger.
+pub(crate) fn build(fleet: &mut Fleet) -> State {
+    let at = Timestamp::default();
+    let mut state = State::default();
+    run(&mut state, &Command::SyncStandardNames { at });
+    for name in &TRAITS[1..3] {
+        let name = (*name).to_owned();
+        run(&mut state, &Command::EnsureTrait { name, at });
+    }
+    for (place, member) in fleet.iter_mut().enumerate() {
+        let uuid = uuid_at(place);
+        let name = format!("p{place}");
+        let create = Command::CreateProvider {
+            uuid,
+            name: name.clone(),
+            parent: None,
+            at,
+        };
+        run(&mut state, &create);
+        if let Some(parent) = member.parent {
+            let parent = ParentChange::Move(Some(uuid_at(parent)));
+            let update = Command::UpdateProvider {
+                uuid,
+                name,
+                parent,
+                at,
+            };
+            assert!(run(&mut state, &update));
+        }
+        stock_up(&mut state, uuid, &mut member.stocks, at);
+        let traits = Command::SetTraits {
+            provider: uuid,
+            generation: None,
+            traits: member
+                .traits
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect(),
+            at,
+        };
+        assert!(run(&mut state, &traits));
+        let aggregates = Command::SetAggregates {
+            provider: uuid,
+            generation: None,
+            aggregates: member.aggregates.clone(),
+            at,
+        };
+        assert!(run(&mut state, &aggregates));
+    }
+    state
+}
+
+fn stock_up(state: &mut State, provider: Uuid, stocks: &mut [Stock], at: Timestamp) {
+    let set = |state: &mut State, stocks: &[Stock], more: i32| {
+        let inventories = stocks
+            .iter()
+            .map(|stock| {
+                let mut inventory = stock.inventory;
+                inventory.total += more;
+                (stock.class.to_owned(), inventory)
+            })
+            .collect();
+        let command = Command::SetInventories {
+            provider,
+            generation: None,
+            inventories,
+            may_reserve_all: true,
+            at,
+        };
+        assert!(run(state, &command));
+    };
+    set(state, stocks, 10);
+    for (number, stock) in stocks.iter_mut().enumerate() {
+        if stock.used == 0 {
+            continue;
+        }
+        let consumer = Uuid::from_u128(provider.as_u128() * 16 + number as u128);
+        let claim = ConsumerClaim {
+            consumer: ConsumerUuid::from_uuid(consumer),
+            generation: ConsumerGeneration::Any,
+            project: "p".into(),
+            user: "u".into(),
+            consumer_type: None,
+            allocations: vec![AllocationRequest {
+                provider,
+                resources: vec![(stock.class.to_owned(), stock.used)],
+            }],
+        };
+        let consumers = vec![claim];
+        if !run(state, &Command::Claim { consumers, at }) {
+            stock.used = 0;
+        }
+    }
+    set(state, stocks, 0);
+}
