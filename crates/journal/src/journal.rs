@@ -116,6 +116,64 @@ pub trait Journal: Send {
     fn another(&self) -> Result<Box<dyn Journal>, JournalError>;
 }
 
+impl<J: Journal + ?Sized> Journal for Box<J> {
+    fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
+        (**self).append(next_sequence, records)
+    }
+
+    fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
+        (**self).read(from, visit)
+    }
+
+    fn end(&mut self) -> Result<u64, JournalError> {
+        (**self).end()
+    }
+
+    fn first_held(&mut self) -> Result<u64, JournalError> {
+        (**self).first_held()
+    }
+
+    fn snapshots(&mut self) -> Result<Vec<SnapshotInfo>, JournalError> {
+        (**self).snapshots()
+    }
+
+    fn write_snapshot(&mut self, sequence: u64) -> Result<Box<dyn SnapshotWriter>, JournalError> {
+        (**self).write_snapshot(sequence)
+    }
+
+    fn read_snapshot(&mut self, sequence: u64) -> Result<Box<dyn Read + Send>, JournalError> {
+        (**self).read_snapshot(sequence)
+    }
+
+    fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError> {
+        (**self).drop_snapshots(keep)
+    }
+
+    fn trim(&mut self, before_sequence: u64) -> Result<(), JournalError> {
+        (**self).trim(before_sequence)
+    }
+
+    fn stats(&mut self) -> Result<Stats, JournalError> {
+        (**self).stats()
+    }
+
+    fn check_store(&mut self) -> Result<(), JournalError> {
+        (**self).check_store()
+    }
+
+    fn reclaim(&mut self) -> Result<(), JournalError> {
+        (**self).reclaim()
+    }
+
+    fn checkpoint(&mut self) -> Result<(), JournalError> {
+        (**self).checkpoint()
+    }
+
+    fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
+        (**self).another()
+    }
+}
+
 /// Takes the bytes of one snapshot.
 pub trait SnapshotWriter: Write + Send {
     /// Makes the snapshot durable, then visible.

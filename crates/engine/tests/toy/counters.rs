@@ -46,6 +46,9 @@ pub(crate) enum Refusal {
     TooLittle { value: u64 },
 }
 
+/// What the engine answers to a command.
+pub(crate) type Answer = Result<Result<u64, Refusal>, placewright_engine::SubmitError>;
+
 impl Counters {
     pub(crate) fn values(&self) -> &[u64] {
         &self.values

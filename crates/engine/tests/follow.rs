@@ -1,0 +1,140 @@
+//! The stream of durable entries.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod toy;
+
+use placewright_engine::{FollowError, Follower, Machine, Options};
+use placewright_journal::{Fault, Operation};
+use toy::counters::Change;
+use toy::{Command, Counters, Toy, block_on, poll};
+
+/// Takes entries until `last`, and checks that none is left out.
+fn take(follower: &mut Follower<Counters>, after: u64, last: u64) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut expected = after + 1;
+    while expected <= last {
+        let entries = block_on(follower.next_entries()).unwrap().unwrap();
+        for (sequence, record) in entries.iter() {
+            assert_eq!(sequence, expected);
+            expected += 1;
+            changes.extend(Counters::decode(record).unwrap());
+        }
+        assert_eq!(entries.last_sequence() + 1, expected);
+    }
+    changes
+}
+
+#[test]
+fn entries_come_in_order_from_any_place_from_memory_or_journal() {
+    for recent_bytes in [16 << 20, 1_000, 0] {
+        let options = Options {
+            recent_bytes,
+            ..Options::default()
+        };
+        let mut toy = Toy::new(options.clone());
+        let mut live = toy.engine.follow(0).unwrap();
+        for n in 1..=100 {
+            toy.add(0, 1).unwrap().unwrap();
+            if n % 7 == 0 {
+                take(&mut live, n - 7, n);
+            }
+        }
+        let expected: Vec<Change> = (1..=100)
+            .map(|value| Change { counter: 0, value })
+            .collect();
+        for restarted in [false, true] {
+            if restarted {
+                toy.restart(options.clone());
+            }
+            for after in [0, 1, 50, 99] {
+                let changes = take(&mut toy.engine.follow(after).unwrap(), after, 100);
+                assert_eq!(changes, expected[after as usize..]);
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_is_durable_is_shown() {
+    let toy = Toy::new(Options::default());
+    let mut follower = toy.engine.follow(0).unwrap();
+    toy.faults.hold();
+    toy.faults.fail(Operation::Append, 0, 1, Fault::Io);
+    let undone = toy.engine.submit(Command::Add {
+        counter: 0,
+        amount: 1,
+    });
+    toy.faults.wait_until_held();
+    {
+        let mut next = Box::pin(follower.next_entries());
+        assert!(poll(&mut next).is_pending());
+        toy.faults.release();
+        block_on(undone).unwrap_err();
+        assert!(poll(&mut next).is_pending());
+        // Dropping the future loses nothing.
+    }
+    toy.add(5, 9).unwrap().unwrap();
+    assert_eq!(
+        take(&mut follower, 0, 1),
+        [Change {
+            counter: 5,
+            value: 9
+        }]
+    );
+}
+
+#[test]
+fn a_follower_ends_with_the_engine() {
+    let toy = Toy::new(Options::default());
+    toy.add(0, 1).unwrap().unwrap();
+    let mut follower = toy.engine.follow(0).unwrap();
+    let mut idle = toy.engine.follow(1).unwrap();
+    let waiting = std::thread::spawn(move || block_on(idle.next_entries()).is_none());
+    toy.engine.shutdown();
+    assert!(waiting.join().unwrap());
+    assert_eq!(take(&mut follower, 0, 1).len(), 1);
+    assert!(block_on(follower.next_entries()).is_none());
+}
+
+#[test]
+fn entries_that_do_not_exist_or_are_gone_are_named() {
+    let options = Options {
+        retain_entries: 10,
+        snapshots_kept: 1,
+        recent_bytes: 0,
+        ..Options::default()
+    };
+    let toy = Toy::new(options);
+    let mut slow = toy.engine.follow(0).unwrap();
+    for _ in 0..30 {
+        toy.add(0, 1).unwrap().unwrap();
+    }
+    let ahead = toy.engine.follow(31).err().unwrap();
+    assert!(matches!(ahead, FollowError::Ahead { after: 31, end: 30 }));
+    block_on(toy.engine.snapshot()).unwrap();
+    assert_eq!(toy.engine.first_held(), 21);
+    let trimmed = toy.engine.follow(19).err().unwrap();
+    assert!(matches!(
+        trimmed,
+        FollowError::Trimmed {
+            asked: 20,
+            first_held: 21
+        }
+    ));
+    let trimmed = block_on(slow.next_entries()).unwrap().err().unwrap();
+    assert!(matches!(
+        trimmed,
+        FollowError::Trimmed {
+            asked: 1,
+            first_held: 21
+        }
+    ));
+    take(&mut toy.engine.follow(20).unwrap(), 20, 30);
+
+    toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
+    let mut follower = toy.engine.follow(20).unwrap();
+    let failed = block_on(follower.next_entries()).unwrap().err().unwrap();
+    assert!(matches!(failed, FollowError::Store(_)));
+    take(&mut follower, 20, 30);
+}

@@ -1,0 +1,241 @@
+//! Starts, and the snapshots that keep them short.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod toy;
+
+use std::io::Write;
+
+use placewright_engine::{DecodeError, Engine, LoadError, Options, RecoverError, StoreError};
+use placewright_journal::{
+    Fault, Journal, JournalError, MemoryJournal, Operation, SqliteJournal, SqliteOptions,
+};
+use toy::{Counters, Event, Toy, block_on, eventually};
+
+fn eager() -> Options {
+    Options {
+        snapshot_entries: 50,
+        snapshot_duty: 1.0,
+        retain_entries: 20,
+        ..Options::default()
+    }
+}
+
+fn fails_to_open(journal: &dyn Journal) -> RecoverError {
+    Engine::<Counters>::open(journal.another().unwrap(), Options::default(), ())
+        .err()
+        .expect("it must fail")
+}
+
+fn write_snapshot(journal: &mut dyn Journal, sequence: u64, bytes: &[u8]) {
+    let mut writer = journal.write_snapshot(sequence).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn snapshots_are_made_in_the_background_and_shorten_the_start() {
+    let mut toy = Toy::new(eager());
+    for n in 0..500 {
+        toy.add(n % 10, 1).unwrap().unwrap();
+    }
+    eventually(|| toy.engine.first_held() > 1);
+    assert!(
+        toy.events
+            .take()
+            .iter()
+            .any(|e| matches!(e, Event::Snapshot(_)))
+    );
+    let digest = toy.digest();
+    toy.restart(eager());
+    assert_eq!(toy.digest(), digest);
+    let snapshot = toy.journal.snapshots().unwrap()[0].sequence;
+    assert!(snapshot >= 50);
+    let sequence = 500;
+    assert_eq!(toy.events.take(), [Event::Recovered { snapshot, sequence }]);
+    assert!(toy.journal.snapshots().unwrap().len() <= 2);
+}
+
+#[test]
+fn a_snapshot_on_request_covers_everything_durable() {
+    let mut toy = Toy::new(Options {
+        retain_entries: 0,
+        ..Options::default()
+    });
+    for sequence in [10, 20] {
+        for _ in 0..10 {
+            toy.add(0, 1).unwrap().unwrap();
+        }
+        let report = block_on(toy.engine.snapshot()).unwrap();
+        assert_eq!(report.sequence, sequence);
+        assert_eq!(block_on(toy.engine.snapshot()).unwrap().sequence, sequence);
+    }
+    // Trimmed behind the older of the two.
+    assert_eq!(toy.engine.first_held(), 11);
+    assert_eq!(toy.digest(), toy.recovered_digest());
+}
+
+#[test]
+fn a_damaged_snapshot_is_passed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap();
+    let damage = |sequence: u64| {
+        let path = directory.path().join(format!("snapshot-{sequence:020}"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    let options = Options {
+        retain_entries: 0,
+        ..Options::default()
+    };
+    let mut toy = Toy::on(&open(), options.clone());
+    for _ in 0..2 {
+        toy.add(0, 1).unwrap().unwrap();
+        block_on(toy.engine.snapshot()).unwrap();
+    }
+    toy.add(0, 1).unwrap().unwrap();
+    let digest = toy.digest();
+    damage(2);
+    toy.restart(options);
+    assert_eq!(toy.digest(), digest);
+    let recovered = Event::Recovered {
+        snapshot: 1,
+        sequence: 3,
+    };
+    assert_eq!(toy.events.take(), [Event::Unusable(2), recovered]);
+    // The next snapshot is built from the older one as well.
+    toy.add(0, 1).unwrap().unwrap();
+    assert_eq!(block_on(toy.engine.snapshot()).unwrap().sequence, 4);
+
+    toy.engine.shutdown();
+    drop(toy);
+    // The other one still is.
+    damage(4);
+    assert!(matches!(
+        fails_to_open(&open()),
+        RecoverError::Snapshot {
+            sequence: 4,
+            source: LoadError::Io(_)
+        }
+    ));
+}
+
+#[test]
+fn a_snapshot_of_a_newer_release_is_refused() {
+    let mut store = MemoryJournal::new();
+    store.append(1, &[&[1], &[1]]).unwrap();
+    write_snapshot(&mut store, 1, &[2]);
+    assert!(matches!(
+        fails_to_open(&store),
+        RecoverError::Snapshot {
+            sequence: 1,
+            source: LoadError::Newer {
+                found: 2,
+                supported: 1
+            }
+        }
+    ));
+}
+
+#[test]
+fn entries_that_cannot_be_used_are_named() {
+    let mut newer = MemoryJournal::new();
+    newer.append(1, &[&[1], &[7]]).unwrap();
+    assert!(matches!(
+        fails_to_open(&newer),
+        RecoverError::Store(StoreError::Record {
+            sequence: 2,
+            source: DecodeError::Newer {
+                found: 7,
+                supported: 1
+            }
+        })
+    ));
+
+    let mut senseless = MemoryJournal::new();
+    senseless.append(1, &[&[1, 0]]).unwrap();
+    let error = fails_to_open(&senseless);
+    assert_eq!(error.to_string(), "entry 1 cannot be used");
+
+    // A snapshot ahead of the journal, as after a restored backup of half a store.
+    let directory = tempfile::tempdir().unwrap();
+    let mut toy = Toy::on(
+        &SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap(),
+        Options::default(),
+    );
+    toy.add(0, 1).unwrap().unwrap();
+    block_on(toy.engine.snapshot()).unwrap();
+    toy.engine.shutdown();
+    toy.journal = Box::new(MemoryJournal::new());
+    drop(toy);
+    std::fs::remove_file(directory.path().join("journal.sqlite")).unwrap();
+    let journal = SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap();
+    assert!(matches!(
+        fails_to_open(&journal),
+        RecoverError::Store(StoreError::Journal(JournalError::Missing {
+            first: 1,
+            last: 1,
+            ..
+        }))
+    ));
+}
+
+#[test]
+fn a_failed_snapshot_is_told_and_tried_again_and_harms_nothing() {
+    let options = Options {
+        snapshot_retry: std::time::Duration::ZERO,
+        ..eager()
+    };
+    let mut toy = Toy::new(options);
+    toy.faults
+        .fail(Operation::WriteSnapshot, 0, 2, Fault::NoSpace);
+    let mut failed = 0;
+    let mut written = false;
+    eventually(|| {
+        let events = {
+            let taken = toy.add(1, 1).is_ok_and(|a| a.is_ok()) || toy.add(2, 0).is_ok();
+            assert!(taken);
+            let engine = toy.engine.submit_blocking(toy::Command::Move {
+                from: 1,
+                to: 3,
+                amount: 1,
+            });
+            engine.unwrap().unwrap();
+            toy.engine
+                .submit_blocking(toy::Command::Move {
+                    from: 3,
+                    to: 1,
+                    amount: 1,
+                })
+                .unwrap()
+                .unwrap();
+            toy.events.take()
+        };
+        failed += events
+            .iter()
+            .filter(|e| **e == Event::SnapshotFailed)
+            .count();
+        written |= events.iter().any(|e| matches!(e, Event::Snapshot(_)));
+        written
+    });
+    assert_eq!(failed, 2);
+    assert_eq!(toy.digest(), toy.recovered_digest());
+}
+
+#[test]
+fn a_shutdown_interrupts_a_snapshot() {
+    let mut toy = Toy::new(Options {
+        snapshot_duty: 0.01,
+        ..Options::default()
+    });
+    for _ in 0..100 {
+        toy.add(0, 1).unwrap().unwrap();
+    }
+    let asked: Vec<_> = (0..1_000).map(|_| toy.engine.snapshot()).collect();
+    toy.engine.shutdown();
+    // Each was made or was stopped; none is left without an answer.
+    asked.into_iter().for_each(|a| drop(block_on(a)));
+    assert_eq!(toy.digest(), toy.recovered_digest());
+}

@@ -1,0 +1,171 @@
+//! What the tests share: the toy machine, and engines of it on a journal that fails on demand.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+pub(crate) mod counters;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use placewright_engine::{
+    Commit, Engine, Machine, Observer, Options, SnapshotError, SnapshotReport, StoreError, recover,
+};
+use placewright_journal::{Faults, Faulty, Journal, MemoryJournal};
+
+pub(crate) use counters::{Command, Counters};
+
+/// What an engine told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    Recovered {
+        snapshot: u64,
+        sequence: u64,
+    },
+    Unusable(u64),
+    Committed {
+        sequence: u64,
+        commands: usize,
+        entries: usize,
+    },
+    Failed(usize),
+    Conflict {
+        commands: usize,
+        missed: u64,
+    },
+    Snapshot(u64),
+    SnapshotFailed,
+}
+
+/// Remembers what an engine told.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Events(Arc<Mutex<Vec<Event>>>);
+
+impl Events {
+    pub(crate) fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut self.0.lock())
+    }
+
+    fn push(&self, event: Event) {
+        self.0.lock().push(event);
+    }
+}
+
+impl Observer for Events {
+    fn recovering(&self, progress: &placewright_engine::RecoveryProgress) {
+        self.push(Event::Recovered {
+            snapshot: progress.snapshot,
+            sequence: progress.sequence,
+        });
+    }
+
+    fn snapshot_unusable(&self, sequence: u64, _: &dyn std::error::Error) {
+        self.push(Event::Unusable(sequence));
+    }
+
+    fn committed(&self, commit: &Commit) {
+        self.push(Event::Committed {
+            sequence: commit.sequence,
+            commands: commit.commands,
+            entries: commit.entries,
+        });
+    }
+
+    fn append_failed(&self, _: &StoreError, commands: usize) {
+        self.push(Event::Failed(commands));
+    }
+
+    fn conflict(&self, commands: usize, missed: u64) {
+        self.push(Event::Conflict { commands, missed });
+    }
+
+    fn snapshot_written(&self, report: &SnapshotReport) {
+        self.push(Event::Snapshot(report.sequence));
+    }
+
+    fn snapshot_failed(&self, _: &SnapshotError) {
+        self.push(Event::SnapshotFailed);
+    }
+}
+
+/// An engine on a journal in memory that outlives it.
+pub(crate) struct Toy {
+    pub(crate) engine: Engine<Counters>,
+    pub(crate) journal: Box<dyn Journal>,
+    pub(crate) faults: Faults,
+    pub(crate) events: Events,
+}
+
+impl Toy {
+    pub(crate) fn new(options: Options) -> Self {
+        Self::on(&MemoryJournal::new(), options)
+    }
+
+    pub(crate) fn on(journal: &dyn Journal, options: Options) -> Self {
+        let faults = Faults::new();
+        let events = Events::default();
+        let faulty = Faulty::new(journal.another().unwrap(), faults.clone());
+        Self {
+            engine: Engine::open(faulty, options, events.clone()).unwrap(),
+            journal: journal.another().unwrap(),
+            faults,
+            events,
+        }
+    }
+
+    /// Stops the engine and starts one again on the same journal.
+    pub(crate) fn restart(&mut self, options: Options) {
+        self.engine.shutdown();
+        *self = Self::on(self.journal.as_ref(), options);
+    }
+
+    pub(crate) fn add(&self, counter: usize, amount: u64) -> counters::Answer {
+        self.engine
+            .submit_blocking(Command::Add { counter, amount })
+    }
+
+    pub(crate) fn digest(&self) -> u128 {
+        self.engine.read_now(Machine::digest)
+    }
+
+    /// The digest of what a start would find now.
+    pub(crate) fn recovered_digest(&mut self) -> u128 {
+        let recovered = recover::<Counters>(self.journal.as_mut(), &()).unwrap();
+        recovered.machine.digest()
+    }
+}
+
+/// Polls a future once.
+pub(crate) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Runs a future to its end, without a runtime: the engine needs none.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Waits for what an engine's thread is about to do.
+pub(crate) fn eventually(mut holds: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !holds() {
+        assert!(started.elapsed().as_secs() < 20, "it never happened");
+        std::thread::yield_now();
+    }
+}
