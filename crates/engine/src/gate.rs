@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 /// Bytes between two looks at the clock.
 const STRIDE_BYTES: usize = 1 << 20;
-/// The longest pause taken at once, so that a stop is seen soon.
-const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// The longest rest: work that was held up by something else earns no longer one.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A stop is seen this soon.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The work was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,17 +42,20 @@ impl Gate {
         Self::new(Arc::default(), 1.0)
     }
 
-    /// Called between pieces of work.
+    /// Called between pieces of work: rests as long as its share demands, and says when to stop.
     pub(crate) fn pass(&mut self) -> Result<(), Stopped> {
-        if self.rest > 0.0 {
-            let worked = self.worked_since.elapsed();
-            thread::sleep(worked.mul_f64(self.rest).min(PAUSE_MAX));
-        }
-        self.worked_since = Instant::now();
-        if self.stop.load(Ordering::Relaxed) {
-            Err(Stopped)
-        } else {
-            Ok(())
+        let rest = self.worked_since.elapsed().mul_f64(self.rest);
+        let until = Instant::now() + rest.min(PAUSE_MAX);
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Stopped);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.worked_since = Instant::now();
+                return Ok(());
+            }
+            thread::sleep(left.min(LOOK_EVERY));
         }
     }
 }

@@ -91,6 +91,10 @@ pub(crate) fn run<M: Machine>(
             SnapshotRequest::Now(reply) => Some(reply),
             SnapshotRequest::Stop => return,
         };
+        if stop.load(Ordering::Relaxed) {
+            // Whoever asked learns it from the dropped reply.
+            return;
+        }
         let result = make(shared, journal.as_mut(), stop);
         {
             let mut due = shared.due.lock();

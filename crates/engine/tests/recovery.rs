@@ -10,7 +10,7 @@ use placewright_engine::{DecodeError, Engine, LoadError, Options, RecoverError, 
 use placewright_journal::{
     Fault, Journal, JournalError, MemoryJournal, Operation, SqliteJournal, SqliteOptions,
 };
-use toy::{Counters, Event, Toy, block_on, eventually};
+use toy::{Command, Counters, Event, Toy, block_on, eventually};
 
 fn eager() -> Options {
     Options {
@@ -191,35 +191,23 @@ fn a_failed_snapshot_is_told_and_tried_again_and_harms_nothing() {
     let mut toy = Toy::new(options);
     toy.faults
         .fail(Operation::WriteSnapshot, 0, 2, Fault::NoSpace);
-    let mut failed = 0;
-    let mut written = false;
+    let mut events = Vec::new();
+    toy.add(0, 1).unwrap().unwrap();
+    let (mut from, mut to) = (0, 1);
     eventually(|| {
-        let events = {
-            let taken = toy.add(1, 1).is_ok_and(|a| a.is_ok()) || toy.add(2, 0).is_ok();
-            assert!(taken);
-            let engine = toy.engine.submit_blocking(toy::Command::Move {
-                from: 1,
-                to: 3,
-                amount: 1,
-            });
-            engine.unwrap().unwrap();
-            toy.engine
-                .submit_blocking(toy::Command::Move {
-                    from: 3,
-                    to: 1,
-                    amount: 1,
-                })
-                .unwrap()
-                .unwrap();
-            toy.events.take()
-        };
-        failed += events
-            .iter()
-            .filter(|e| **e == Event::SnapshotFailed)
-            .count();
-        written |= events.iter().any(|e| matches!(e, Event::Snapshot(_)));
-        written
+        let amount = 1;
+        let moved = toy
+            .engine
+            .submit_blocking(Command::Move { from, to, amount });
+        moved.unwrap().unwrap();
+        std::mem::swap(&mut from, &mut to);
+        events.extend(toy.events.take());
+        events.iter().any(|e| matches!(e, Event::Snapshot(_)))
     });
+    let failed = events
+        .iter()
+        .filter(|e| **e == Event::SnapshotFailed)
+        .count();
     assert_eq!(failed, 2);
     assert_eq!(toy.digest(), toy.recovered_digest());
 }
