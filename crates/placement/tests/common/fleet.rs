@@ -86,7 +86,7 @@ fn member(place: usize, nested: bool) -> impl Strategy<Value = Member> {
     } else {
         Just(None).boxed()
     };
-    let stocks = prop::collection::btree_map(0..CLASSES.len(), stock(), 0..4);
+    let stocks = prop::collection::btree_map(0..CLASSES.len(), stock(), 2..9);
     let traits = prop::collection::btree_set(0usize..TRAITS.len() - 1, 0..3);
     let aggregates = prop::collection::btree_set(0usize..3, 0..2);
     (
@@ -161,7 +161,11 @@ fn any_of_aggregates() -> impl Strategy<Value = Vec<Vec<String>>> {
 
 fn resources() -> impl Strategy<Value = Vec<(String, i64)>> {
     (
-        prop::collection::btree_map(prop::sample::select(&CLASSES[..]), 1i64..4, 1..4),
+        prop::collection::btree_map(
+            prop::sample::select(&CLASSES[..]),
+            prop_oneof![4 => Just(1i64), 2 => Just(2), 1 => Just(3)],
+            1..3,
+        ),
         prop::bool::weighted(0.01),
     )
         .prop_map(|(resources, oops)| {
@@ -182,10 +186,10 @@ fn in_tree() -> impl Strategy<Value = Option<String>> {
 fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
     (
         resources(),
-        prop::option::weighted(0.3, any_of_traits()),
-        prop::option::weighted(0.2, names(&TRAITS[..3], NO_TRAIT, 1)),
-        any_of_aggregates(),
-        prop::option::weighted(0.1, (0usize..4).prop_map(aggregate)),
+        prop::option::weighted(0.2, any_of_traits()),
+        prop::option::weighted(0.1, names(&TRAITS[..3], NO_TRAIT, 1)),
+        prop::option::weighted(0.2, any_of_aggregates()),
+        prop::option::weighted(0.06, (0usize..4).prop_map(aggregate)),
         in_tree(),
     )
         .prop_map(
@@ -194,7 +198,7 @@ fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
                 resources,
                 required: required.unwrap_or_default(),
                 forbidden: forbidden.unwrap_or_default(),
-                member_of,
+                member_of: member_of.unwrap_or_default(),
                 forbidden_aggregates: bad.into_iter().collect(),
                 in_tree,
             },
@@ -203,7 +207,13 @@ fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
 
 /// A query with up to four groups that use every part of the language.
 pub(crate) fn query() -> impl Strategy<Value = CandidateQuery> {
-    let suffixes = prop::sample::subsequence(vec!["", "1", "2", "_X"], 1..=4).prop_shuffle();
+    let suffixes = prop_oneof![
+        2 => Just(1usize..=2),
+        1 => Just(1..=4)
+    ]
+    .prop_flat_map(|count| {
+        prop::sample::subsequence(vec!["", "1", "2", "_X"], count).prop_shuffle()
+    });
     let groups = suffixes.prop_flat_map(|suffixes| {
         suffixes
             .into_iter()
@@ -214,7 +224,7 @@ pub(crate) fn query() -> impl Strategy<Value = CandidateQuery> {
         0.7,
         prop::sample::select(vec![GroupPolicy::None, GroupPolicy::Isolate]),
     );
-    let root_names = || prop::option::weighted(0.1, names(&TRAITS, NO_TRAIT, 1));
+    let root_names = || prop::option::weighted(0.06, names(&TRAITS, NO_TRAIT, 1));
     (
         groups,
         policy,
@@ -222,7 +232,7 @@ pub(crate) fn query() -> impl Strategy<Value = CandidateQuery> {
         prop::bool::weighted(0.4),
         root_names(),
         root_names(),
-        prop::bool::weighted(0.8),
+        prop::bool::weighted(0.85),
     )
         .prop_map(
             |(mut groups, group_policy, subtree, bare, required, forbidden, nested)| {
