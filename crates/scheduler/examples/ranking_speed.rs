@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use placewright_scheduler::ranking::{Column, Ranking, Term, Without};
+use placewright_scheduler::ranking::{Column, Ranking, Term};
 
 struct Fleet {
     columns: Vec<Column>,
@@ -62,40 +62,48 @@ fn run(hosts: usize, classes: usize) {
             [cpus * 2048.0, cpus, 20.0]
         })
         .collect();
-    let salts: Vec<u64> = (0..classes).map(|_| next(&mut seed)).collect();
-    let fits = |free: &[f64; 3], class: usize, slot: usize| {
-        let trait_ok = classes == 1 || (slot as u64).wrapping_mul(salts[class] | 1) >> 7 & 3 != 0;
-        trait_ok
-            && free
-                .iter()
-                .zip(&sizes[class])
-                .all(|(free, wanted)| free >= wanted)
-    };
-    let mut rankings: Vec<Ranking> = (0..classes)
-        .map(|class| {
-            let mut mask = vec![0u64; hosts.div_ceil(64)];
-            for slot in 0..hosts {
-                if fits(&fleet.free[slot], class, slot) {
-                    mask[slot / 64] |= 1 << (slot % 64);
+    // Ten kinds of requests by traits and aggregates; a tenth of the classes each.
+    let kinds = classes.min(10);
+    let mut rankings: Vec<Ranking> = (0..kinds)
+        .map(|kind| {
+            let words = (0..hosts.div_ceil(64)).map(|block| {
+                let all = if (block + 1) * 64 <= hosts {
+                    u64::MAX
+                } else {
+                    (1 << (hosts % 64)) - 1
+                };
+                let mut bits = || next(&mut seed) << 33 ^ next(&mut seed) << 11 ^ next(&mut seed);
+                if kind == 0 {
+                    all
+                } else {
+                    all & (bits() | bits())
                 }
-            }
-            Ranking::new(terms.clone(), mask, &fleet.columns)
+            });
+            Ranking::new(terms.clone(), words.collect(), &fleet.columns)
         })
         .collect();
+    let mut seen = vec![0usize; kinds];
     let mut log: Vec<usize> = Vec::new();
-    let mut seen = vec![0usize; classes];
     let mut times = Vec::new();
     let decisions = 20_000;
     for round in 0..decisions {
         let class = round % classes;
         let start = Instant::now();
-        let ranking = &mut rankings[class];
-        for slot in &log[seen[class]..] {
-            let fits = fits(&fleet.free[*slot], class, *slot);
-            ranking.update(u32::try_from(*slot).unwrap_or(0), fits, &fleet.columns);
+        let kind = class % kinds;
+        let ranking = &mut rankings[kind];
+        for slot in &log[seen[kind]..] {
+            let slot = u32::try_from(*slot).unwrap_or(0);
+            ranking.update(slot, ranking.is_feasible(slot), &fleet.columns);
         }
-        seen[class] = log.len();
-        let best = ranking.best(3, &Without::default(), &fleet.columns);
+        seen[kind] = log.len();
+        let (columns, wanted) = (&fleet.columns, &sizes[class]);
+        let mask = |block: usize| {
+            let rooms = columns.iter().zip(wanted);
+            rooms.fold(u64::MAX, |word, (column, wanted)| {
+                word & column.at_least(block, *wanted)
+            })
+        };
+        let best = ranking.best(3, &mask, &fleet.columns);
         times.push(start.elapsed().as_nanos());
         let Some(first) = best.first() else { break };
         let slot = first.slot as usize;

@@ -1,25 +1,31 @@
 //! The best of very many hosts, found again and again without looking at all of them.
 //!
-//! A [`Ranking`] belongs to one class of requests: hosts that are feasible for it, and the terms
-//! of its score. It keeps, for each block of 64 hosts, the best score and the range of every term,
-//! and the same for groups of blocks. A host that changed costs one bit and one score. A search
-//! opens only the blocks whose best could still win.
+//! A [`Ranking`] belongs to one way of weighing: the terms of a score over all hosts that may get
+//! work at all. Each search brings a mask of the hosts that will do for its request.
 //!
 //! The score of a host is the sum of `multiplier * (value - low) / (high - low)`, as in Nova, where
-//! `low` and `high` are the term's bounds over the feasible hosts. These bounds move as hosts fill
-//! up, and every score moves with them. Scores are therefore kept under the bounds of some earlier
-//! moment, and a search adds the most that any score can have gained since ([`Scale::gain`]). When
-//! that makes it open too many blocks, all scores are taken anew.
+//! `low` and `high` are the term's bounds over the hosts that will do. These bounds differ from
+//! request to request and move as hosts fill up, and every score moves with them. So no scores are
+//! kept. What is kept, for each block of 64 hosts and for each group of blocks, is the
+//! [skyline](skyline::Skyline): the few hosts that can be best under any bounds. From it follows
+//! what a block can offer under the bounds of the moment, and a search opens only the blocks that
+//! can still win.
 //!
-//! Kept values are never too low: a host that got worse leaves its block marked as stale, and the
-//! block is looked at again only when it comes out on top.
+//! What is kept is never too low: a host that got worse leaves its block marked as stale, and the
+//! block is looked at again only when it comes out on top. So a decision costs a handful of blocks
+//! and one look at each group; a request that was never seen before costs no more than a repeated
+//! one. The worst case, a mask that admits few hosts far from the top, is one pass over the blocks.
+
+use smallvec::SmallVec;
 
 mod kernel;
 mod search;
+mod skyline;
 #[cfg(test)]
 mod tests;
 
-pub use search::{Ranked, Without};
+pub use search::Ranked;
+use skyline::Skyline;
 
 /// Hosts in a block, one bit each in a word of a mask.
 pub const BLOCK_HOSTS: usize = 64;
@@ -49,6 +55,12 @@ impl Column {
         self.values[index] = value;
     }
 
+    /// Which of the 64 hosts of a block have at least so much.
+    #[must_use]
+    pub fn at_least(&self, block: usize, least: f64) -> u64 {
+        kernel::at_least(self.block(block), least)
+    }
+
     /// The 64 values of a block.
     fn block(&self, block: usize) -> &[f64; BLOCK_HOSTS] {
         static ZEROS: [f64; BLOCK_HOSTS] = [0.0; BLOCK_HOSTS];
@@ -73,6 +85,20 @@ pub struct Term {
     pub high: Option<f64>,
 }
 
+impl Term {
+    /// A raw value within the bounds that the weigher declares.
+    fn bounded(&self, raw: f64) -> f64 {
+        let raw = self.low.map_or(raw, |low| larger(raw, low));
+        self.high.map_or(raw, |high| smaller(raw, high))
+    }
+
+    /// A bounded raw value, turned so that more is better.
+    fn turned(&self, raw: f64) -> f64 {
+        let raw = self.bounded(raw);
+        if self.multiplier < 0.0 { -raw } else { raw }
+    }
+}
+
 /// The range of a term over some hosts, and with it the meaning of its raw values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Scale {
@@ -95,30 +121,36 @@ impl Scale {
         self.factor * (raw.clamp(self.low, self.high) - self.low)
     }
 
-    /// The most that a term can have gained for any host when its scale went from `self` to `now`.
-    ///
-    /// Both are linear between the ends of `now`, and every host lies between them, so the most is
-    /// gained at one end.
-    fn gain(&self, now: &Self) -> f64 {
-        let gained = |raw: f64| now.factor * (raw - now.low) - self.factor * (raw - self.low);
-        gained(now.low).max(gained(now.high))
+    /// The same for turned values: `-factor * (-raw - -low)` is exactly `factor * (raw - low)`.
+    fn turned(&self) -> Self {
+        if self.factor < 0.0 {
+            Self {
+                low: -self.low,
+                high: -self.high,
+                factor: -self.factor,
+            }
+        } else {
+            *self
+        }
     }
 }
+
+/// A few numbers, one a term.
+type Few<T> = SmallVec<[T; 6]>;
 
 /// What is kept about each of some blocks, or of some groups: one entry each in every list.
 #[derive(Clone, Debug, Default)]
 struct Summaries {
-    /// The best score of a feasible host; minus infinity without one.
-    best: Vec<f64>,
-    /// The largest raw value of each term.
+    skylines: Vec<Skyline>,
+    /// The largest bounded raw value of each term; minus infinity without a feasible host.
     highs: Vec<Vec<f64>>,
-    /// The smallest raw value of each term.
+    /// The smallest bounded raw value of each term; infinity without a feasible host.
     lows: Vec<Vec<f64>>,
 }
 
 impl Summaries {
     fn resize(&mut self, terms: usize, count: usize) {
-        self.best.resize(count, f64::NEG_INFINITY);
+        self.skylines.resize_with(count, Skyline::default);
         self.highs.resize_with(terms, Vec::new);
         self.lows.resize_with(terms, Vec::new);
         self.highs
@@ -129,11 +161,11 @@ impl Summaries {
             .for_each(|lows| lows.resize(count, f64::INFINITY));
     }
 
-    fn widen(&mut self, index: usize, best: f64, raws: impl Iterator<Item = f64>) {
-        self.best[index] = larger(self.best[index], best);
-        for (term, raw) in raws.enumerate() {
-            self.highs[term][index] = larger(self.highs[term][index], raw);
-            self.lows[term][index] = smaller(self.lows[term][index], raw);
+    fn widen(&mut self, index: usize, raws: &[f64], point: &[f64]) {
+        self.skylines[index].add(point);
+        for (term, raw) in raws.iter().enumerate() {
+            self.highs[term][index] = larger(self.highs[term][index], *raw);
+            self.lows[term][index] = smaller(self.lows[term][index], *raw);
         }
     }
 }
@@ -148,11 +180,10 @@ fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
-/// What is kept for one class of requests.
+/// What is kept for one way of weighing.
 #[derive(Clone, Debug)]
 pub struct Ranking {
     terms: Vec<Term>,
-    scales: Vec<Scale>,
     feasible: Vec<u64>,
     feasible_count: usize,
     blocks: Summaries,
@@ -165,7 +196,6 @@ impl Ranking {
     #[must_use]
     pub fn new(terms: Vec<Term>, feasible: Vec<u64>, columns: &[Column]) -> Self {
         let mut ranking = Self {
-            scales: vec![Scale::new(0.0, 0.0, 0.0); terms.len()],
             terms,
             feasible_count: 0,
             feasible: Vec::new(),
@@ -177,11 +207,11 @@ impl Ranking {
         ranking.feasible_count = feasible.iter().map(|word| word.count_ones() as usize).sum();
         ranking.feasible = feasible;
         for block in 0..ranking.feasible.len() {
-            ranking.refresh_ranges(block, columns);
+            ranking.refresh_block(block, columns);
         }
-        ranking.regroup();
-        let scales = ranking.scales_now(columns, &Without::default());
-        ranking.rescore(scales, columns);
+        for group in 0..ranking.groups.skylines.len() {
+            ranking.refresh_group(group);
+        }
         ranking
     }
 
@@ -225,83 +255,62 @@ impl Ranking {
         }
         self.grow(block + 1);
         self.stale[block] |= was_feasible;
-        if is_feasible {
-            self.feasible[block] |= 1 << bit;
-            self.feasible_count += usize::from(!was_feasible);
-            let mut score = 0.0;
-            for (term, scale) in self.terms.iter().zip(&self.scales) {
-                // Not clamped: kept scores follow the straight line that `gain` reasons about.
-                let raw = bounded(term, columns[term.column].get(slot));
-                score += scale.factor * (raw - scale.low);
-            }
-            let terms = &self.terms;
-            let raws = || {
-                terms
-                    .iter()
-                    .map(|term| bounded(term, columns[term.column].get(slot)))
-            };
-            self.blocks.widen(block, score, raws());
-            self.groups.widen(block / GROUP_BLOCKS, score, raws());
-        } else {
+        if !is_feasible {
             self.feasible[block] &= !(1 << bit);
             self.feasible_count -= 1;
+            return;
         }
-    }
-
-    /// Takes the ranges of a block anew.
-    fn refresh_ranges(&mut self, block: usize, columns: &[Column]) {
-        let mask = self.feasible[block];
-        for (number, term) in self.terms.iter().enumerate() {
-            let (low, high) = kernel::range(columns[term.column].block(block), mask);
-            if mask == 0 {
-                self.blocks.highs[number][block] = f64::NEG_INFINITY;
-                self.blocks.lows[number][block] = f64::INFINITY;
-            } else {
-                self.blocks.highs[number][block] = bounded(term, high);
-                self.blocks.lows[number][block] = bounded(term, low);
-            }
-        }
+        self.feasible[block] |= 1 << bit;
+        self.feasible_count += usize::from(!was_feasible);
+        let raw = |term: &Term| columns[term.column].get(slot);
+        let raws: Few<f64> = self
+            .terms
+            .iter()
+            .map(|term| term.bounded(raw(term)))
+            .collect();
+        let point: Few<f64> = self
+            .terms
+            .iter()
+            .map(|term| term.turned(raw(term)))
+            .collect();
+        self.blocks.widen(block, &raws, &point);
+        self.groups.widen(block / GROUP_BLOCKS, &raws, &point);
     }
 
     /// Takes everything about a stale block anew, and about its group.
     fn refresh(&mut self, block: usize, columns: &[Column]) {
-        self.refresh_ranges(block, columns);
-        self.refresh_best(block, columns);
-        self.stale[block] = false;
+        self.refresh_block(block, columns);
         self.refresh_group(block / GROUP_BLOCKS);
     }
 
-    fn refresh_best(&mut self, block: usize, columns: &[Column]) {
-        let mut scores = [0.0; BLOCK_HOSTS];
-        self.score_block(block, columns, &self.scales, &mut scores);
-        self.blocks.best[block] = kernel::best(&scores, self.feasible[block]);
-    }
-
-    fn score_block(
-        &self,
-        block: usize,
-        columns: &[Column],
-        scales: &[Scale],
-        scores: &mut [f64; BLOCK_HOSTS],
-    ) {
-        for (term, scale) in self.terms.iter().zip(scales) {
-            if scale.factor == 0.0 {
-                continue;
+    fn refresh_block(&mut self, block: usize, columns: &[Column]) {
+        let mask = self.feasible[block];
+        self.stale[block] = false;
+        for (number, term) in self.terms.iter().enumerate() {
+            let (low, high) = kernel::range(columns[term.column].block(block), mask);
+            let is_empty = mask == 0;
+            self.blocks.highs[number][block] = if is_empty {
+                f64::NEG_INFINITY
+            } else {
+                term.bounded(high)
+            };
+            self.blocks.lows[number][block] = if is_empty {
+                f64::INFINITY
+            } else {
+                term.bounded(low)
+            };
+        }
+        let skyline = &mut self.blocks.skylines[block];
+        skyline.clear();
+        let mut rest = mask;
+        let mut point: Few<f64> = SmallVec::from_elem(0.0, self.terms.len());
+        while rest != 0 {
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            for (value, term) in point.iter_mut().zip(&self.terms) {
+                *value = term.turned(columns[term.column].block(block)[bit]);
             }
-            let values = columns[term.column].block(block);
-            match (term.low, term.high) {
-                (None, None) => kernel::add(scores, values, scale.factor, scale.low),
-                _ => kernel::add_bounded(
-                    scores,
-                    values,
-                    scale.factor,
-                    scale.low,
-                    (
-                        term.low.unwrap_or(f64::NEG_INFINITY),
-                        term.high.unwrap_or(f64::INFINITY),
-                    ),
-                ),
-            }
+            skyline.add(&point);
         }
     }
 
@@ -310,35 +319,33 @@ impl Ranking {
         let end = (start + GROUP_BLOCKS).min(self.stale.len());
         let most = |values: &[f64]| values.iter().fold(f64::NEG_INFINITY, |a, b| larger(a, *b));
         let least = |values: &[f64]| values.iter().fold(f64::INFINITY, |a, b| smaller(a, *b));
-        self.groups.best[group] = most(&self.blocks.best[start..end]);
         for term in 0..self.terms.len() {
             self.groups.highs[term][group] = most(&self.blocks.highs[term][start..end]);
             self.groups.lows[term][group] = least(&self.blocks.lows[term][start..end]);
         }
-    }
-
-    fn regroup(&mut self) {
-        for group in 0..self.groups.best.len() {
-            self.refresh_group(group);
+        let skyline = &mut self.groups.skylines[group];
+        skyline.clear();
+        for block in &self.blocks.skylines[start..end] {
+            skyline.add_all(block, self.terms.len());
         }
     }
 
-    /// Takes all scores anew, on other scales.
-    fn rescore(&mut self, scales: Vec<Scale>, columns: &[Column]) {
-        self.scales = scales;
-        for block in 0..self.stale.len() {
-            if self.stale[block] {
-                self.refresh_ranges(block, columns);
+    /// The scores of the 64 hosts of a block.
+    fn score_block(
+        &self,
+        block: usize,
+        columns: &[Column],
+        scales: &[Scale],
+    ) -> [f64; BLOCK_HOSTS] {
+        let mut scores = [0.0; BLOCK_HOSTS];
+        for (term, scale) in self.terms.iter().zip(scales) {
+            if scale.factor == 0.0 {
+                continue;
             }
-            self.refresh_best(block, columns);
-            self.stale[block] = false;
+            let values = columns[term.column].block(block);
+            let bounds = (term.low.unwrap_or(f64::MIN), term.high.unwrap_or(f64::MAX));
+            kernel::add(&mut scores, values, scale.factor, scale.low, bounds);
         }
-        self.regroup();
+        scores
     }
-}
-
-/// A raw value within the bounds that its weigher declares.
-fn bounded(term: &Term, raw: f64) -> f64 {
-    let raw = term.low.map_or(raw, |low| larger(raw, low));
-    term.high.map_or(raw, |high| smaller(raw, high))
 }

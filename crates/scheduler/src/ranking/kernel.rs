@@ -27,18 +27,6 @@ fn penalties(mask: u64, chunk: usize) -> &'static [f64; LANES] {
     &PENALTIES[usize::try_from(mask >> (chunk * LANES) & 0xf).unwrap_or(0)]
 }
 
-/// The best score among the hosts of the mask; minus infinity without any.
-pub(super) fn best(scores: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
-    let mut lanes = [f64::NEG_INFINITY; LANES];
-    for (chunk, scores) in scores.chunks_exact(LANES).enumerate() {
-        let penalties = penalties(mask, chunk);
-        for lane in 0..LANES {
-            lanes[lane] = larger(lanes[lane], scores[lane] + penalties[lane]);
-        }
-    }
-    lanes.into_iter().fold(f64::NEG_INFINITY, larger)
-}
-
 /// The smallest and the largest value among the hosts of the mask; infinities without any.
 pub(super) fn range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
     let mut highs = [f64::NEG_INFINITY; LANES];
@@ -56,20 +44,21 @@ pub(super) fn range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
     )
 }
 
-/// Adds one term to the scores of a block.
-pub(super) fn add(
-    scores: &mut [f64; BLOCK_HOSTS],
-    values: &[f64; BLOCK_HOSTS],
-    factor: f64,
-    low: f64,
-) {
-    for (score, value) in scores.iter_mut().zip(values) {
-        *score += factor * (value - low);
+/// Which values are at least so much, one bit each.
+pub(super) fn at_least(values: &[f64; BLOCK_HOSTS], least: f64) -> u64 {
+    let mut mask = 0;
+    for (byte, values) in values.chunks_exact(8).enumerate() {
+        let mut bits = 0u8;
+        for (bit, value) in values.iter().enumerate() {
+            bits |= u8::from(*value >= least) << bit;
+        }
+        mask |= u64::from(bits) << (byte * 8);
     }
+    mask
 }
 
-/// Adds one term whose raw values are first brought within bounds.
-pub(super) fn add_bounded(
+/// Adds one term to the scores of a block, its raw values brought within bounds first.
+pub(super) fn add(
     scores: &mut [f64; BLOCK_HOSTS],
     values: &[f64; BLOCK_HOSTS],
     factor: f64,

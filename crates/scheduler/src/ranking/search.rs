@@ -1,9 +1,12 @@
-//! Finding the best hosts in a [`Ranking`].
+//! Finding the best hosts in a [`Ranking`] that a request's mask admits.
 
-use super::{BLOCK_HOSTS, Column, GROUP_BLOCKS, Ranking, Scale, bounded, kernel, larger, smaller};
+use smallvec::SmallVec;
 
-/// Opened blocks after which all scores are taken anew, at least; for large fleets one in 64.
-const OPENED_MAX: usize = 16;
+use super::{BLOCK_HOSTS, Column, Few, GROUP_BLOCKS, Ranking, Scale, Term, kernel};
+
+/// Blocks taken in order of promise before a search goes through all that are left in a row: an
+/// ordered pick costs about as much as passing over fifty blocks.
+const PICKS_MAX: usize = 12;
 
 /// A host and its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,108 +24,126 @@ impl Ranked {
     }
 }
 
-/// Hosts that one request must not get although its class could.
-#[derive(Clone, Debug, Default)]
-pub struct Without {
-    /// Blocks with a host to leave out, in rising order, and the hosts in them.
-    blocks: Vec<(usize, u64)>,
-}
-
-impl Without {
-    /// Leaves out some hosts.
-    pub fn hosts(slots: impl IntoIterator<Item = u32>) -> Self {
-        let mut slots: Vec<u32> = slots.into_iter().collect();
-        slots.sort_unstable();
-        let mut blocks: Vec<(usize, u64)> = Vec::new();
-        for slot in slots {
-            let (block, bit) = (slot as usize / BLOCK_HOSTS, slot as usize % BLOCK_HOSTS);
-            match blocks.last_mut() {
-                Some((last, mask)) if *last == block => *mask |= 1 << bit,
-                _ => blocks.push((block, 1 << bit)),
-            }
-        }
-        Self { blocks }
-    }
-
-    /// Leaves out every host that a mask does not have.
-    #[must_use]
-    pub fn all_but(mask: &[u64], blocks: usize) -> Self {
-        let word = |block: usize| mask.get(block).copied().unwrap_or(0);
-        let blocks = (0..blocks).map(|block| (block, !word(block)));
-        Self {
-            blocks: blocks.filter(|(_, left_out)| *left_out != 0).collect(),
-        }
-    }
-
-    fn mask(&self, block: usize) -> u64 {
-        let place = self
-            .blocks
-            .binary_search_by_key(&block, |(block, _)| *block);
-        place.map_or(0, |place| self.blocks[place].1)
-    }
-
-    fn in_group(&self, group: usize) -> &[(usize, u64)] {
-        let before = |end: usize| self.blocks.partition_point(|(block, _)| *block < end);
-        &self.blocks[before(group * GROUP_BLOCKS)..before((group + 1) * GROUP_BLOCKS)]
-    }
-}
-
-/// The ends of a term that a search looks for.
+/// Which end of a term's range is looked for.
 #[derive(Clone, Copy)]
 enum End {
     High,
     Low,
 }
 
+impl End {
+    fn farthest(self) -> f64 {
+        match self {
+            Self::High => f64::INFINITY,
+            Self::Low => f64::NEG_INFINITY,
+        }
+    }
+
+    fn beyond(self, a: f64, b: f64) -> bool {
+        match self {
+            Self::High => a > b,
+            Self::Low => a < b,
+        }
+    }
+}
+
+/// A request's mask, remembered for the blocks that are asked for several times.
+struct Memo<'a, M> {
+    mask: &'a M,
+    entries: [(usize, u64); 16],
+}
+
+impl<'a, M: Fn(usize) -> u64> Memo<'a, M> {
+    fn new(mask: &'a M) -> Self {
+        Self {
+            mask,
+            entries: [(usize::MAX, 0); 16],
+        }
+    }
+
+    fn word(&mut self, block: usize) -> u64 {
+        let entry = &mut self.entries[block % 16];
+        if entry.0 != block {
+            *entry = (block, (self.mask)(block));
+        }
+        entry.1
+    }
+}
+
+/// The best hosts seen so far.
+struct Found {
+    hosts: Vec<Ranked>,
+    count: usize,
+}
+
+impl Found {
+    fn offer(&mut self, host: Ranked) {
+        let is_full = self.hosts.len() == self.count;
+        if is_full && self.hosts.last().is_none_or(|last| !host.precedes(last)) {
+            return;
+        }
+        let place = self.hosts.partition_point(|other| other.precedes(&host));
+        self.hosts.insert(place, host);
+        self.hosts.truncate(self.count);
+    }
+
+    /// Whether a block whose hosts score at most this can hold one of the best.
+    fn wants(&self, block: usize, most: f64) -> bool {
+        if self.hosts.len() < self.count {
+            return true;
+        }
+        let Some(last) = self.hosts.last() else {
+            return false;
+        };
+        let tie_is_late = block > last.slot as usize / BLOCK_HOSTS;
+        most > last.score || (most == last.score && !tie_is_late)
+    }
+}
+
 impl Ranking {
-    /// The best `count` hosts, best first; equal scores in the order of slots.
-    pub fn best(&mut self, count: usize, without: &Without, columns: &[Column]) -> Vec<Ranked> {
-        let scales = self.scales_now(columns, without);
-        let mut gain = self.gain(&scales);
-        let mut found: Vec<Ranked> = Vec::with_capacity(count + 1);
-        let mut opened: Vec<usize> = Vec::new();
-        while let Some((block, bound)) = self.next_block(&opened) {
-            if let Some(last) = found.get(count.wrapping_sub(1)) {
-                let most = bound + gain;
-                let tie_is_late = gain == 0.0 && block > last.slot as usize / BLOCK_HOSTS;
-                if most < last.score || (most == last.score && tie_is_late) {
-                    break;
-                }
+    /// The best `count` hosts that the mask admits, best first; equal scores in the order of slots.
+    ///
+    /// `mask` says for a block which of its 64 hosts will do.
+    pub fn best<M: Fn(usize) -> u64>(
+        &mut self,
+        count: usize,
+        mask: &M,
+        columns: &[Column],
+    ) -> Vec<Ranked> {
+        let mut memo = Memo::new(mask);
+        let scales = self.scales_now(columns, &mut memo);
+        let turned: Few<Scale> = scales.iter().map(Scale::turned).collect();
+        let mut found = Found {
+            hosts: Vec::with_capacity(count + 1),
+            count,
+        };
+        let mut picked: SmallVec<[usize; PICKS_MAX]> = SmallVec::new();
+        while picked.len() < PICKS_MAX {
+            let Some((block, most)) = self.next_block(&turned, &picked) else {
+                return found.hosts;
+            };
+            if !found.wants(block, most) {
+                return found.hosts;
             }
             if self.stale[block] {
                 self.refresh(block, columns);
                 continue;
             }
-            if gain > 0.0 && opened.len() >= OPENED_MAX.max(self.stale.len() / 64) {
-                self.rescore(scales.clone(), columns);
-                gain = 0.0;
-                continue;
-            }
-            self.open(block, columns, &scales, without, count, &mut found);
-            let place = opened.binary_search(&block).unwrap_or_else(|place| place);
-            opened.insert(place, block);
+            self.open(block, columns, &scales, &mut memo, &mut found);
+            picked.push(block);
         }
-        found
+        self.sweep(columns, (&scales, &turned), &picked, &mut memo, &mut found);
+        found.hosts
     }
 
-    /// The most that any host's score can have gained since the kept scores were taken.
-    fn gain(&self, scales: &[Scale]) -> f64 {
-        // Scores on equal scales are equal to the last bit; else leave room for rounding.
-        if self.scales == scales {
-            return 0.0;
-        }
-        let gains = self
-            .scales
-            .iter()
-            .zip(scales)
-            .map(|(old, new)| old.gain(new));
-        let gain = gains.sum::<f64>().max(0.0);
-        gain + 1e-9 * (1.0 + gain)
-    }
-
-    /// The scores of some hosts, whatever their rank.
-    pub fn score(&mut self, slots: &[u32], without: &Without, columns: &[Column]) -> Vec<Ranked> {
-        let scales = self.scales_now(columns, without);
+    /// The scores of some hosts as [`Self::best`] would give them under this mask.
+    pub fn score<M: Fn(usize) -> u64>(
+        &mut self,
+        slots: &[u32],
+        mask: &M,
+        columns: &[Column],
+    ) -> Vec<Ranked> {
+        let scales = self.scales_now(columns, &mut Memo::new(mask));
         let score = |slot: u32| {
             let terms = self.terms.iter().zip(&scales);
             terms
@@ -138,145 +159,181 @@ impl Ranking {
             .collect()
     }
 
-    /// Puts the hosts of a block among those found.
-    fn open(
+    /// Goes through all blocks but those picked.
+    fn sweep<M: Fn(usize) -> u64>(
+        &self,
+        columns: &[Column],
+        (scales, turned): (&[Scale], &[Scale]),
+        picked: &[usize],
+        memo: &mut Memo<'_, M>,
+        found: &mut Found,
+    ) {
+        for group in 0..self.groups.skylines.len() {
+            let start = group * GROUP_BLOCKS;
+            if !found.wants(start, self.groups.skylines[group].most(turned)) {
+                continue;
+            }
+            for block in start..(start + GROUP_BLOCKS).min(self.stale.len()) {
+                let wanted = found.wants(block, self.blocks.skylines[block].most(turned));
+                // A stale block promises too much at worst: opening it costs less than taking its
+                // skyline anew.
+                if wanted && memo.word(block) != 0 && !picked.contains(&block) {
+                    self.open(block, columns, scales, memo, found);
+                }
+            }
+        }
+    }
+
+    /// Offers the hosts of a block.
+    fn open<M: Fn(usize) -> u64>(
         &self,
         block: usize,
         columns: &[Column],
         scales: &[Scale],
-        without: &Without,
-        count: usize,
-        found: &mut Vec<Ranked>,
+        memo: &mut Memo<'_, M>,
+        found: &mut Found,
     ) {
-        let mut scores = [0.0; BLOCK_HOSTS];
-        self.score_block(block, columns, scales, &mut scores);
-        let mut mask = self.feasible[block] & !without.mask(block);
+        let mut mask = self.feasible[block] & memo.word(block);
+        if mask == 0 {
+            return;
+        }
+        let scores = self.score_block(block, columns, scales);
+        if let Some(last) = found
+            .hosts
+            .last()
+            .filter(|_| found.hosts.len() == found.count)
+        {
+            mask &= kernel::at_least(&scores, last.score);
+        }
         let base = u32::try_from(block * BLOCK_HOSTS).unwrap_or(u32::MAX);
         while mask != 0 {
             let bit = mask.trailing_zeros();
             mask &= mask - 1;
-            let host = Ranked {
+            found.offer(Ranked {
                 slot: base + bit,
                 score: scores[bit as usize],
-            };
-            if found.len() == count && found.last().is_none_or(|last| !host.precedes(last)) {
-                continue;
-            }
-            let place = found.partition_point(|other| other.precedes(&host));
-            found.insert(place, host);
-            found.truncate(count);
+            });
         }
     }
 
-    /// The unopened block with the best kept score, the first of several.
-    fn next_block(&self, opened: &[usize]) -> Option<(usize, f64)> {
+    /// The block not yet picked that promises most, the first of several.
+    fn next_block(&self, turned: &[Scale], picked: &[usize]) -> Option<(usize, f64)> {
         let mut top = (usize::MAX, f64::NEG_INFINITY);
-        for group in 0..self.groups.best.len() {
-            if self.groups.best[group] <= top.1 {
+        for (group, skyline) in self.groups.skylines.iter().enumerate() {
+            if skyline.most(turned) <= top.1 {
                 continue;
             }
-            let first = opened.partition_point(|block| *block < group * GROUP_BLOCKS);
-            let opened_here = opened
-                .get(first)
-                .is_some_and(|b| *b / GROUP_BLOCKS == group);
             let start = group * GROUP_BLOCKS;
-            let end = (start + GROUP_BLOCKS).min(self.stale.len());
-            for block in start..end {
-                if self.blocks.best[block] > top.1
-                    && !(opened_here && opened.binary_search(&block).is_ok())
-                {
-                    top = (block, self.blocks.best[block]);
+            for block in start..(start + GROUP_BLOCKS).min(self.stale.len()) {
+                let most = self.blocks.skylines[block].most(turned);
+                if most > top.1 && !picked.contains(&block) {
+                    top = (block, most);
                 }
             }
         }
         (top.0 != usize::MAX).then_some(top)
     }
 
-    /// The scales of all terms over the feasible hosts as they are now.
-    pub(super) fn scales_now(&mut self, columns: &[Column], without: &Without) -> Vec<Scale> {
-        (0..self.terms.len())
-            .map(|number| {
-                let term = self.terms[number];
-                let low = term
-                    .low
-                    .unwrap_or_else(|| self.end(number, End::Low, columns, without));
-                let high = term
-                    .high
-                    .unwrap_or_else(|| self.end(number, End::High, columns, without));
-                if low.is_finite() && high.is_finite() {
-                    Scale::new(term.multiplier, low, high)
-                } else {
-                    Scale::new(0.0, 0.0, 0.0)
-                }
-            })
-            .collect()
-    }
-
-    /// One end of a term's range over the feasible hosts but those left out.
-    fn end(&mut self, term: usize, end: End, columns: &[Column], without: &Without) -> f64 {
-        loop {
-            let (block, top) = self.end_block(term, end, columns, without);
-            match block {
-                // A kept end of a stale block may lie too far out; look at the block and again.
-                Some(block) if self.stale[block] => self.refresh(block, columns),
-                _ => return top,
-            }
+    /// The scales of all terms over the hosts of the mask as they are now.
+    fn scales_now<M: Fn(usize) -> u64>(
+        &mut self,
+        columns: &[Column],
+        memo: &mut Memo<'_, M>,
+    ) -> Few<Scale> {
+        let mut scales = Few::new();
+        for number in 0..self.terms.len() {
+            let term = self.terms[number];
+            let low = term
+                .low
+                .unwrap_or_else(|| self.end(number, End::Low, columns, memo));
+            let high = term
+                .high
+                .unwrap_or_else(|| self.end(number, End::High, columns, memo));
+            let is_known = low.is_finite() && high.is_finite();
+            let (low, high) = if is_known { (low, high) } else { (0.0, 0.0) };
+            scales.push(Scale::new(term.multiplier, low, high));
         }
+        scales
     }
 
-    /// The block whose kept end is the outermost, unless that is one with hosts left out.
-    fn end_block(
-        &self,
-        term: usize,
+    /// One end of a term's range over the hosts of the mask.
+    fn end<M: Fn(usize) -> u64>(
+        &mut self,
+        number: usize,
         end: End,
         columns: &[Column],
-        without: &Without,
-    ) -> (Option<usize>, f64) {
-        let (mut top, kept) = match end {
-            End::High => (
-                f64::NEG_INFINITY,
-                (&self.groups.highs[term], &self.blocks.highs[term]),
-            ),
-            End::Low => (
-                f64::INFINITY,
-                (&self.groups.lows[term], &self.blocks.lows[term]),
-            ),
-        };
-        let beyond = |a: f64, b: f64| match end {
-            End::High => a > b,
-            End::Low => a < b,
-        };
-        let column = &columns[self.terms[term].column];
-        for (block, left_out) in &without.blocks {
-            let Some(feasible) = self.feasible.get(*block) else {
-                continue;
+        memo: &mut Memo<'_, M>,
+    ) -> f64 {
+        let term = self.terms[number];
+        let mut found = -end.farthest();
+        let mut picked: SmallVec<[usize; PICKS_MAX]> = SmallVec::new();
+        while picked.len() < PICKS_MAX {
+            let (groups, blocks) = self.ends(number, end);
+            let next = outermost(end, groups, blocks, &picked);
+            let Some((block, kept)) = next.filter(|(_, kept)| end.beyond(*kept, found)) else {
+                return found;
             };
-            let mask = feasible & !left_out;
-            if mask == 0 {
+            if self.stale[block] {
+                self.refresh(block, columns);
                 continue;
             }
-            let (low, high) = kernel::range(column.block(*block), mask);
-            top = match end {
-                End::High => larger(top, bounded(&self.terms[term], high)),
-                End::Low => smaller(top, bounded(&self.terms[term], low)),
-            };
+            let mask = self.feasible[block] & memo.word(block);
+            if mask == self.feasible[block] {
+                // The kept end is one of a host that will do, and no other lies farther out.
+                return kept;
+            }
+            self.widen_end(&term, end, (block, mask), columns, &mut found);
+            picked.push(block);
         }
-        let mut found = None;
-        let (groups, blocks) = kept;
-        for (group, outermost) in groups.iter().enumerate() {
-            if !beyond(*outermost, top) {
-                continue;
-            }
-            let excluded = without.in_group(group);
-            let start = group * GROUP_BLOCKS;
-            let end = (start + GROUP_BLOCKS).min(blocks.len());
-            for (block, kept) in blocks[start..end].iter().enumerate() {
-                let block = start + block;
-                if beyond(*kept, top) && !excluded.iter().any(|(other, _)| *other == block) {
-                    (found, top) = (Some(block), *kept);
-                }
+        for block in 0..self.stale.len() {
+            if end.beyond(self.ends(number, end).1[block], found) && !picked.contains(&block) {
+                let mask = self.feasible[block] & memo.word(block);
+                self.widen_end(&term, end, (block, mask), columns, &mut found);
             }
         }
-        (found, top)
+        found
     }
+
+    fn ends(&self, number: usize, end: End) -> (&[f64], &[f64]) {
+        match end {
+            End::High => (&self.groups.highs[number], &self.blocks.highs[number]),
+            End::Low => (&self.groups.lows[number], &self.blocks.lows[number]),
+        }
+    }
+
+    fn widen_end(
+        &self,
+        term: &Term,
+        end: End,
+        (block, mask): (usize, u64),
+        columns: &[Column],
+        found: &mut f64,
+    ) {
+        if mask == 0 {
+            return;
+        }
+        let (low, high) = kernel::range(columns[term.column].block(block), mask);
+        let here = term.bounded(if matches!(end, End::High) { high } else { low });
+        if end.beyond(here, *found) {
+            *found = here;
+        }
+    }
+}
+
+/// The block not yet picked whose kept value lies farthest out, the first of several.
+fn outermost(end: End, groups: &[f64], blocks: &[f64], picked: &[usize]) -> Option<(usize, f64)> {
+    let mut top = (usize::MAX, -end.farthest());
+    for (group, kept) in groups.iter().enumerate() {
+        if !end.beyond(*kept, top.1) {
+            continue;
+        }
+        let start = group * GROUP_BLOCKS;
+        let members = &blocks[start..(start + GROUP_BLOCKS).min(blocks.len())];
+        for (block, kept) in members.iter().enumerate() {
+            if end.beyond(*kept, top.1) && !picked.contains(&(start + block)) {
+                top = (start + block, *kept);
+            }
+        }
+    }
+    (top.0 != usize::MAX).then_some(top)
 }
