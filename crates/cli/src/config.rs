@@ -65,6 +65,17 @@ pub(crate) struct Config {
 #[error("{}", .0.join("\n"))]
 pub(crate) struct ConfigErrors(pub(crate) Vec<String>);
 
+/// An error with its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
 /// What stands around a program: its environment variables.
 #[derive(Debug)]
 pub(crate) struct Environment(Vec<(OsString, OsString)>);

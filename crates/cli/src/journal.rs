@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use placewright_journal::{Journal, SqliteJournal, SqliteOptions, Stats, compact, verify};
 use serde::Serialize;
 
-use crate::config::{Config, Environment, Flags};
+use crate::config::{Config, Environment, Flags, chain};
 
 /// What to do with a store.
 #[derive(Debug, Subcommand)]
@@ -110,23 +110,12 @@ fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
         found.snapshots.len()
     );
     for problem in &found.problems {
-        println!("damaged: {:#}", anyhow_of(problem));
+        println!("damaged: {}", chain(problem));
     }
     for problem in &unreadable {
         println!("unreadable: {problem}");
     }
     Ok(found.problems.is_empty() && unreadable.is_empty())
-}
-
-/// An error with its sources in one line.
-fn anyhow_of(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
 
 /// Entries that are whole by their checksums but hold no changes that this release knows.
@@ -135,7 +124,7 @@ fn decode_all(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow
     // Damage was reported by the walk before; here it only ends the reading.
     let _ = journal.read(first, &mut |sequence, record| {
         if let Err(error) = placewright_placement::record::decode(record) {
-            problems.push(format!("entry {sequence}: {}", anyhow_of(&error)));
+            problems.push(format!("entry {sequence}: {}", chain(&error)));
         }
         if problems.len() < 100 {
             ControlFlow::Continue(())

@@ -1,23 +1,34 @@
-//! Who is calling and what they may do, from the options.
+//! Who is calling and what they may do, from the options and the files that they name.
 
-use placewright_server::{Authenticator, Policy};
+use std::error::Error;
 
-use crate::options::Options;
+use placewright_auth::{Authenticator, Policy};
 
-/// Reads the files that the options name.
+use super::wire;
+use crate::config::ConfigErrors;
+use crate::options::{AuthStrategy, Options};
+
+/// Sets authentication and policies up.
 ///
 /// # Errors
-/// A file or an option is wrong.
-pub(super) fn load(options: &Options) -> anyhow::Result<(Authenticator, Policy)> {
-    let profile = if options.policy.enforce_new_defaults {
-        "secure-rbac"
-    } else {
-        "default"
+/// An option is missing or wrong, or a file is: one sentence with all of it.
+pub(super) fn load(options: &Options) -> Result<(Authenticator, Policy), ConfigErrors> {
+    let section = match options.auth.strategy {
+        AuthStrategy::Noauth2 => "auth",
+        AuthStrategy::HttpBasic => "http_basic",
+        AuthStrategy::Keystone => "keystone",
     };
-    Ok((
-        Authenticator,
-        Policy {
-            profile: profile.to_owned(),
-        },
-    ))
+    let authenticator =
+        Authenticator::new(&wire::auth(options)).map_err(|error| in_section(section, &error))?;
+    let (policy, warnings) =
+        Policy::load(&wire::policy(options)).map_err(|error| in_section("policy", &error))?;
+    for warning in warnings {
+        tracing::warn!("policy: {warning}");
+    }
+    Ok((authenticator, policy))
+}
+
+/// The section with what is wrong there, causes included.
+fn in_section(section: &str, error: &dyn Error) -> ConfigErrors {
+    ConfigErrors(vec![format!("[{section}] {}", crate::config::chain(error))])
 }

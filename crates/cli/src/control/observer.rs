@@ -7,21 +7,11 @@ use placewright_engine::{
 };
 
 use super::systemd;
+use crate::config::chain;
 
 /// Logs what the engine does and passes it on.
 #[derive(Debug)]
 pub(super) struct Logged<O>(pub(super) O);
-
-/// An error with its sources in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
-}
 
 impl<O: Observer> Observer for Logged<O> {
     fn recovering(&self, progress: &RecoveryProgress) {

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use placewright_auth::{
+    AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, PolicyConfig, Secret, Strategy,
+};
 use placewright_journal::SqliteOptions;
 use placewright_server::{CandidateOptions, Cors, ServerOptions};
 
-use crate::options::{CandidateStrategy, Number, Options};
+use crate::options::{AuthStrategy, CandidateStrategy, Number, Options};
 
 /// What the HTTP service wants.
 pub(super) fn server(options: &Options) -> ServerOptions {
@@ -62,6 +65,74 @@ pub(super) fn engine(options: &Options) -> placewright_engine::Options {
     }
 }
 
+/// What authentication wants.
+pub(super) fn auth(options: &Options) -> AuthConfig {
+    AuthConfig {
+        strategy: match options.auth.strategy {
+            AuthStrategy::Noauth2 => Strategy::Noauth2,
+            AuthStrategy::HttpBasic => Strategy::HttpBasic,
+            AuthStrategy::Keystone => Strategy::Keystone,
+        },
+        http_basic: http_basic(options),
+        keystone: keystone(options),
+    }
+}
+
+fn http_basic(options: &Options) -> HttpBasicConfig {
+    let basic = &options.http_basic;
+    let users = basic.users.0.iter().map(|(name, roles, project_id)| {
+        let user = HttpBasicUser {
+            roles: roles.clone(),
+            project_id: project_id.clone(),
+        };
+        (name.clone(), user)
+    });
+    HttpBasicConfig {
+        user_file: basic.user_file.clone(),
+        realm: basic.realm.clone(),
+        roles: basic.roles.clone(),
+        project_id: basic.project_id.clone(),
+        users: users.collect(),
+        cache_seconds: whole(basic.cache_seconds),
+        cache_entries: basic.cache_entries.count(),
+        reload_check_ms: whole(basic.reload_check_ms),
+    }
+}
+
+fn keystone(options: &Options) -> KeystoneConfig {
+    let keystone = &options.keystone;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    KeystoneConfig {
+        auth_url: text(&keystone.auth_url),
+        www_authenticate_uri: text(&keystone.www_authenticate_uri),
+        username: text(&keystone.username),
+        password: Secret::new(text(&keystone.password)),
+        password_file: keystone.password_file.clone(),
+        user_domain_name: keystone.user_domain_name.clone(),
+        project_name: text(&keystone.project_name),
+        project_domain_name: keystone.project_domain_name.clone(),
+        cafile: keystone.cafile.clone(),
+        cache_seconds: whole(keystone.cache_seconds),
+        negative_cache_seconds: whole(keystone.negative_cache_seconds),
+        cache_entries: keystone.cache_entries.count(),
+        service_token_roles: keystone.service_token_roles.clone(),
+        service_token_roles_required: keystone.service_token_roles_required,
+        connect_timeout_ms: whole(keystone.connect_timeout_ms),
+        request_timeout_ms: whole(keystone.request_timeout_ms),
+        requests_max: keystone.requests_max.count(),
+    }
+}
+
+/// What policies want.
+pub(super) fn policy(options: &Options) -> PolicyConfig {
+    let policy = &options.policy;
+    PolicyConfig {
+        file: policy.file.clone(),
+        enforce_new_defaults: policy.enforce_new_defaults,
+        enforce_scope: policy.enforce_scope,
+    }
+}
+
 /// A number that stands for no limit when it is negative.
 fn limit<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Option<u64> {
     u64::try_from(number.get()).ok()
@@ -90,5 +161,7 @@ mod tests {
         same(&server(&options), &ServerOptions::default());
         same(&journal(&options), &SqliteOptions::default());
         same(&engine(&options), &placewright_engine::Options::default());
+        same(&auth(&options), &AuthConfig::default());
+        same(&policy(&options), &PolicyConfig::default());
     }
 }

@@ -1,0 +1,113 @@
+//! Starts the program as a user would.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+/// The program with these arguments, away from this machine's configuration.
+pub fn placewright(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_placewright"));
+    command
+        .args(arguments)
+        .env_remove("PLACEWRIGHT_CONFIG")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end: exit code, standard output, standard error.
+pub fn run(arguments: &[&str]) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = placewright(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// An address on loopback that nobody uses.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+/// A running `placewright control`.
+pub struct Control {
+    pub child: Child,
+    pub address: SocketAddr,
+    log: BufReader<ChildStderr>,
+}
+
+impl Control {
+    /// Starts it on a store and waits until its log says that it is ready.
+    pub fn start(store: &Path, flags: &[&str]) -> Self {
+        let address = free_address();
+        let listen = address.to_string();
+        let mut child = placewright(&["control", "--config", "/dev/null", "--store-path"])
+            .arg(store)
+            .args(["--placement-listen", &listen])
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let mut control = Self {
+            child,
+            address,
+            log,
+        };
+        control.wait_for_line("ready");
+        control
+    }
+
+    /// Reads the log up to a line with this text.
+    pub fn wait_for_line(&mut self, text: &str) -> String {
+        let mut line = String::new();
+        while self.log.read_line(&mut line).unwrap() > 0 {
+            if line.contains(text) {
+                return line;
+            }
+            line.clear();
+        }
+        panic!("the log ended before a line with {text:?}");
+    }
+
+    /// Sends a request on a connection of its own and answers what came back.
+    pub fn request(&self, head: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{head} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nX-Auth-Token: admin\r\n\
+             OpenStack-API-Version: placement 1.39\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
+    /// Waits for its end: exit code and the rest of its log.
+    pub fn end(mut self) -> (i32, String) {
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code().unwrap(), rest)
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

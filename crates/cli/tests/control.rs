@@ -1,0 +1,184 @@
+//! `placewright control` as an operator meets it.
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use common::{Control, run};
+use rustix::process::Signal;
+
+const PROVIDER: &str = "11111111-1111-4111-8111-111111111111";
+
+#[test]
+fn what_was_answered_is_there_after_a_stop_and_after_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let server = Control::start(&store, &[]);
+    let body = format!("{{\"name\": \"host1\", \"uuid\": \"{PROVIDER}\"}}");
+    let created = server.request("POST /resource_providers", &body);
+    assert!(created.starts_with("HTTP/1.1 200"), "{created}");
+    server.signal(Signal::TERM);
+    let (code, log) = server.end();
+    assert_eq!(code, 0, "{log}");
+
+    let server = Control::start(&store, &["--log-format", "json"]);
+    let path = format!("/resource_providers/{PROVIDER}");
+    let shown = server.request(&format!("GET {path}"), "");
+    assert!(shown.contains("host1"), "{shown}");
+    let traits = server.request(
+        &format!("PUT {path}/traits"),
+        "{\"resource_provider_generation\": 0, \"traits\": [\"HW_NIC_SRIOV\"]}",
+    );
+    assert!(traits.starts_with("HTTP/1.1 200"), "{traits}");
+    server.signal(Signal::KILL);
+    drop(server);
+
+    let server = Control::start(&store, &[]);
+    let shown = server.request(&format!("GET {path}/traits"), "");
+    assert!(shown.contains("HW_NIC_SRIOV"), "{shown}");
+    server.signal(Signal::INT);
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn a_request_under_way_is_answered_before_the_end_and_a_second_signal_does_not_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let begin = |server: &mut Control| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let head = "POST /resource_providers HTTP/1.1\r\nHost: test\r\nX-Auth-Token: admin\r\n\
+                    OpenStack-API-Version: placement 1.39\r\nContent-Type: application/json\r\n\
+                    Content-Length: 15\r\nExpect: 100-continue\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        // The server asks for the body, so the request is under way.
+        let mut go_on = [0; 25];
+        stream.read_exact(&mut go_on).unwrap();
+        assert!(go_on.starts_with(b"HTTP/1.1 100"));
+        server.signal(Signal::TERM);
+        server.wait_for_line("stopping");
+        stream
+    };
+
+    let mut server = Control::start(&directory.path().join("first"), &[]);
+    let mut stream = begin(&mut server);
+    assert!(
+        TcpStream::connect(server.address).is_err(),
+        "new connections are refused"
+    );
+    stream.write_all(b"{\"name\": \"late\"}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(server.end().0, 0);
+
+    let mut server = Control::start(&directory.path().join("second"), &[]);
+    let _stream = begin(&mut server);
+    server.signal(Signal::INT);
+    let (code, log) = server.end();
+    assert_eq!(code, 1);
+    assert!(log.contains("ended at once"), "{log}");
+}
+
+#[test]
+fn a_start_that_cannot_succeed_says_why_and_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let server = Control::start(&store, &[]);
+    let address = server.address.to_string();
+    let other = directory.path().join("other");
+    let free = common::free_address().to_string();
+    let control = |store: &std::path::Path, flags: &[&str]| {
+        let mut arguments = vec!["control", "--config", "/dev/null", "--store-path"];
+        arguments.push(store.to_str().unwrap());
+        arguments.extend(flags);
+        let (code, _, log) = run(&arguments);
+        (code, log)
+    };
+    let cases: [(&std::path::Path, &[&str], i32, &str); 4] = [
+        (&other, &["--placement-listen", &address], 1, "is in use"),
+        (
+            &store,
+            &["--placement-listen", &free],
+            1,
+            "in use by another program",
+        ),
+        (
+            &other,
+            &["--placement-listen", "0.0.0.0:0"],
+            2,
+            "--i-know-this-is-open",
+        ),
+        (&other, &["--log-filter", "info,=="], 2, "log.filter"),
+    ];
+    for (store, flags, code, text) in cases {
+        let (got, log) = control(store, flags);
+        assert_eq!(got, code, "{flags:?}: {log}");
+        assert!(log.contains(text), "{flags:?}: {log}");
+    }
+    assert!(!other.exists(), "a start that fails makes no store");
+}
+
+#[test]
+fn wrong_configuration_is_exit_code_2_and_names_the_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("placewright.toml");
+    std::fs::write(&file, "[placement]\nlissten = \"127.0.0.1:1\"\n").unwrap();
+    let file = file.to_str().unwrap();
+    for command in [&["control"][..], &["config", "check"]] {
+        let arguments: Vec<&str> = command.iter().copied().chain(["--config", file]).collect();
+        let (code, _, error) = run(&arguments);
+        assert_eq!(code, 2, "{error}");
+        assert!(
+            error.contains(":2: unknown key lissten in [placement]; the nearest is listen"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn config_show_names_sources_and_hides_secrets() {
+    let output = common::placewright(&["config", "show", "--config", "/dev/null"])
+        .env("PLACEWRIGHT_KEYSTONE_PASSWORD", "opensesame")
+        .arg("--log-format=json")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("format = \"json\"  # --log-format"), "{text}");
+    assert!(
+        text.contains("password = \"(hidden)\"  # PLACEWRIGHT_KEYSTONE_PASSWORD"),
+        "{text}"
+    );
+    assert!(!text.contains("opensesame"));
+}
+
+#[test]
+fn the_journal_commands_look_after_a_store_beside_a_running_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let server = Control::start(&store, &[]);
+    let body = format!("{{\"name\": \"host1\", \"uuid\": \"{PROVIDER}\"}}");
+    server.request("POST /resource_providers", &body);
+    let path = store.to_str().unwrap();
+
+    let (code, text, _) = run(&["journal", "verify", "--store", path]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text, _) = run(&["journal", "stats", "--json", "--store", path]);
+    assert_eq!((code, text.contains("\"end\":2")), (0, true), "{text}");
+    let (code, text, _) = run(&["journal", "export", "--from", "2", "--store", path]);
+    assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+    assert!(
+        text.contains(PROVIDER) && text.starts_with("{\"sequence\":2,"),
+        "{text}"
+    );
+    let (code, _, error) = run(&["journal", "compact", "--store", path]);
+    assert_eq!(code, 1, "a running server keeps its store");
+    assert!(error.contains("in use by another program"), "{error}");
+    server.signal(Signal::TERM);
+    server.end();
+
+    let (code, text, _) = run(&["journal", "compact", "--store", path]);
+    assert_eq!(code, 0, "{text}");
+    let (code, _, error) = run(&["journal", "stats", "--store", "/nowhere"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("there is no journal at /nowhere"), "{error}");
+}
