@@ -1,0 +1,106 @@
+//! What a host has and has free, read from placement's inventories.
+//!
+//! Placement decides what fits. These numbers only say which of the hosts that fit is better, so
+//! they follow the words of the weighers: free memory counts without the allocation ratio, free
+//! CPUs with it.
+
+use placewright_placement::{ClassId, Provider, ProviderId, State};
+
+/// What a host has and has free.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amounts {
+    /// All memory, MiB.
+    pub ram_total_mb: i64,
+    /// Memory that is neither reserved nor allocated, MiB; negative when overcommitted.
+    pub ram_free_mb: i64,
+    /// All disk, GiB.
+    pub disk_total_gb: i64,
+    /// Disk that is neither reserved nor allocated, MiB.
+    pub disk_free_mb: i64,
+    /// Disk that is reserved or allocated, MiB.
+    pub disk_used_mb: i64,
+    /// All CPUs.
+    pub vcpus_total: i64,
+    /// CPUs that are reserved or allocated.
+    pub vcpus_used: i64,
+    /// How often memory may be given away.
+    pub ram_ratio: f64,
+    /// How often a CPU may be given away.
+    pub cpu_ratio: f64,
+    /// How often disk may be given away.
+    pub disk_ratio: f64,
+    /// PCI devices that nobody has.
+    pub devices_free: i64,
+}
+
+impl Amounts {
+    /// CPUs that may still be given away.
+    #[must_use]
+    pub fn cpus_free(&self) -> f64 {
+        self.vcpus_total as f64 * self.cpu_ratio - self.vcpus_used as f64
+    }
+
+    /// Reads a host's amounts from its tree: the root's inventories and those of its parts.
+    #[must_use]
+    pub fn read(state: &State, root: ProviderId) -> Self {
+        let classes = Classes {
+            vcpu: state.class_id("VCPU"),
+            pcpu: state.class_id("PCPU"),
+            memory_mb: state.class_id("MEMORY_MB"),
+            disk_gb: state.class_id("DISK_GB"),
+        };
+        let mut amounts = Self::default();
+        let Some(host) = state.provider(root) else {
+            return amounts;
+        };
+        add(&mut amounts, state, &classes, host);
+        if !host.children.is_empty() {
+            let parts = state.subtree(root);
+            for part in parts.iter().skip(1).filter_map(|id| state.provider(*id)) {
+                add(&mut amounts, state, &classes, part);
+            }
+        }
+        amounts
+    }
+}
+
+/// The resource classes that amounts are read from.
+#[derive(Clone, Copy, Debug)]
+struct Classes {
+    vcpu: Option<ClassId>,
+    pcpu: Option<ClassId>,
+    memory_mb: Option<ClassId>,
+    disk_gb: Option<ClassId>,
+}
+
+/// Whether a class counts PCI devices.
+fn counts_devices(name: &str) -> bool {
+    name == "PCI_DEVICE" || name == "SRIOV_NET_VF" || name.starts_with("CUSTOM_PCI_")
+}
+
+fn add(amounts: &mut Amounts, state: &State, classes: &Classes, provider: &Provider) {
+    for record in &provider.inventories {
+        let class = Some(record.class);
+        let total = i64::from(record.inventory.total);
+        let used = i64::from(record.inventory.reserved) + record.used;
+        if class == classes.vcpu || class == classes.pcpu {
+            // One ratio for all: that of the shared CPUs, where there are any.
+            if class == classes.vcpu || amounts.cpu_ratio == 0.0 {
+                amounts.cpu_ratio = record.inventory.allocation_ratio;
+            }
+            amounts.vcpus_total += total;
+            amounts.vcpus_used += used;
+        } else if class == classes.memory_mb {
+            amounts.ram_ratio = record.inventory.allocation_ratio;
+            amounts.ram_total_mb += total;
+            amounts.ram_free_mb += total - used;
+        } else if class == classes.disk_gb {
+            amounts.disk_ratio = record.inventory.allocation_ratio;
+            amounts.disk_total_gb += total;
+            amounts.disk_free_mb += (total - used) * 1024;
+            amounts.disk_used_mb += used * 1024;
+        } else if counts_devices(state.class_name(record.class)) {
+            amounts.devices_free += total - used;
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The options of filters and weighers, under the names that operators know, and what is wrong with them.
+//!
+//! Names and defaults are those of the `[filter_scheduler]` and `[metrics]` sections of Nova 34, so
+//! that a configuration can be carried over word for word.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{filter, weigher};
+
+mod check;
+
+pub use check::check;
+
+/// Names every weigher at once, in `weight_classes`.
+pub const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
+
+/// All options of filters and weighers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SchedulerConfig {
+    /// The filters, in the order in which an explanation names them. A Python path is cut to its last part.
+    pub enabled_filters: Vec<String>,
+    /// The weighers, or [`ALL_WEIGHERS`]. A Python path is cut to its last part.
+    pub weight_classes: Vec<String>,
+    /// One host is drawn among the best so many; at least 1.
+    pub host_subset_size: u32,
+    /// Draws among the hosts whose weight equals the best.
+    pub shuffle_best_same_weighed_hosts: bool,
+    /// A host that was not heard of for so long is down.
+    pub service_down_time_s: u32,
+
+    /// `IoOpsFilter`, `AggregateIoOpsFilter`: fewer busy instances than this.
+    pub max_io_ops_per_host: i32,
+    /// `NumInstancesFilter`, `AggregateNumInstancesFilter`: fewer instances than this.
+    pub max_instances_per_host: i32,
+    /// `IsolatedHostsFilter`: the images (UUIDs) that have hosts of their own.
+    pub isolated_images: Vec<String>,
+    /// `IsolatedHostsFilter`: the hosts (service host names) of those images.
+    pub isolated_hosts: Vec<String>,
+    /// `IsolatedHostsFilter`: whether isolated hosts take nothing but isolated images.
+    pub restrict_isolated_hosts_to_isolated_images: bool,
+    /// `AggregateImagePropertiesIsolation`: only metadata keys with this prefix count.
+    pub aggregate_image_properties_isolation_namespace: Option<String>,
+    /// `AggregateImagePropertiesIsolation`: what stands between the prefix and the rest.
+    pub aggregate_image_properties_isolation_separator: String,
+    /// `ImagePropertiesFilter`: the architecture of images that name none.
+    pub image_properties_default_architecture: Option<String>,
+
+    /// `RAMWeigher`.
+    pub ram_weight_multiplier: f64,
+    /// `CPUWeigher`.
+    pub cpu_weight_multiplier: f64,
+    /// `DiskWeigher`.
+    pub disk_weight_multiplier: f64,
+    /// `IoOpsWeigher`.
+    pub io_ops_weight_multiplier: f64,
+    /// `ServerGroupSoftAffinityWeigher`; not negative.
+    pub soft_affinity_weight_multiplier: f64,
+    /// `ServerGroupSoftAntiAffinityWeigher`; not negative.
+    pub soft_anti_affinity_weight_multiplier: f64,
+    /// `BuildFailureWeigher`; subtracted.
+    pub build_failure_weight_multiplier: f64,
+    /// `CrossCellWeigher`.
+    pub cross_cell_move_weight_multiplier: f64,
+    /// `PCIWeigher`; not negative.
+    pub pci_weight_multiplier: f64,
+    /// `HypervisorVersionWeigher`.
+    pub hypervisor_version_weight_multiplier: f64,
+    /// `NumInstancesWeigher`: positive packs, negative spreads, 0 switches it off.
+    pub num_instances_weight_multiplier: f64,
+    /// `ImagePropertiesWeigher`: positive packs, negative spreads, 0 switches it off.
+    pub image_props_weight_multiplier: f64,
+    /// `ImagePropertiesWeigher`: `property=ratio` each; empty counts every property once.
+    pub image_props_weight_setting: Vec<String>,
+
+    /// Options of the filter and the weigher that look at metrics.
+    pub metrics: MetricsConfig,
+}
+
+/// Options of `MetricsFilter` and `MetricsWeigher`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// The weigher's multiplier.
+    pub weight_multiplier: f64,
+    /// `metric=ratio` each.
+    pub weight_setting: Vec<String>,
+    /// Whether a host without one of the metrics is refused.
+    pub required: bool,
+    /// The raw weight of a host without one of the metrics, when they are not required.
+    pub weight_of_unavailable: f64,
+}
+
+impl Default for MetricsConfig {
+    fn default() -> Self {
+        Self {
+            weight_multiplier: 1.0,
+            weight_setting: Vec::new(),
+            required: true,
+            weight_of_unavailable: -10_000.0,
+        }
+    }
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            enabled_filters: filter::ENABLED_BY_DEFAULT.map(str::to_owned).to_vec(),
+            weight_classes: vec![ALL_WEIGHERS.to_owned()],
+            host_subset_size: 1,
+            shuffle_best_same_weighed_hosts: false,
+            service_down_time_s: 60,
+            max_io_ops_per_host: 8,
+            max_instances_per_host: 50,
+            isolated_images: Vec::new(),
+            isolated_hosts: Vec::new(),
+            restrict_isolated_hosts_to_isolated_images: true,
+            aggregate_image_properties_isolation_namespace: None,
+            aggregate_image_properties_isolation_separator: ".".to_owned(),
+            image_properties_default_architecture: None,
+            ram_weight_multiplier: 1.0,
+            cpu_weight_multiplier: 1.0,
+            disk_weight_multiplier: 1.0,
+            io_ops_weight_multiplier: -1.0,
+            soft_affinity_weight_multiplier: 1.0,
+            soft_anti_affinity_weight_multiplier: 1.0,
+            build_failure_weight_multiplier: 1_000_000.0,
+            cross_cell_move_weight_multiplier: 1_000_000.0,
+            pci_weight_multiplier: 1.0,
+            hypervisor_version_weight_multiplier: 1.0,
+            num_instances_weight_multiplier: 0.0,
+            image_props_weight_multiplier: 0.0,
+            image_props_weight_setting: Vec::new(),
+            metrics: MetricsConfig::default(),
+        }
+    }
+}
+
+/// Something in the configuration that cannot have the effect somebody hoped for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The option.
+    pub option: String,
+    /// What is the matter with it, as a sentence.
+    pub text: String,
+}
+
+/// Something in the configuration that nothing can be made of.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{option}: {text}")]
+pub struct ConfigError {
+    /// The option.
+    pub option: String,
+    /// What is wrong, and what would be right.
+    pub text: String,
+}
+
+/// The last part of a Python path: `nova.scheduler.weights.ram.RAMWeigher` is `RAMWeigher`.
+#[must_use]
+pub fn short_name(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// The `name=number` pairs of a list option, and the elements that are none.
+#[must_use]
+pub fn pairs(elements: &[String]) -> (Vec<(String, f64)>, Vec<String>) {
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for element in elements {
+        let pair = element
+            .split_once('=')
+            .and_then(|(name, ratio)| Some((name, crate::dynamic::parse_float(ratio)?)));
+        match pair {
+            Some((name, ratio)) if !name.is_empty() => good.push((name.to_owned(), ratio)),
+            _ => bad.push(element.clone()),
+        }
+    }
+    (good, bad)
+}
+
+/// The weighers that `weight_classes` names, in its order.
+///
+/// # Errors
+///
+/// [`ConfigError`] names the first that does not exist.
+pub fn enabled_weighers(
+    config: &SchedulerConfig,
+) -> Result<Vec<&'static weigher::Weigher>, ConfigError> {
+    let mut enabled = Vec::new();
+    for name in &config.weight_classes {
+        if short_name(name) == short_name(ALL_WEIGHERS) {
+            enabled.extend(weigher::ALL.iter().copied());
+            continue;
+        }
+        enabled.push(weigher::find(short_name(name)).ok_or_else(|| ConfigError {
+            option: "weight_classes".to_owned(),
+            text: format!("there is no weigher {name:?}"),
+        })?);
+    }
+    Ok(enabled)
+}
+
+/// The filters that `enabled_filters` names, in its order.
+///
+/// # Errors
+///
+/// [`ConfigError`] names the first that does not exist.
+pub fn enabled_filters(
+    config: &SchedulerConfig,
+) -> Result<Vec<&'static filter::Filter>, ConfigError> {
+    let find = |name: &String| {
+        filter::find(short_name(name)).ok_or_else(|| ConfigError {
+            option: "enabled_filters".to_owned(),
+            text: format!("there is no filter {name:?}"),
+        })
+    };
+    config.enabled_filters.iter().map(find).collect()
+}

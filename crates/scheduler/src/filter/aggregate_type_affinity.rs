@@ -1,0 +1,28 @@
+//! `AggregateTypeAffinityFilter`: aggregates that list flavors take no others.
+
+use super::Filter;
+use crate::aggregate::Aggregates;
+use crate::dynamic::strip;
+use crate::verdict::Verdict;
+
+/// The metadata key that lists flavors.
+const KEY: &str = "instance_type";
+
+/// The filter.
+pub(super) const FILTER: Filter = Filter {
+    name: "AggregateTypeAffinityFilter",
+    is_once_per_request: true,
+    runs_on_rebuild: false,
+    compile: |context| {
+        let aggregates: &Aggregates = context.hosts.aggregates();
+        if !aggregates.has_key(KEY) {
+            return Ok(Verdict::All);
+        }
+        let flavor = context.request.flavor.name.as_str();
+        Ok(aggregates.verdict(|combination| {
+            let lists = combination.values(KEY);
+            let mut names = lists.iter().flat_map(|list| list.split(',')).map(strip);
+            lists.is_empty() || names.any(|name| name == flavor)
+        }))
+    },
+};

@@ -1,0 +1,12 @@
+//! `AllHostsFilter`: everybody passes.
+
+use super::Filter;
+use crate::verdict::Verdict;
+
+/// The filter.
+pub(super) const FILTER: Filter = Filter {
+    name: "AllHostsFilter",
+    is_once_per_request: true,
+    runs_on_rebuild: false,
+    compile: |_| Ok(Verdict::All),
+};

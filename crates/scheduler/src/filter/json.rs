@@ -1,0 +1,175 @@
+//! `JsonFilter`: a condition in the hint `query`, such as `[">=", "$free_ram_mb", 1024]`.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::{Context, Filter, hint_field};
+use crate::dynamic::{compare, equal, is_true};
+use crate::error::BadRequest;
+use crate::host_attributes;
+use crate::host_table::HostTable;
+use crate::verdict::Verdict;
+
+/// The filter.
+pub(super) const FILTER: Filter = Filter {
+    name: "JsonFilter",
+    is_once_per_request: false,
+    runs_on_rebuild: false,
+    compile,
+};
+
+fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
+    let query = context.single_hint("query")?;
+    let Some(text) = query.filter(|query| !query.is_empty()) else {
+        return Ok(Verdict::All);
+    };
+    let wrong = |expected| BadRequest::malformed(hint_field("query"), text, expected);
+    let query: Value = serde_json::from_str(text).map_err(|_| wrong("JSON"))?;
+    if !is_true(&query) {
+        return Ok(Verdict::All);
+    }
+    let condition = Condition::read(query).map_err(wrong)?;
+    let hosts = context.hosts;
+    Ok(Verdict::Each(Box::new(move |slot| {
+        // Where the parts cannot be compared, the answer is no.
+        let answer = condition.answer(hosts, slot);
+        answer.is_some_and(|answer| match answer {
+            Value::Array(answers) => answers.iter().any(is_true),
+            answer => is_true(&answer),
+        })
+    })))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operator {
+    Equal,
+    Less,
+    Greater,
+    In,
+    AtMost,
+    AtLeast,
+    Not,
+    Or,
+    And,
+}
+
+/// An operator with what it is applied to.
+#[derive(Debug)]
+struct Condition {
+    operator: Operator,
+    operands: Vec<Operand>,
+}
+
+#[derive(Debug)]
+enum Operand {
+    Constant(Value),
+    /// An attribute of the host, and where in it.
+    Attribute(Vec<String>),
+    Condition(Condition),
+}
+
+impl Condition {
+    fn read(query: Value) -> Result<Self, &'static str> {
+        let Value::Array(mut parts) = query else {
+            return Err("a list that starts with an operator");
+        };
+        let operator = match parts.first().and_then(Value::as_str) {
+            Some("=") => Operator::Equal,
+            Some("<") => Operator::Less,
+            Some(">") => Operator::Greater,
+            Some("in") => Operator::In,
+            Some("<=") => Operator::AtMost,
+            Some(">=") => Operator::AtLeast,
+            Some("not") => Operator::Not,
+            Some("or") => Operator::Or,
+            Some("and") => Operator::And,
+            _ => return Err("a list that starts with =, <, >, in, <=, >=, not, or, and"),
+        };
+        let operands = parts
+            .drain(1..)
+            .filter_map(|part| Operand::read(part).transpose());
+        Ok(Self {
+            operator,
+            operands: operands.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// What the condition comes to for a host; nothing if its parts cannot be compared.
+    fn answer(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
+        let mut values = Vec::with_capacity(self.operands.len());
+        for operand in &self.operands {
+            let value = operand.value(hosts, slot)?;
+            if !value.is_null() {
+                values.push(value);
+            }
+        }
+        let all = |holds: fn(Ordering) -> bool| compare_first(&values, holds);
+        Some(Value::Bool(match self.operator {
+            Operator::Not => {
+                let flipped = values.iter().map(|value| Value::Bool(!is_true(value)));
+                return Some(Value::Array(flipped.collect()));
+            }
+            Operator::Or => values.iter().any(is_true),
+            Operator::And => values.iter().all(is_true),
+            _ if values.len() < 2 => false,
+            Operator::In => values[1..].iter().any(|value| equal(&values[0], value)),
+            Operator::Equal => values[1..].iter().all(|value| equal(&values[0], value)),
+            Operator::Less => all(Ordering::is_lt)?,
+            Operator::Greater => all(Ordering::is_gt)?,
+            Operator::AtMost => all(Ordering::is_le)?,
+            Operator::AtLeast => all(Ordering::is_ge)?,
+        }))
+    }
+}
+
+/// Whether the first value relates to every other so; nothing if one of them cannot be compared.
+fn compare_first(values: &[Value], holds: fn(Ordering) -> bool) -> Option<bool> {
+    let mut all = true;
+    for value in &values[1..] {
+        all &= holds(compare(&values[0], value)?);
+    }
+    Some(all)
+}
+
+impl Operand {
+    /// Nothing for an operand that counts as absent.
+    fn read(part: Value) -> Result<Option<Self>, &'static str> {
+        Ok(Some(match part {
+            Value::Null => return Ok(None),
+            Value::String(text) if text.is_empty() => return Ok(None),
+            Value::String(text) => match text.strip_prefix('$') {
+                Some(path) => Self::Attribute(path.split('.').map(str::to_owned).collect()),
+                None => Self::Constant(Value::String(text)),
+            },
+            Value::Array(parts) if parts.is_empty() => Self::Constant(Value::Bool(true)),
+            Value::Array(parts) => Self::Condition(Condition::read(Value::Array(parts))?),
+            constant => Self::Constant(constant),
+        }))
+    }
+
+    /// Its value for a host: null if absent, nothing if the path leads through something that has
+    /// no parts.
+    fn value(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
+        match self {
+            Self::Constant(value) => Some(value.clone()),
+            Self::Condition(condition) => condition.answer(hosts, slot),
+            Self::Attribute(path) => {
+                let found = host_attributes::of_host(hosts, slot, &path[0]);
+                let Some(mut value) = found else {
+                    return Some(Value::Null);
+                };
+                for name in &path[1..] {
+                    match value {
+                        Value::Null => return Some(Value::Null),
+                        Value::Object(mut fields) => {
+                            value = fields.remove(name).unwrap_or_default();
+                        }
+                        _ => return None,
+                    }
+                }
+                Some(value)
+            }
+        }
+    }
+}

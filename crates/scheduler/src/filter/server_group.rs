@@ -1,0 +1,73 @@
+//! The hard policies of server groups. Placement checks them once more with the claim.
+
+use std::collections::BTreeMap;
+
+use super::{Context, Filter};
+use crate::request::{GroupPolicy, ServerGroup};
+use crate::verdict::Verdict;
+
+/// `ServerGroupAntiAffinityFilter`: fewer members on the host than may be there.
+pub(super) const ANTI_AFFINITY: Filter = Filter {
+    name: "ServerGroupAntiAffinityFilter",
+    is_once_per_request: false,
+    runs_on_rebuild: false,
+    compile: |context| {
+        let Some(group) = group_of(context, GroupPolicy::AntiAffinity) else {
+            return Ok(Verdict::All);
+        };
+        let most = group.max_server_per_host.unwrap_or(1);
+        if most == 0 {
+            // Only where the instance already is.
+            let present = context.hosts.hosts_of(context.instance);
+            return Ok(Verdict::only(present.iter().copied()));
+        }
+        let full = members_by_host(context, group)
+            .into_iter()
+            .filter(|(slot, count)| *count >= most && !is_there(context, *slot))
+            .map(|(slot, _)| slot);
+        Ok(Verdict::all_but(full))
+    },
+};
+
+/// `ServerGroupAffinityFilter`: one of the group's hosts, if it has any.
+pub(super) const AFFINITY: Filter = Filter {
+    name: "ServerGroupAffinityFilter",
+    is_once_per_request: false,
+    runs_on_rebuild: false,
+    compile: |context| {
+        let group = group_of(context, GroupPolicy::Affinity);
+        let Some(group) = group.filter(|group| !group.hosts.is_empty()) else {
+            return Ok(Verdict::All);
+        };
+        let nodes = group.hosts.iter();
+        Ok(Verdict::only(
+            nodes.flat_map(|host| context.hosts.nodes_of(host)),
+        ))
+    },
+};
+
+/// The request's group, if it has the policy.
+fn group_of<'a>(context: &Context<'a>, policy: GroupPolicy) -> Option<&'a ServerGroup> {
+    let group = context.request.instance_group.as_ref()?;
+    (group.policy == policy).then_some(group)
+}
+
+/// Whether the instance whose turn it is is on a host already: a move may look at its own host.
+fn is_there(context: &Context<'_>, slot: u32) -> bool {
+    context.hosts.hosts_of(context.instance).contains(&slot)
+}
+
+/// How many members of a group each host has that has any: those that the request names, and those
+/// that hosts say are members.
+pub(crate) fn members_by_host(context: &Context<'_>, group: &ServerGroup) -> BTreeMap<u32, u32> {
+    let mut counts = BTreeMap::new();
+    let named = group.members.iter().copied();
+    let others = context.hosts.members_of(group.uuid);
+    let others = others.filter(|member| !group.members.contains(member));
+    for member in named.chain(others) {
+        for slot in context.hosts.hosts_of(member) {
+            *counts.entry(*slot).or_default() += 1;
+        }
+    }
+    counts
+}

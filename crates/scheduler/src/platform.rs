@@ -1,0 +1,137 @@
+//! Makes of hosts: hardware and hypervisor. A fleet has few, so filters decide once a make.
+
+use std::sync::{Arc, OnceLock};
+
+use hashbrown::HashMap;
+use placewright_placement::slot_set::SlotSet;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The hardware and the hypervisor of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Platform {
+    /// What runs the instances: `QEMU`, `ironic`, …
+    pub hypervisor_type: Option<String>,
+    /// Its version as one number: 6002001 for 6.2.1.
+    pub hypervisor_version: Option<i32>,
+    /// The CPU's description: a JSON object as text.
+    pub cpu_info: Option<String>,
+    /// What can run here: architecture, hypervisor type and machine mode each.
+    pub supported_instances: Vec<[String; 3]>,
+}
+
+/// A make, the hosts that are of it, and what was found out about it.
+#[derive(Clone, Debug, Default)]
+pub struct Make {
+    /// What they have in common.
+    pub platform: Arc<Platform>,
+    /// The hosts.
+    pub hosts: SlotSet,
+    cpu_info: OnceLock<Value>,
+}
+
+impl Make {
+    /// The CPU's description, read; null if there is none or it is no JSON.
+    #[must_use]
+    pub fn cpu_info(&self) -> &Value {
+        self.cpu_info.get_or_init(|| {
+            let text = self.platform.cpu_info.as_deref();
+            let read = text.and_then(|text| serde_json::from_str(text).ok());
+            read.unwrap_or_default()
+        })
+    }
+
+    /// How many bits of physical addresses the CPU has, if it says.
+    #[must_use]
+    pub fn physical_address_bits(&self) -> Option<i64> {
+        self.cpu_info().get("maxphysaddr")?.get("bits")?.as_i64()
+    }
+}
+
+/// All makes that occur, and which host is of which.
+#[derive(Clone, Debug, Default)]
+pub struct Platforms {
+    makes: Vec<Make>,
+    by_platform: HashMap<Arc<Platform>, u32, foldhash::quality::FixedState>,
+    free: Vec<u32>,
+    make_of: Vec<u32>,
+}
+
+/// The make of a slot that is no host.
+const NO_MAKE: u32 = u32::MAX;
+
+impl Platforms {
+    /// All makes; those without hosts are left-overs.
+    #[must_use]
+    pub fn makes(&self) -> &[Make] {
+        &self.makes
+    }
+
+    /// The make of every slot, as an index of [`Self::makes`]; out of range for slots without host.
+    #[must_use]
+    pub fn make_of(&self) -> &[u32] {
+        &self.make_of
+    }
+
+    /// The make of a host.
+    #[must_use]
+    pub fn of(&self, slot: u32) -> Option<&Make> {
+        let number = *self.make_of.get(slot as usize)?;
+        self.makes.get(number as usize)
+    }
+
+    /// A platform in the one copy that all hosts of the make share.
+    pub(crate) fn shared(&self, platform: &Platform) -> Arc<Platform> {
+        let known = self.by_platform.get_key_value(platform);
+        known.map_or_else(|| Arc::new(platform.clone()), |(shared, _)| shared.clone())
+    }
+
+    /// Says of which make a host is.
+    pub(crate) fn set(&mut self, slot: u32, platform: &Arc<Platform>) {
+        self.forget(slot);
+        let number = match self.by_platform.get(platform) {
+            Some(number) => *number,
+            None => self.add(platform.clone()),
+        };
+        let index = slot as usize;
+        if index >= self.make_of.len() {
+            self.make_of.resize(index + 1, NO_MAKE);
+        }
+        self.make_of[index] = number;
+        self.makes[number as usize].hosts.insert(slot);
+    }
+
+    /// Takes a host out, and its make if it was the last of it.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        let Some(number) = self.make_of.get_mut(slot as usize) else {
+            return;
+        };
+        let number = std::mem::replace(number, NO_MAKE);
+        let Some(make) = self.makes.get_mut(number as usize) else {
+            return;
+        };
+        make.hosts.remove(slot);
+        if make.hosts.is_empty() {
+            self.by_platform.remove(&make.platform);
+            *make = Make::default();
+            self.free.push(number);
+        }
+    }
+
+    fn add(&mut self, platform: Arc<Platform>) -> u32 {
+        let make = Make {
+            platform: platform.clone(),
+            ..Make::default()
+        };
+        let number = if let Some(number) = self.free.pop() {
+            self.makes[number as usize] = make;
+            number
+        } else {
+            self.makes.push(make);
+            u32::try_from(self.makes.len() - 1).unwrap_or(u32::MAX)
+        };
+        self.by_platform.insert(platform, number);
+        number
+    }
+}

@@ -1,0 +1,168 @@
+//! What a filter says of all hosts at once, as far as it can.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use placewright_placement::slot_set::SlotSet;
+
+/// Up to so many sets are joined word by word; beyond that a look-up a slot is quicker.
+const SETS_MAX: usize = 16;
+
+/// A filter's answer for one request.
+///
+/// The sooner an answer is known, the better: for all hosts at once, else for 64 of them, else for
+/// one that survived everything else.
+pub enum Verdict<'a> {
+    /// Every host passes.
+    All,
+    /// No host passes.
+    None,
+    /// Hosts in the set pass.
+    Within(Cow<'a, SlotSet>),
+    /// Hosts that are not in the set pass.
+    Outside(Cow<'a, SlotSet>),
+    /// Hosts of some kinds pass.
+    Kinds(Kinds<'a>),
+    /// Each host has to be asked.
+    Each(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
+}
+
+impl fmt::Debug for Verdict<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::All => "All",
+            Self::None => "None",
+            Self::Within(_) => "Within",
+            Self::Outside(_) => "Outside",
+            Self::Kinds(_) => "Kinds",
+            Self::Each(_) => "Each",
+        })
+    }
+}
+
+/// Hosts come in kinds, and a kind passes or does not.
+#[derive(Clone, Debug)]
+pub struct Kinds<'a> {
+    kind_of: &'a [u32],
+    passes: Vec<bool>,
+    /// The hosts of the kinds that pass, or of those that do not; empty if both are many.
+    few: Vec<&'a SlotSet>,
+    few_pass: bool,
+}
+
+impl<'a> Kinds<'a> {
+    /// The verdict over kinds: the kind of each slot, and for each kind its hosts and whether they
+    /// pass. A slot whose kind is out of range does not pass.
+    pub fn verdict(
+        kind_of: &'a [u32],
+        kinds: impl Iterator<Item = (&'a SlotSet, bool)>,
+    ) -> Verdict<'a> {
+        let (mut passes, mut passing, mut failing) = (Vec::new(), Vec::new(), Vec::new());
+        for (hosts, does_pass) in kinds {
+            passes.push(does_pass);
+            if !hosts.is_empty() {
+                if does_pass {
+                    passing.push(hosts);
+                } else {
+                    failing.push(hosts);
+                }
+            }
+        }
+        if failing.is_empty() {
+            return Verdict::All;
+        }
+        if passing.is_empty() {
+            return Verdict::None;
+        }
+        let few_pass = passing.len() <= failing.len();
+        let mut few = if few_pass { passing } else { failing };
+        if few.len() > SETS_MAX {
+            few.clear();
+        }
+        Verdict::Kinds(Self {
+            kind_of,
+            passes,
+            few,
+            few_pass,
+        })
+    }
+
+    fn passes(&self, slot: u32) -> bool {
+        let kind = self.kind_of.get(slot as usize).copied();
+        let verdict = kind.and_then(|kind| self.passes.get(kind as usize));
+        verdict.copied().unwrap_or(false)
+    }
+
+    fn word(&self, word: usize) -> u64 {
+        if self.few.is_empty() {
+            let start = word * 64;
+            let end = (start + 64).min(self.kind_of.len());
+            let kinds = self.kind_of.get(start..end).unwrap_or_default();
+            let bit = |kind: &u32| self.passes.get(*kind as usize).copied().unwrap_or(false);
+            let bits = kinds.iter().map(bit).enumerate();
+            return bits.fold(0, |mask, (place, bit)| mask | u64::from(bit) << place);
+        }
+        let joined = self.few.iter().fold(0, |mask, set| mask | set.word(word));
+        if self.few_pass { joined } else { !joined }
+    }
+}
+
+impl Verdict<'_> {
+    /// Hosts that pass, given explicitly.
+    #[must_use]
+    pub fn only(slots: impl IntoIterator<Item = u32>) -> Self {
+        Self::Within(Cow::Owned(collect(slots)))
+    }
+
+    /// Hosts that do not pass, given explicitly.
+    #[must_use]
+    pub fn all_but(slots: impl IntoIterator<Item = u32>) -> Self {
+        let refused = collect(slots);
+        if refused.is_empty() {
+            Self::All
+        } else {
+            Self::Outside(Cow::Owned(refused))
+        }
+    }
+
+    /// Which of the 64 slots from `64 * word` on may pass. Those that have to be asked one by one
+    /// count as passing; so do slots that are no hosts.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, word: usize) -> u64 {
+        match self {
+            Self::All | Self::Each(_) => !0,
+            Self::None => 0,
+            Self::Within(set) => set.word(word),
+            Self::Outside(set) => !set.word(word),
+            Self::Kinds(kinds) => kinds.word(word),
+        }
+    }
+
+    /// Whether a host passes.
+    #[must_use]
+    pub fn passes(&self, slot: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Within(set) => set.contains(slot),
+            Self::Outside(set) => !set.contains(slot),
+            Self::Kinds(kinds) => kinds.passes(slot),
+            Self::Each(asks) => asks(slot),
+        }
+    }
+
+    /// Whether words do not say everything.
+    #[must_use]
+    pub fn asks_each(&self) -> bool {
+        matches!(self, Self::Each(_))
+    }
+}
+
+fn collect(slots: impl IntoIterator<Item = u32>) -> SlotSet {
+    let mut set = SlotSet::default();
+    for slot in slots {
+        set.insert(slot);
+    }
+    set
+}

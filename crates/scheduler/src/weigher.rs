@@ -1,0 +1,354 @@
+//! Weighers: each gives every host a number, and the numbers are weighed against each other.
+//!
+//! A weigher of your own is one file in `weigher/` and one line in [`ALL`]. It gets the request once
+//! and answers with a [`Raw`]: where every host's number is to be found.
+//!
+//! The score of a host is the sum over weighers of `multiplier * (number - low) / (high - low)`,
+//! where `low` and `high` are the ends that the weigher declares or else the smallest and largest
+//! number among the hosts that are compared. Where all have the same number, it counts nothing; nor
+//! does anything where fewer than two hosts are compared.
+
+use std::fmt;
+
+use crate::aggregate::OverrideColumn;
+use crate::config::SchedulerConfig;
+use crate::error::BadRequest;
+use crate::filter::Context;
+use crate::host_table::HostTable;
+use crate::ranking::Term;
+
+mod build_failure;
+mod cpu;
+mod cross_cell;
+mod disk;
+mod hypervisor_version;
+mod image_properties;
+mod io_ops;
+pub(crate) mod metrics;
+mod num_instances;
+mod pci;
+mod ram;
+mod soft_affinity;
+
+/// Every weigher there is, in the order in which shares are added up.
+pub static ALL: &[&Weigher] = &[
+    &ram::WEIGHER,
+    &cpu::WEIGHER,
+    &disk::WEIGHER,
+    &io_ops::WEIGHER,
+    &metrics::WEIGHER,
+    &soft_affinity::AFFINITY,
+    &soft_affinity::ANTI_AFFINITY,
+    &build_failure::WEIGHER,
+    &cross_cell::WEIGHER,
+    &pci::WEIGHER,
+    &hypervisor_version::WEIGHER,
+    &num_instances::WEIGHER,
+    &image_properties::WEIGHER,
+];
+
+/// A weigher.
+#[derive(Debug)]
+pub struct Weigher {
+    /// Its name in `weight_classes`.
+    pub name: &'static str,
+    /// The option that holds its multiplier, and the metadata key that overrides it for the hosts of
+    /// an aggregate.
+    pub multiplier_key: &'static str,
+    /// The multiplier that the configuration says.
+    pub multiplier: fn(&SchedulerConfig) -> f64,
+    /// Whether the multiplier counts the other way round.
+    pub is_subtracted: bool,
+    /// The low end of its numbers, if it declares one; lower ones are lifted to it.
+    pub low: Option<f64>,
+    /// The high end of its numbers, if it declares one; higher ones are cut to it.
+    pub high: Option<f64>,
+    /// Where the hosts' numbers are.
+    pub compile: Compile,
+}
+
+/// Turns a request into every host's number.
+pub type Compile = for<'a> fn(&Context<'a>) -> Result<Raw<'a>, BadRequest>;
+
+/// Where the hosts' numbers are.
+pub enum Raw<'a> {
+    /// All hosts have the same.
+    Constant(f64),
+    /// In a column of the [`HostTable`].
+    Column(usize),
+    /// A few hosts, in rising order of slot, have another than the rest.
+    Sparse {
+        /// Slot and number.
+        few: Vec<(u32, f64)>,
+        /// The number of all others.
+        rest: f64,
+    },
+    /// Each has to be asked.
+    Each(Box<dyn Fn(u32) -> f64 + Send + Sync + 'a>),
+}
+
+impl fmt::Debug for Raw<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant(number) => write!(f, "Constant({number})"),
+            Self::Column(column) => write!(f, "Column({column})"),
+            Self::Sparse { few, rest } => write!(f, "Sparse({} hosts, rest {rest})", few.len()),
+            Self::Each(_) => f.write_str("Each"),
+        }
+    }
+}
+
+/// A weigher by its name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Weigher> {
+    ALL.iter().copied().find(|weigher| weigher.name == name)
+}
+
+/// A weigher, ready for one request.
+#[derive(Debug)]
+pub struct Compiled<'a> {
+    /// The weigher's name.
+    pub name: &'a str,
+    /// The multiplier where no aggregate overrides it, the right way round.
+    pub multiplier: f64,
+    overrides: Option<OverrideColumn<'a>>,
+    is_subtracted: bool,
+    /// The declared low end.
+    pub low: Option<f64>,
+    /// The declared high end.
+    pub high: Option<f64>,
+    /// Where the numbers are.
+    pub raw: Raw<'a>,
+}
+
+impl<'a> Compiled<'a> {
+    /// Readies a weigher for a request.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRequest`] when the request says something that the weigher cannot read.
+    pub fn new(weigher: &'static Weigher, context: &Context<'a>) -> Result<Self, BadRequest> {
+        let configured = (weigher.multiplier)(context.config);
+        Ok(Self {
+            name: weigher.name,
+            multiplier: if weigher.is_subtracted {
+                -configured
+            } else {
+                configured
+            },
+            overrides: context.hosts.aggregates().overrides(weigher.multiplier_key),
+            is_subtracted: weigher.is_subtracted,
+            low: weigher.low,
+            high: weigher.high,
+            raw: (weigher.compile)(context)?,
+        })
+    }
+
+    /// A weigher that is not in the list, such as an operator's expression.
+    #[must_use]
+    pub fn custom(name: &'a str, multiplier: f64, raw: Raw<'a>) -> Self {
+        Self {
+            name,
+            multiplier,
+            overrides: None,
+            is_subtracted: false,
+            low: None,
+            high: None,
+            raw,
+        }
+    }
+
+    /// Whether it cannot make a difference, whatever the hosts.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let is_even =
+            matches!(self.raw, Raw::Constant(_)) && self.low.is_none() && self.high.is_none();
+        is_even || (self.multiplier == 0.0 && self.overrides.is_none())
+    }
+
+    /// The term for a kept ranking; nothing if the weigher needs more than a column and one
+    /// multiplier for all.
+    #[must_use]
+    pub fn term(&self) -> Option<Term> {
+        match self.raw {
+            Raw::Column(column) if self.overrides.is_none() => Some(Term {
+                column,
+                multiplier: self.multiplier,
+                low: self.low,
+                high: self.high,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The multiplier for a host.
+    #[must_use]
+    #[inline]
+    pub fn multiplier_of(&self, slot: u32) -> f64 {
+        match self.overrides.and_then(|overrides| overrides.get(slot)) {
+            None => self.multiplier,
+            Some(other) if self.is_subtracted => -other,
+            Some(other) => other,
+        }
+    }
+
+    /// A host's number, within the declared ends.
+    #[must_use]
+    #[inline]
+    pub fn number(&self, hosts: &HostTable, slot: u32) -> f64 {
+        let number = match &self.raw {
+            Raw::Constant(number) => *number,
+            Raw::Column(column) => hosts.columns()[*column].get(slot),
+            Raw::Sparse { few, rest } => few
+                .binary_search_by_key(&slot, |(slot, _)| *slot)
+                .map_or(*rest, |index| few[index].1),
+            Raw::Each(ask) => ask(slot),
+        };
+        let number = self
+            .low
+            .map_or(number, |low| if number < low { low } else { number });
+        self.high
+            .map_or(number, |high| if number > high { high } else { number })
+    }
+
+    /// The scale of the weigher's numbers over some hosts.
+    #[must_use]
+    pub fn scale(&self, hosts: &HostTable, slots: &[u32]) -> Scale {
+        let numbers = || slots.iter().map(|slot| self.number(hosts, *slot));
+        let high = self.high.unwrap_or_else(|| {
+            numbers().fold(
+                f64::NEG_INFINITY,
+                |most, next| if next > most { next } else { most },
+            )
+        });
+        let low = self.low.unwrap_or_else(|| {
+            numbers().fold(
+                f64::INFINITY,
+                |least, next| if next < least { next } else { least },
+            )
+        });
+        Scale {
+            low,
+            range: if low == high { None } else { Some(high - low) },
+        }
+    }
+}
+
+/// What a weigher's numbers mean among the hosts that are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    low: f64,
+    /// From the low end to the high end; nothing if they are one.
+    range: Option<f64>,
+}
+
+impl Scale {
+    /// A number between the ends, as a number from 0 to 1.
+    #[must_use]
+    #[inline]
+    pub fn normalise(&self, number: f64) -> f64 {
+        self.range.map_or(0.0, |range| (number - self.low) / range)
+    }
+}
+
+/// All weighers, ready for one request.
+#[derive(Debug)]
+pub struct CompiledWeighers<'a> {
+    hosts: &'a HostTable,
+    weighers: Vec<Compiled<'a>>,
+}
+
+impl<'a> CompiledWeighers<'a> {
+    /// Weighers for hosts of a table.
+    #[must_use]
+    pub fn new(hosts: &'a HostTable, weighers: Vec<Compiled<'a>>) -> Self {
+        Self { hosts, weighers }
+    }
+
+    /// The weighers that may make a difference, in the order in which shares are added up.
+    #[must_use]
+    pub fn weighers(&self) -> &[Compiled<'a>] {
+        &self.weighers
+    }
+
+    /// The terms of a kept ranking that gives the same order; nothing if a weigher needs more.
+    #[must_use]
+    pub fn terms(&self) -> Option<Vec<Term>> {
+        let active = self.weighers.iter().filter(|weigher| !weigher.is_idle());
+        active.map(Compiled::term).collect()
+    }
+
+    /// The scales of all weighers over some hosts; fewer than two are not weighed.
+    #[must_use]
+    pub fn scales(&self, slots: &[u32]) -> Scales<'_, 'a> {
+        let scale = |weigher: &Compiled<'a>| weigher.scale(self.hosts, slots);
+        let is_weighed = slots.len() > 1;
+        Scales {
+            weighers: self,
+            scales: is_weighed.then(|| self.weighers.iter().map(scale).collect()),
+        }
+    }
+
+    /// The weights of some hosts, compared with each other, in the same order.
+    #[must_use]
+    pub fn weights(&self, slots: &[u32]) -> Vec<f64> {
+        let scales = self.scales(slots);
+        slots.iter().map(|slot| scales.weight(*slot)).collect()
+    }
+}
+
+/// Weighers with their scales over some hosts.
+#[derive(Debug)]
+pub struct Scales<'w, 'a> {
+    weighers: &'w CompiledWeighers<'a>,
+    scales: Option<Vec<Scale>>,
+}
+
+impl Scales<'_, '_> {
+    /// The weight of one of the hosts.
+    #[must_use]
+    pub fn weight(&self, slot: u32) -> f64 {
+        self.shares(slot).fold(0.0, |sum, share| sum + share.share)
+    }
+
+    /// What every weigher gives one of the hosts, in order.
+    pub fn shares(&self, slot: u32) -> impl Iterator<Item = Share<'_>> {
+        let scales = self.scales.as_deref().unwrap_or_default();
+        let both = self.weighers.weighers.iter().zip(scales);
+        both.map(move |(weigher, scale)| {
+            let number = weigher.number(self.weighers.hosts, slot);
+            let multiplier = weigher.multiplier_of(slot);
+            let normalised = scale.normalise(number);
+            Share {
+                weigher: weigher.name,
+                number,
+                normalised,
+                multiplier,
+                share: multiplier * normalised,
+            }
+        })
+    }
+}
+
+/// What a weigher gives a host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share<'a> {
+    /// The weigher.
+    pub weigher: &'a str,
+    /// The host's number.
+    pub number: f64,
+    /// The number on the scale of the hosts compared, from 0 to 1.
+    pub normalised: f64,
+    /// How much it counts.
+    pub multiplier: f64,
+    /// What it comes to.
+    pub share: f64,
+}
+
+/// The order of hosts by weight: the heaviest first, equals in the order given. Returns positions.
+#[must_use]
+pub fn rank(weights: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by(|a, b| weights[*b].total_cmp(&weights[*a]));
+    order
+}

@@ -1,0 +1,37 @@
+//! `MetricsWeigher`: the host's metrics with their ratios, summed up.
+//!
+//! A host that lacks a metric gets `weight_of_unavailable`. Where `[metrics] required` is set, it is
+//! refused instead, in the weigher's name.
+
+use super::{Raw, Weigher};
+use crate::host_table::column;
+
+/// Its name.
+pub(crate) const NAME: &str = "MetricsWeigher";
+
+/// The weigher.
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: NAME,
+    multiplier_key: "metrics_weight_multiplier",
+    multiplier: |config| config.metrics.weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |context| {
+        let hosts = context.hosts;
+        let configured = context.config.metrics.weight_multiplier;
+        let overrides = hosts.aggregates().overrides("metrics_weight_multiplier");
+        if context.config.metrics.required || (overrides.is_none() && configured != 0.0) {
+            return Ok(Raw::Column(column::METRICS));
+        }
+        // Where the metrics do not count for a host, what it lacks does not count either.
+        Ok(Raw::Each(Box::new(move |slot| {
+            let other = overrides.and_then(|overrides| overrides.get(slot));
+            if other.unwrap_or(configured) == 0.0 {
+                hosts.sum_of_metrics(slot)
+            } else {
+                hosts.columns()[column::METRICS].get(slot)
+            }
+        })))
+    },
+};

@@ -1,0 +1,15 @@
+//! `PCIWeigher`: few free PCI devices, so that hosts with many stay free for those who want many.
+
+use super::{Raw, Weigher};
+use crate::host_table::column;
+
+/// The weigher.
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "PCIWeigher",
+    multiplier_key: "pci_weight_multiplier",
+    multiplier: |config| config.pci_weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |_| Ok(Raw::Column(column::FEW_DEVICES)),
+};
