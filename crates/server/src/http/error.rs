@@ -105,7 +105,6 @@ impl ApiError {
     }
 
     /// What went wrong, for a person.
-    #[cfg(test)]
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
@@ -243,6 +242,7 @@ pub(crate) fn title(status: u16) -> &'static str {
         413 => "Request Entity Too Large",
         414 => "Request-URI Too Long",
         415 => "Unsupported Media Type",
+        431 => "Request Header Fields Too Large",
         503 => "Service Unavailable",
         _ => "Internal Server Error",
     }
@@ -266,6 +266,7 @@ fn explanation(status: u16) -> &'static str {
         410 => "This resource is no longer available. No forwarding address is given.",
         413 => "The body of your request was too large for this server.",
         414 => "The request URI was too long for this server.",
+        431 => "The line and the headers of your request were too large for this server.",
         503 => "The server is currently unavailable. Please try again at a later time.",
         _ => "The server has either erred or is incapable of performing the requested operation.",
     }

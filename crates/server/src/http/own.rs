@@ -1,74 +1,127 @@
 //! Placewright's own pages beside the Placement API.
 //!
-//! Open to all: `/metrics`, `/healthz`, `/readyz`, `/placewright/v1/openapi.json`. For who may see
-//! everything: `/placewright/v1/changes` and `/placewright/v1/explain`.
+//! Open to all: `/metrics`, `/healthz`, `/readyz`, `/placewright/v1/openapi.json`. For those whom a
+//! policy rule lets: `/placewright/v1/changes`.
+
+mod change_json;
+mod changes;
+mod openapi;
 
 use hyper::http::request::Parts;
-use placewright_auth::Identity;
+use placewright_auth::{Identity, Rule, Target};
 
 use crate::http::error::{ApiError, ApiResult};
+use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::service::Service;
 
-/// A page that needs no identity.
+/// One of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpenPage {
+pub(crate) enum Page {
     /// For Prometheus.
     Metrics,
     /// The process answers.
     Health,
-    /// The process can do its work.
+    /// The process does its work, and is not about to stop.
     Ready,
-}
-
-impl OpenPage {
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            OpenPage::Metrics => "/metrics",
-            OpenPage::Health => "/healthz",
-            OpenPage::Ready => "/readyz",
-        }
-    }
-}
-
-/// A page for those who may see everything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ClosedPage {
+    /// The API's description.
+    OpenApi,
     /// Every durable change in order.
     Changes,
 }
 
-impl ClosedPage {
+impl Page {
+    const ALL: [Page; 5] = [
+        Page::Metrics,
+        Page::Health,
+        Page::Ready,
+        Page::OpenApi,
+        Page::Changes,
+    ];
+
+    /// The page at a path.
+    pub(crate) fn find(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|page| page.path() == path)
+    }
+
+    /// Its path.
     pub(crate) fn path(self) -> &'static str {
         match self {
-            ClosedPage::Changes => "/placewright/v1/changes",
+            Page::Metrics => "/metrics",
+            Page::Health => "/healthz",
+            Page::Ready => "/readyz",
+            Page::OpenApi => "/placewright/v1/openapi.json",
+            Page::Changes => "/placewright/v1/changes",
         }
+    }
+
+    /// Who may see it; none for everybody, without authentication.
+    fn rule(self) -> Option<Rule> {
+        match self {
+            Page::Metrics | Page::Health | Page::Ready | Page::OpenApi => None,
+            Page::Changes => Some(Rule::ChangesFollow),
+        }
+    }
+
+    /// Whether callers have to say who they are.
+    pub(crate) fn is_open(self) -> bool {
+        self.rule().is_none()
     }
 }
 
-/// The open page at a path.
-pub(crate) fn open_page(path: &str) -> Option<OpenPage> {
-    [OpenPage::Metrics, OpenPage::Health, OpenPage::Ready]
-        .into_iter()
-        .find(|page| page.path() == path)
-}
-
-/// The closed page at a path.
-pub(crate) fn closed_page(path: &str) -> Option<ClosedPage> {
-    [ClosedPage::Changes]
-        .into_iter()
-        .find(|page| page.path() == path)
-}
-
-pub(crate) async fn show(_service: &Service, _page: OpenPage, _parts: &Parts) -> ApiResult<Reply> {
-    Ok(Reply::text(200, "text/plain; charset=utf-8", "ok\n"))
-}
-
-pub(crate) async fn serve(
-    _service: &Service,
-    _page: ClosedPage,
-    _parts: &Parts,
-    _identity: &Identity,
+/// Answers a request for a page.
+///
+/// # Errors
+/// What the client is told instead.
+pub(crate) fn show(
+    service: &Service,
+    page: Page,
+    parts: &Parts,
+    identity: Option<&Identity>,
 ) -> ApiResult<Reply> {
-    Err(ApiError::not_found(""))
+    if parts.method != hyper::Method::GET {
+        let detail = "The method specified is not allowed for this resource.";
+        return Err(ApiError::new(405, detail).with_allow("GET").at_door());
+    }
+    if let (Some(rule), Some(identity)) = (page.rule(), identity) {
+        service.authorize(rule, identity, &Target::own(identity))?;
+    }
+    let query = Query::parse(parts.uri.query().unwrap_or("")).map_err(ApiError::bad_request)?;
+    match page {
+        Page::Metrics => metrics(service),
+        Page::Health => Ok(plain(200, "ok\n")),
+        Page::Ready if *service.stopping.borrow() => Ok(plain(503, "stopping\n")),
+        Page::Ready => Ok(plain(200, "ready\n")),
+        Page::OpenApi => openapi::show(&query),
+        Page::Changes => changes::follow(service, &query, &parts.headers),
+    }
+}
+
+fn plain(status: u16, text: &'static str) -> Reply {
+    Reply::text(status, "text/plain; charset=utf-8", text)
+}
+
+fn metrics(service: &Service) -> ApiResult<Reply> {
+    let mut text = String::with_capacity(16 << 10);
+    prometheus_client::encoding::text::encode(&mut text, &service.registry)
+        .map_err(|error| ApiError::new(500, format!("cannot write the metrics: {error}")))?;
+    Ok(Reply::text(
+        200,
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        text,
+    ))
+}
+
+/// The only parameters that a page takes.
+///
+/// # Errors
+/// 400 for any other.
+fn check_parameters(query: &Query<'_>, known: &[&str]) -> ApiResult<()> {
+    match query.iter().find(|(key, _)| !known.contains(key)) {
+        None => Ok(()),
+        Some((key, _)) => Err(ApiError::bad_request(format!(
+            "There is no parameter '{key}' here, only: {}.",
+            known.join(", ")
+        ))),
+    }
 }

@@ -23,11 +23,12 @@ use crate::http::body::{self, Body};
 use crate::http::call::Call;
 use crate::http::error::{self, ApiError, ApiResult, ErrorContext};
 use crate::http::microversion::{self, Microversion, VersionError};
+use crate::http::own::{self, Page};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::request_id::{self, RequestId};
 use crate::http::routes::{self, Entry, Match, Needs, Operation, Route};
-use crate::http::{date, own, placement, refusals};
+use crate::http::{date, placement, refusals};
 use crate::machine::Placement;
 use crate::metrics::HttpMetrics;
 use crate::options::ServerOptions;
@@ -134,18 +135,18 @@ impl Service {
         B::Error: fmt::Display,
     {
         let path = routes::decode_path(parts.uri.path());
-        if let Some(page) = own::open_page(&path) {
+        check_head(parts, self.options.head_bytes_max)?;
+        let page = Page::find(&path);
+        if let Some(page) = page {
             exchange.route = page.path();
-            return own::show(self, page, parts).await;
         }
-        let identity = match &*path {
-            "/" | "" => None,
+        let identity = match (&*path, page) {
+            ("/" | "", _) => None,
+            (_, Some(page)) if page.is_open() => None,
             _ => Some(self.authenticate(&parts.headers).await?),
         };
-        if let (Some(stream), Some(identity)) = (own::closed_page(&path), &identity) {
-            exchange.route = stream.path();
-            exchange.version = Some(Microversion::MAX);
-            return own::serve(self, stream, parts, identity).await;
+        if let Some(page) = page {
+            return own::show(self, page, parts, identity.as_deref());
         }
         let version = negotiate(&parts.headers)?;
         exchange.version = Some(version);
@@ -316,6 +317,19 @@ fn method_label(method: &Method) -> &'static str {
         "OPTIONS" => "OPTIONS",
         _ => "other",
     }
+}
+
+/// The connection's buffer bounds a head only roughly.
+fn check_head(parts: &Parts, bytes_max: usize) -> ApiResult<()> {
+    let line = parts.uri.path().len() + parts.uri.query().map_or(0, str::len);
+    let headers = parts
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4);
+    if line + headers.sum::<usize>() > bytes_max {
+        return Err(ApiError::new(431, format!("The limit is {bytes_max} bytes.")).at_door());
+    }
+    Ok(())
 }
 
 fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {

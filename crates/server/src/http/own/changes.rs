@@ -1,0 +1,206 @@
+//! `/placewright/v1/changes?after=N`: every durable change in order, as server-sent events.
+//!
+//! One event is one entry of the journal, and its id the entry's sequence. A client that comes back
+//! with the last id it saw (`Last-Event-ID`, as browsers do by themselves, or `after`) misses
+//! nothing and sees nothing twice, as long as the entries are held.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use placewright_engine::{Engine, Entries, FollowError, Follower, Machine as _};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{mpsc, watch};
+use tokio::time::MissedTickBehavior;
+
+use super::{change_json, check_parameters};
+use crate::http::error::{ApiError, ApiResult};
+use crate::http::json::Writer;
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::http::service::Service;
+use crate::machine::Placement;
+
+/// A comment goes out after so much silence, so that both ends notice a dead connection.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Events are sent in pieces of about this size.
+const PIECE_BYTES: usize = 64 << 10;
+/// Pieces that may wait for a slow client; then its follower waits.
+const PIECES_WAITING: usize = 4;
+
+pub(super) fn follow(
+    service: &Service,
+    query: &Query<'_>,
+    headers: &HeaderMap,
+) -> ApiResult<Reply> {
+    check_parameters(query, &["after"])?;
+    let resumed = headers
+        .get("last-event-id")
+        .map(|id| String::from_utf8_lossy(id.as_bytes()));
+    let after = match resumed.as_deref().or_else(|| query.get("after")) {
+        Some(text) => text.trim().parse().map_err(|_| {
+            ApiError::bad_request(format!(
+                "'after' and Last-Event-ID expect the sequence of an entry, a whole number. Got: \
+                 {text}"
+            ))
+        })?,
+        None => service.engine.durable_sequence(),
+    };
+    let follower = service
+        .engine
+        .follow(after)
+        .map_err(|error| refused(&error))?;
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    let stream = Stream {
+        engine: service.engine.clone(),
+        follower,
+        sender,
+        stopping: service.stopping.subscribe(),
+        followers: service.metrics.followers.clone(),
+    };
+    tokio::spawn(stream.run());
+    Ok(Reply::events(receiver))
+}
+
+fn refused(error: &FollowError) -> ApiError {
+    match error {
+        FollowError::Trimmed { asked, first_held } => ApiError::new(
+            410,
+            format!(
+                "Entry {asked} is no longer held: the first held entry is {first_held}. Read what \
+                 you need from the API, then follow from now on (without 'after'), or from entry \
+                 {} on.",
+                first_held.saturating_sub(1)
+            ),
+        ),
+        FollowError::Ahead { after, end } => ApiError::bad_request(format!(
+            "Entry {after} does not exist: the last entry is {end}. Is this another store than the \
+             one that you followed before?"
+        )),
+        FollowError::Store(_) => ApiError::unavailable("The journal cannot be read now."),
+    }
+}
+
+/// One client that follows.
+struct Stream {
+    engine: Engine<Placement>,
+    follower: Follower<Placement>,
+    sender: mpsc::Sender<Bytes>,
+    stopping: watch::Receiver<bool>,
+    followers: Gauge,
+}
+
+impl Stream {
+    async fn run(mut self) {
+        self.followers.inc();
+        self.send_all().await;
+        self.followers.dec();
+    }
+
+    /// Sends until the client is gone, the service stops, or entries cannot be followed any more.
+    async fn send_all(&mut self) {
+        // Headers go out with the first bytes, and a client wants to know that it follows.
+        if self
+            .sender
+            .send(Bytes::from_static(b": following\n\n"))
+            .await
+            .is_err()
+        {
+            return;
+        }
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        heartbeat.reset();
+        loop {
+            tokio::select! {
+                () = stopped(&mut self.stopping) => return,
+                () = self.sender.closed() => return,
+                _ = heartbeat.tick() => {
+                    if self.sender.send(Bytes::from_static(b": alive\n\n")).await.is_err() {
+                        return;
+                    }
+                }
+                found = self.follower.next_entries() => match found {
+                    Some(Ok(entries)) => {
+                        heartbeat.reset();
+                        if !self.send_entries(&entries).await {
+                            return;
+                        }
+                    }
+                    Some(Err(error)) => {
+                        let _ = self.sender.send(last_event(&error)).await;
+                        return;
+                    }
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// False when the client is gone.
+    async fn send_entries(&self, entries: &Entries) -> bool {
+        let mut piece = Vec::new();
+        let mut pieces = Vec::new();
+        // The names of classes and traits are looked up while the state stands still.
+        self.engine.read_now(|machine| {
+            for (sequence, record) in entries.iter() {
+                write_event(&mut piece, sequence, record, machine);
+                if piece.len() >= PIECE_BYTES {
+                    pieces.push(Bytes::from(std::mem::take(&mut piece)));
+                }
+            }
+        });
+        pieces.push(Bytes::from(piece));
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            if self.sender.send(piece).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Waits until the service stops.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+fn write_event(out: &mut Vec<u8>, sequence: u64, record: &[u8], machine: &Placement) {
+    let mut writer = Writer::with_capacity(512);
+    writer.open_object();
+    writer.key("sequence");
+    writer.integer(sequence);
+    writer.key("changes");
+    writer.open_array();
+    match Placement::decode(record) {
+        Ok(changes) => {
+            for change in &changes {
+                change_json::write(&mut writer, change, &machine.0);
+            }
+        }
+        // The engine applied this record, so it was readable once.
+        Err(error) => tracing::error!(sequence, %error, "cannot read a record that was applied"),
+    }
+    writer.close_array();
+    writer.close_object();
+    out.extend_from_slice(format!("id: {sequence}\nevent: change\ndata: ").as_bytes());
+    out.extend_from_slice(&writer.finish());
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Tells why a stream ends that could not be kept up.
+fn last_event(error: &FollowError) -> Bytes {
+    let error = refused(error);
+    let mut writer = Writer::default();
+    writer.open_object();
+    writer.key("status");
+    writer.integer(error.status());
+    writer.key("detail");
+    writer.text(error.detail());
+    writer.close_object();
+    let mut out = Vec::from(b"event: error\ndata: ");
+    out.extend_from_slice(&writer.finish());
+    out.extend_from_slice(b"\n\n");
+    Bytes::from(out)
+}
