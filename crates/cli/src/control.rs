@@ -48,6 +48,15 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     result
 }
 
+/// Looks for what is wrong beyond single options: combinations, and the files that they name.
+///
+/// # Errors
+/// The first thing that would keep the service from starting.
+pub(crate) fn check(options: &Options) -> Result<(), ConfigErrors> {
+    check_open(options)?;
+    access::load(options).map(|_| ())
+}
+
 /// The backlog of the listening socket: connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 

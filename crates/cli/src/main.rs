@@ -33,9 +33,18 @@ enum Command {
     /// Look after a store without a server
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    /// Print what policies can say
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Measure a server
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Print a policy file with every rule and its default, commented out
+    Sample,
 }
 
 #[derive(Debug, Subcommand)]
@@ -78,6 +87,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Policy(PolicyCommand::Sample) => print!("{}", placewright_auth::sample_policy()),
         Command::Bench(command) => {
             if !command.run()? {
                 return Ok(ExitCode::FAILURE);
@@ -92,6 +102,7 @@ fn run_config(command: ConfigCommand) -> Result<(), ConfigErrors> {
     match command {
         ConfigCommand::Check(flags) => {
             let config = Config::load(&flags, &environment)?;
+            control::check(&config.options)?;
             match &config.file {
                 Some(file) => println!("{}: no errors", file.display()),
                 None => println!("no configuration file; environment and flags: no errors"),

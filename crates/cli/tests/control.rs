@@ -48,7 +48,7 @@ fn a_request_under_way_is_answered_before_the_end_and_a_second_signal_does_not_w
         let mut stream = TcpStream::connect(server.address).unwrap();
         let head = "POST /resource_providers HTTP/1.1\r\nHost: test\r\nX-Auth-Token: admin\r\n\
                     OpenStack-API-Version: placement 1.39\r\nContent-Type: application/json\r\n\
-                    Content-Length: 15\r\nExpect: 100-continue\r\n\r\n";
+                    Content-Length: 16\r\nExpect: 100-continue\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
         // The server asks for the body, so the request is under way.
         let mut go_on = [0; 25];
@@ -181,4 +181,39 @@ fn the_journal_commands_look_after_a_store_beside_a_running_server() {
     let (code, _, error) = run(&["journal", "stats", "--store", "/nowhere"]);
     assert_eq!(code, 1);
     assert!(error.contains("there is no journal at /nowhere"), "{error}");
+}
+
+#[test]
+fn wrong_files_and_missing_options_of_access_are_told_before_anything_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = directory.path().join("policy.yaml");
+    std::fs::write(&policy, "\"placement:usages\": \"role:reader and (\"\n").unwrap();
+    let policy = policy.to_str().unwrap();
+    let cases: [(&[&str], &str); 3] = [
+        (&["--policy-file", policy], "placement:usages"),
+        (
+            &["--auth-strategy", "keystone"],
+            "[keystone] keystone needs the option auth_url",
+        ),
+        (
+            &[
+                "--auth-strategy=http_basic",
+                "--http-basic-user-file=/nowhere",
+            ],
+            "/nowhere",
+        ),
+    ];
+    for (flags, text) in cases {
+        for command in [&["control"][..], &["config", "check"]] {
+            let arguments: Vec<&str> = command
+                .iter()
+                .chain(&["--config", "/dev/null"])
+                .chain(flags)
+                .copied()
+                .collect();
+            let (code, _, error) = run(&arguments);
+            assert_eq!(code, 2, "{error}");
+            assert!(error.contains(text), "{error}");
+        }
+    }
 }

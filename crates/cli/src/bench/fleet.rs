@@ -78,78 +78,82 @@ async fn fill(engine: Engine<Placement>, size: Size) -> anyhow::Result<()> {
     };
     writer.write(Command::SyncStandardNames { at }).await?;
     for host in 0..size.hosts {
-        let provider = host_uuid(host);
-        let name = format!("host-{host}");
-        writer
-            .write(Command::CreateProvider {
-                uuid: provider,
-                name,
-                parent: None,
-                at,
-            })
-            .await?;
-        let inventories = vec![
-            ("VCPU".to_owned(), inventory(64, 16.0)),
-            ("MEMORY_MB".to_owned(), inventory(1 << 20, 1.0)),
-            ("DISK_GB".to_owned(), inventory(8192, 1.0)),
-        ];
-        let (generation, may_reserve_all) = (Some(0), true);
-        writer
-            .write(Command::SetInventories {
-                provider,
-                generation,
-                inventories,
-                may_reserve_all,
-                at,
-            })
-            .await?;
-        let traits = vec!["HW_CPU_X86_AVX2".to_owned(), "COMPUTE_NODE".to_owned()];
-        writer
-            .write(Command::SetTraits {
-                provider,
-                generation: Some(1),
-                traits,
-                at,
-            })
-            .await?;
-        let aggregates = vec![Numbers::new(u64::MAX, host % 100).uuid().to_string()];
-        writer
-            .write(Command::SetAggregates {
-                provider,
-                generation: Some(2),
-                aggregates,
-                at,
-            })
-            .await?;
+        for command in host_commands(host, at) {
+            writer.write(command).await?;
+        }
     }
     for number in 0..size.consumers {
-        let provider = host_uuid(number % size.hosts.max(1));
-        let consumer = ConsumerClaim {
-            consumer: ConsumerUuid::from_uuid(Numbers::new(2, number).uuid()),
-            generation: ConsumerGeneration::Is(None),
-            project: format!("project-{}", number % 1000),
-            user: format!("user-{}", number % 5000),
-            consumer_type: Some("INSTANCE".to_owned()),
-            allocations: vec![AllocationRequest {
-                provider,
-                resources: vec![
-                    ("VCPU".to_owned(), 1),
-                    ("MEMORY_MB".to_owned(), 512),
-                    ("DISK_GB".to_owned(), 1),
-                ],
-            }],
-        };
         writer
-            .write(Command::Claim {
-                consumers: vec![consumer],
-                at,
-            })
+            .write(claim(number, number % size.hosts.max(1), at))
             .await?;
     }
     while !writer.under_way.is_empty() {
         writer.wait_for_one().await.context("the last commands")?;
     }
     Ok(())
+}
+
+/// What makes a host: its provider, then its inventories, traits and aggregates.
+fn host_commands(host: u64, at: Timestamp) -> [Command; 4] {
+    let provider = host_uuid(host);
+    let inventories = vec![
+        ("VCPU".to_owned(), inventory(64, 16.0)),
+        ("MEMORY_MB".to_owned(), inventory(1 << 20, 1.0)),
+        ("DISK_GB".to_owned(), inventory(8192, 1.0)),
+    ];
+    let traits = vec!["HW_CPU_X86_AVX2".to_owned(), "COMPUTE_NODE".to_owned()];
+    let aggregates = vec![Numbers::new(u64::MAX, host % 100).uuid().to_string()];
+    [
+        Command::CreateProvider {
+            uuid: provider,
+            name: format!("host-{host}"),
+            parent: None,
+            at,
+        },
+        Command::SetInventories {
+            provider,
+            generation: Some(0),
+            inventories,
+            may_reserve_all: true,
+            at,
+        },
+        Command::SetTraits {
+            provider,
+            generation: Some(1),
+            traits,
+            at,
+        },
+        Command::SetAggregates {
+            provider,
+            generation: Some(2),
+            aggregates,
+            at,
+        },
+    ]
+}
+
+/// A new consumer's claim of a small instance.
+fn claim(number: u64, host: u64, at: Timestamp) -> Command {
+    let resources = vec![
+        ("VCPU".to_owned(), 1),
+        ("MEMORY_MB".to_owned(), 512),
+        ("DISK_GB".to_owned(), 1),
+    ];
+    let consumer = ConsumerClaim {
+        consumer: ConsumerUuid::from_uuid(Numbers::new(2, number).uuid()),
+        generation: ConsumerGeneration::Is(None),
+        project: format!("project-{}", number % 1000),
+        user: format!("user-{}", number % 5000),
+        consumer_type: Some("INSTANCE".to_owned()),
+        allocations: vec![AllocationRequest {
+            provider: host_uuid(host),
+            resources,
+        }],
+    };
+    Command::Claim {
+        consumers: vec![consumer],
+        at,
+    }
 }
 
 fn host_uuid(host: u64) -> Uuid {
