@@ -4,6 +4,7 @@
 //! listens. What can fail at once fails before the store is loaded.
 
 mod access;
+mod journal_metrics;
 mod logs;
 mod observer;
 mod signals;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
-use placewright_engine::{Engine, RecoverError};
+use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_server::{HttpMetrics, Placement, Server, Service, Stopped};
@@ -26,6 +27,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::{Config, ConfigErrors, Environment, Flags};
 use crate::options::{AuthStrategy, Options};
+use journal_metrics::JournalMetrics;
 use observer::Logged;
 use signals::nth;
 
@@ -84,9 +86,10 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     let (authenticator, policy) = access::load(options)?;
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
+    let observer = Logged(JournalMetrics::new(&mut registry));
     let directory = options.store.directory();
     let engine = tokio::select! {
-        engine = open_store(options, directory.clone()) => engine?,
+        engine = open_store(options, directory.clone(), observer) => engine?,
         () = nth(&stops, 1) => {
             tracing::info!("stopped while the state was being loaded");
             return Ok(());
@@ -155,12 +158,16 @@ fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
 }
 
 /// Opens the store and loads the state, on a thread that may block.
-async fn open_store(options: &Options, directory: PathBuf) -> anyhow::Result<Engine<Placement>> {
+async fn open_store(
+    options: &Options,
+    directory: PathBuf,
+    observer: impl Observer,
+) -> anyhow::Result<Engine<Placement>> {
     let journal_options = wire::journal(options);
     let engine_options = wire::engine(options);
     let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
         let journal = SqliteJournal::open(&directory, journal_options)?;
-        Engine::open(journal, engine_options, Logged(()))
+        Engine::open(journal, engine_options, observer)
     });
     Ok(opened.await??)
 }

@@ -4,8 +4,10 @@ mod bench;
 mod config;
 mod control;
 mod journal;
+mod openapi;
 mod options;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -33,6 +35,8 @@ enum Command {
     /// Look after a store without a server
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    /// Print the API's description (OpenAPI 3.1)
+    Openapi(openapi::OpenApi),
     /// Print what policies can say
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -87,7 +91,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Command::Policy(PolicyCommand::Sample) => print!("{}", placewright_auth::sample_policy()),
+        Command::Openapi(command) => command.run()?,
+        Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
         Command::Bench(command) => {
             if !command.run()? {
                 return Ok(ExitCode::FAILURE);
@@ -97,7 +102,15 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_config(command: ConfigCommand) -> Result<(), ConfigErrors> {
+/// Prints a text. Whoever reads it (`head`, say) may stop early.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn run_config(command: ConfigCommand) -> anyhow::Result<()> {
     let environment = Environment::of_process();
     match command {
         ConfigCommand::Check(flags) => {

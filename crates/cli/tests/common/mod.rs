@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 /// The program with these arguments, away from this machine's configuration.
-pub fn placewright(arguments: &[&str]) -> Command {
+pub(crate) fn placewright(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_placewright"));
     command
         .args(arguments)
@@ -21,7 +21,7 @@ pub fn placewright(arguments: &[&str]) -> Command {
 }
 
 /// Runs the program to its end: exit code, standard output, standard error.
-pub fn run(arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
     let Output {
         status,
         stdout,
@@ -32,7 +32,7 @@ pub fn run(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// An address on loopback that nobody uses.
-pub fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -40,15 +40,15 @@ pub fn free_address() -> SocketAddr {
 }
 
 /// A running `placewright control`.
-pub struct Control {
-    pub child: Child,
-    pub address: SocketAddr,
+pub(crate) struct Control {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
     log: BufReader<ChildStderr>,
 }
 
 impl Control {
     /// Starts it on a store and waits until its log says that it is ready.
-    pub fn start(store: &Path, flags: &[&str]) -> Self {
+    pub(crate) fn start(store: &Path, flags: &[&str]) -> Self {
         let address = free_address();
         let listen = address.to_string();
         let mut child = placewright(&["control", "--config", "/dev/null", "--store-path"])
@@ -69,7 +69,7 @@ impl Control {
     }
 
     /// Reads the log up to a line with this text.
-    pub fn wait_for_line(&mut self, text: &str) -> String {
+    pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
         let mut line = String::new();
         while self.log.read_line(&mut line).unwrap() > 0 {
             if line.contains(text) {
@@ -81,7 +81,7 @@ impl Control {
     }
 
     /// Sends a request on a connection of its own and answers what came back.
-    pub fn request(&self, head: &str, body: &str) -> String {
+    pub(crate) fn request(&self, head: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
         write!(
@@ -97,13 +97,13 @@ impl Control {
     }
 
     /// Sends a signal.
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         rustix::process::kill_process(id, signal).unwrap();
     }
 
     /// Waits for its end: exit code and the rest of its log.
-    pub fn end(mut self) -> (i32, String) {
+    pub(crate) fn end(mut self) -> (i32, String) {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
         (self.child.wait().unwrap().code().unwrap(), rest)
