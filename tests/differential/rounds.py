@@ -12,6 +12,8 @@ from request import Request
 from sides import Pair
 from trees import World
 
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+
 
 @dataclasses.dataclass
 class Difference:
@@ -103,6 +105,32 @@ def providers_of(entry: dict) -> list[str]:
     return list(allocations)
 
 
+def consumers_of(requests: list[Request]) -> list[str]:
+    """The consumers that are written by these requests."""
+    found: set[str] = set()
+    for request in requests:
+        parts = request.path.partition("?")[0].split("/")
+        if len(parts) > 2 and parts[1] == "allocations":
+            found.add(parts[2])
+        if request.method == "POST" and isinstance(request.body, dict):
+            body = request.body
+            if parts[1] == "reshaper":
+                body = body.get("allocations")
+            if parts[1] in ("allocations", "reshaper") and isinstance(body, dict):
+                found.update(body)
+    return sorted(name for name in found if UUID.match(name))
+
+
+def heal(pair: Pair, request: Request, status: int) -> None:
+    """After a write that may have left a consumer without allocations."""
+    refused = status >= 400 and status not in (401, 403, 404, 405, 406, 415)
+    if request.method in ("PUT", "POST") and (
+        refused or "'allocations': {}" in repr(request.body)
+    ):
+        for consumer in consumers_of([request]):
+            pair.heal(consumer)
+
+
 def play_round(pair: Pair, seed: str, counts: dict[str, int]) -> list[Difference]:
     """One round; ends at the first write that was answered differently."""
     rng = random.Random(seed)
@@ -122,6 +150,7 @@ def _play(pair, seed, requests, shared, counts) -> list[Difference]:
     for request in requests:
         text, left, right = ask_both(pair, request, shared)
         count(counts, left, text)
+        heal(pair, request, left.status)
         if request.method != "GET":
             writes.append(request)
         if text:
@@ -142,6 +171,7 @@ def _play_live(pair, seed, generator, counts) -> list[Difference]:
         if names_itself(request) and left.status == right.status < 300:
             text = ""
         count(counts, left, text)
+        heal(pair, request, left.status)
         generator.pools.observe(request, left.status)
         sent.append(request)
         if names_itself(request) and left.status < 300:

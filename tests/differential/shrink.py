@@ -6,7 +6,7 @@ import time
 
 import chaos
 from request import Request
-from rounds import Difference, ask_both
+from rounds import Difference, ask_both, consumers_of, heal
 from sides import Pair
 
 
@@ -25,10 +25,11 @@ class Shrinker:
         """True, and kept, when this history shows the same difference."""
         if self.out_of_time():
             return False
-        self.pair.reset()
+        self.pair.reset(consumers_of(requests))
         *before, last = requests
         for request in before:
-            self.pair.send(request)
+            left, _ = self.pair.send(request)
+            heal(self.pair, request, left.status)
         text, left, right = ask_both(self.pair, last, self.best.shared)
         found = dataclasses.replace(
             self.best, requests=requests, text=text, left=left, right=right

@@ -1,6 +1,8 @@
 """Two servers that get the same requests."""
 
 import pathlib
+import uuid
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -11,6 +13,11 @@ import wire
 from request import Generations, Request
 
 NEWEST = "1.39"
+# A provider that both have all the time, for heal().
+HEALER = "deadbeef-0000-4000-8000-000000000000"
+HEALER_CLASS = "CUSTOM_HEALER"
+# Below 1.28 a write asks for no consumer generation.
+HEALING = "1.12"
 
 
 class Side:
@@ -82,6 +89,26 @@ class Side:
         ]
         return all(done)
 
+    def make_healer(self) -> None:
+        """One provider with room for the claims of heal()."""
+        path = f"/resource_providers/{HEALER}"
+        inventories = {
+            "resource_provider_generation": 0,
+            "inventories": {HEALER_CLASS: {"total": 1000}},
+        }
+        for request in (
+            Request("PUT", f"/resource_classes/{HEALER_CLASS}", NEWEST),
+            Request(
+                "POST",
+                "/resource_providers",
+                NEWEST,
+                {"name": "healer", "uuid": HEALER},
+            ),
+            Request("PUT", f"{path}/inventories", NEWEST, inventories),
+        ):
+            if self.ask(request).status >= 300:
+                raise SystemExit(f"{self.url}: {request.method} {request.path}")
+
 
 class Pair:
     """The left one is the reference; what it answers is the expectation."""
@@ -90,18 +117,32 @@ class Pair:
         self.left = left
         self.right = right
         self.generations = Generations()
+        self.renamed: dict[bytes, bytes] = {}
 
-    def reset(self) -> None:
-        """Both empty again; restarted when cleaning was not enough."""
+    def reset(self, consumers: Iterable[str] = ()) -> None:
+        """Both empty again; restarted when cleaning was not enough.
+
+        Some writes leave the record of a consumer without allocations, which
+        no request can delete.  So ``consumers`` get new UUIDs on the wire from
+        now on: a history that is played again meets none of its own.
+        """
         self.generations = Generations()
+        self.renamed = {}
+        for consumer in consumers:
+            other = str(uuid.uuid4())
+            for form in (str, str.upper, lambda text: text.replace("-", "")):
+                self.renamed[form(consumer).encode()] = form(other).encode()
         for side in (self.left, self.right):
             if not side.clean():
                 side.start()
                 if not side.clean():
                     raise SystemExit(f"{side.url} does not become empty")
+            side.make_healer()
 
     def send(self, request: Request) -> tuple[wire.Response, wire.Response]:
         data = request.encode(self.generations)
+        for consumer, other in self.renamed.items():
+            data = data.replace(consumer, other)
         answers = self._at_once(data, request.method)
         if answers is None:
             answers = [
@@ -120,6 +161,28 @@ class Pair:
         for connection in connections:
             connection.send(data)
         return [connection.receive(method) for connection in connections]
+
+    def heal(self, consumer: str) -> None:
+        """Make a consumer that has no allocations unknown to both.
+
+        The reference keeps the record of a consumer after a refused or an empty
+        write, and then wants to be told its generation; Placewright does not, on
+        purpose.  A claim that is taken back removes the record, and the
+        difference with it.
+        """
+        name = self.renamed.get(consumer.encode(), consumer.encode()).decode()
+        path = f"/allocations/{name}"
+        if normal.json_of(self.left.ask(Request("GET", path, NEWEST)))["allocations"]:
+            return
+        body = {
+            "allocations": {HEALER: {"resources": {HEALER_CLASS: 1}}},
+            "project_id": "healer",
+            "user_id": "healer",
+        }
+        for side in (self.left, self.right):
+            side.ask(Request("PUT", path, HEALING, body))
+            side.ask(Request("DELETE", path, HEALING))
+        self.generations.consumers.pop(consumer, None)
 
     def stop(self) -> None:
         self.left.stop()
