@@ -1,0 +1,247 @@
+//! How fast the core decides: `cargo bench -p placewright-placement`.
+//!
+//! The bars are named in each group: one claim at most 5 µs, the first 1,000 candidates of 10,000
+//! hosts at most 1 ms, the first candidate of a wide tree at most 1 ms and 1,000 at most 20 ms.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use placewright_placement::{
+    AllocationRequest, CandidateQuery, Candidates, Command, ConsumerClaim, ConsumerGeneration,
+    ConsumerUuid, GroupPolicy, Inventory, RequestGroup, State, Timestamp, decide, find_candidates,
+};
+use uuid::Uuid;
+
+const HOSTS: u128 = 10_000;
+
+fn run(state: &mut State, command: &Command) {
+    let mut changes = Vec::new();
+    decide(state, command, &mut changes).expect("the fleet is sound");
+    for change in &changes {
+        state.apply(change);
+    }
+}
+
+fn inventory(total: i32) -> Inventory {
+    Inventory {
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    }
+}
+
+fn empty() -> State {
+    let mut state = State::default();
+    let at = Timestamp::default();
+    run(&mut state, &Command::SyncStandardNames { at });
+    state
+}
+
+fn add_provider(state: &mut State, number: u128, parent: Option<u128>, stocks: &[(&str, i32)]) {
+    let at = Timestamp::default();
+    let uuid = Uuid::from_u128(number);
+    let parent = parent.map(Uuid::from_u128);
+    let name = uuid.to_string();
+    run(
+        state,
+        &Command::CreateProvider {
+            uuid,
+            name,
+            parent,
+            at,
+        },
+    );
+    let inventories = stocks
+        .iter()
+        .map(|(class, total)| ((*class).to_owned(), inventory(*total)))
+        .collect();
+    run(
+        state,
+        &Command::SetInventories {
+            provider: uuid,
+            generation: None,
+            inventories,
+            may_reserve_all: false,
+            at,
+        },
+    );
+}
+
+const HOST: [(&str, i32); 3] = [("VCPU", 64), ("MEMORY_MB", 262_144), ("DISK_GB", 2_000)];
+
+fn flat_fleet() -> State {
+    let mut state = empty();
+    for host in 0..HOSTS {
+        add_provider(&mut state, host, None, &HOST);
+    }
+    state
+}
+
+/// So many hosts, each with so many devices below it.
+fn wide_trees(hosts: u128, children: u128, each: i32) -> State {
+    let mut state = empty();
+    for host in 0..hosts {
+        let root = host * 1_000;
+        add_provider(&mut state, root, None, &HOST);
+        for child in 1..=children {
+            add_provider(&mut state, root + child, Some(root), &[("VGPU", each)]);
+        }
+    }
+    state
+}
+
+fn flavor() -> RequestGroup {
+    RequestGroup {
+        resources: vec![
+            ("VCPU".into(), 4),
+            ("MEMORY_MB".into(), 8_192),
+            ("DISK_GB".into(), 40),
+        ],
+        ..RequestGroup::default()
+    }
+}
+
+fn flat_query(limit: usize) -> CandidateQuery {
+    CandidateQuery {
+        groups: vec![flavor()],
+        limit: Some(limit),
+        nested: true,
+        ..CandidateQuery::default()
+    }
+}
+
+/// A flavor with so many devices, each in a group of its own.
+fn device_query(groups: usize, policy: GroupPolicy, limit: usize) -> CandidateQuery {
+    let device = |number: usize| RequestGroup {
+        suffix: format!("_{number}"),
+        resources: vec![("VGPU".into(), 1)],
+        ..RequestGroup::default()
+    };
+    CandidateQuery {
+        groups: std::iter::once(flavor())
+            .chain((0..groups).map(device))
+            .collect(),
+        group_policy: Some(policy),
+        limit: Some(limit),
+        nested: true,
+        ..CandidateQuery::default()
+    }
+}
+
+fn search(state: &State, query: &CandidateQuery, expected: usize) -> Candidates {
+    let found = find_candidates(state, query).expect("all names are known");
+    assert_eq!(found.len(), expected);
+    found
+}
+
+fn claims(c: &mut Criterion) {
+    let state = RefCell::new(flat_fleet());
+    let done = RefCell::new(Vec::new());
+    let mut number = 0u128;
+    let mut group = c.benchmark_group("claim (bar: 5 us)");
+    group.bench_function("decide and apply, 10,000 hosts", |b| {
+        b.iter_batched(
+            || {
+                let undo: Vec<_> = done.borrow_mut().drain(..).collect();
+                for step in undo.into_iter().rev() {
+                    state.borrow_mut().undo(step);
+                }
+                number += 1;
+                claim(number, number * 7_919 % HOSTS)
+            },
+            |command| {
+                let mut changes = Vec::with_capacity(4);
+                decide(&state.borrow(), &command, &mut changes).expect("there is room");
+                let mut state = state.borrow_mut();
+                done.borrow_mut()
+                    .extend(changes.iter().map(|change| state.apply(change)));
+            },
+            BatchSize::PerIteration,
+        );
+    });
+    group.finish();
+}
+
+fn claim(consumer: u128, host: u128) -> Command {
+    Command::Claim {
+        consumers: vec![ConsumerClaim {
+            consumer: ConsumerUuid::from_uuid(Uuid::from_u128(consumer)),
+            generation: ConsumerGeneration::Is(None),
+            project: "project".into(),
+            user: "user".into(),
+            consumer_type: Some("INSTANCE".into()),
+            allocations: vec![AllocationRequest {
+                provider: Uuid::from_u128(host),
+                resources: flavor().resources,
+            }],
+        }],
+        at: Timestamp::from_seconds(1),
+    }
+}
+
+fn flat(c: &mut Criterion) {
+    let state = flat_fleet();
+    let mut group = c.benchmark_group("10,000 flat hosts (bar: 1 ms)");
+    let first = flat_query(1_000);
+    group.bench_function("first 1,000 candidates", |b| {
+        b.iter(|| black_box(search(&state, &first, 1_000)));
+    });
+    let all = flat_query(100_000);
+    group.bench_function("all 10,000 candidates", |b| {
+        b.iter(|| black_box(search(&state, &all, 10_000)));
+    });
+    let mut none = flat_query(1_000);
+    none.groups[0].resources[0].1 = 65;
+    group.bench_function("no candidate", |b| {
+        b.iter(|| black_box(search(&state, &none, 0)));
+    });
+    group.finish();
+}
+
+fn trees(c: &mut Criterion) {
+    let mut group = c.benchmark_group("wide trees (bars: first 1 ms, 1,000 within 20 ms)");
+    group.sample_size(20);
+    for (children, groups) in [(8, 8), (21, 8), (21, 21)] {
+        for (policy, each) in [
+            (GroupPolicy::None, 1),
+            (GroupPolicy::None, 30),
+            (GroupPolicy::Isolate, 30),
+        ] {
+            let state = wide_trees(1, children, each);
+            for limit in [1, 1_000] {
+                let name = format!("{children} x {groups}, {policy:?}, {each} each, {limit}");
+                let query = device_query(groups, policy, limit);
+                group.bench_function(&name, |b| {
+                    b.iter(|| black_box(search(&state, &query, limit)));
+                });
+            }
+        }
+    }
+    for (policy, each) in [(GroupPolicy::None, 1), (GroupPolicy::Isolate, 30)] {
+        let state = wide_trees(1, 20, each);
+        let query = device_query(21, policy, 1_000);
+        group.bench_function(
+            format!("20 x 21, {policy:?}, {each} each, impossible"),
+            |b| {
+                b.iter(|| black_box(search(&state, &query, 0)));
+            },
+        );
+    }
+    let state = wide_trees(1_000, 8, 1);
+    let query = device_query(8, GroupPolicy::None, 1_000);
+    group.bench_function("1,000 hosts of 8 x 8, 1,000", |b| {
+        b.iter(|| black_box(search(&state, &query, 1_000)));
+    });
+    let query = device_query(9, GroupPolicy::None, 1_000);
+    group.bench_function("1,000 hosts of 8 x 9, impossible", |b| {
+        b.iter(|| black_box(search(&state, &query, 0)));
+    });
+    group.finish();
+}
+
+criterion_group!(core, claims, flat, trees);
+criterion_main!(core);
