@@ -51,7 +51,7 @@ use crate::text;
 pub mod device;
 pub mod group;
 
-pub use device::{DeviceProfile, PciRequest, PortResourceRequest, RequestedNetwork};
+pub use device::{DeviceProfile, PciNumaPolicy, PciRequest, PortResourceRequest, RequestedNetwork};
 pub use group::{GroupPolicy, ServerGroup, TopologyRelation, TopologyRule};
 
 /// Everything that decides where one or more equal instances go.

@@ -88,19 +88,19 @@ impl Policies {
         let threads = threads_of_trait(wishes, wishes.cpu_thread_policy()?)?;
         check_masks(cpu, dedicated.is_some(), realtime.is_some())?;
         let is_shared = matches!(cpu, Some(CpuPolicy::Shared) | None);
-        let needs_pinning = |key| {
+        let needs_pinning = |field| {
+            let policy = flavor_field("hw", "cpu_policy");
             let reason = "only dedicated processors can have it";
-            Err(BadRequest::conflict(
-                flavor_field("hw", key),
-                flavor_field("hw", "cpu_policy"),
-                reason,
-            ))
+            Err(BadRequest::conflict(field, policy, reason))
         };
         if is_shared && threads.is_some() {
-            return needs_pinning("cpu_thread_policy");
+            return needs_pinning(match wishes.cpu_thread_policy()? {
+                Some(_) => flavor_field("hw", "cpu_thread_policy"),
+                None => "trait:HW_CPU_HYPERTHREADING".to_owned(),
+            });
         }
         if is_shared && emulator == Some(EmulatorThreadsPolicy::Isolate) {
-            return needs_pinning("emulator_threads_policy");
+            return needs_pinning(flavor_field("hw", "emulator_threads_policy"));
         }
         Ok(Self {
             cpu,

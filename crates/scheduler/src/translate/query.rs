@@ -59,7 +59,7 @@ impl ResourceRequest {
             check_traits(&name, &group.required_traits, &group.forbidden_traits)?;
             if group.resources.is_empty() && !suffix.is_empty() && !in_subtree(suffix) {
                 return Err(BadRequest::missing(
-                    format!("flavor.extra_specs[\"resources{suffix}:…\"]"),
+                    format!("resources{suffix}"),
                     format!("{name} asks for traits or aggregates but no resources"),
                 ));
             }
