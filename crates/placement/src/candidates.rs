@@ -14,6 +14,7 @@ mod bits;
 mod bounds;
 mod complete;
 mod flat;
+mod hosts;
 pub(crate) mod lookup;
 mod order;
 pub(crate) mod plan;
@@ -25,6 +26,7 @@ mod sharing;
 mod tree;
 
 pub use answer::{CandidateView, Candidates};
+pub use hosts::{HostSearch, HostWord};
 pub use query::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup, SearchOptions, Strategy};
 
 use crate::state::State;
@@ -62,32 +64,9 @@ pub fn find_candidates_as_trees(
 
 fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candidates, QueryRefusal> {
     let empty = || Candidates::new(query.groups.len());
-    let root = resolve_root(state, query)?;
-    let mut filter = SetFilter::default();
-    filter.require_traits(state, &root.required);
-    filter.forbid_traits(state, &root.forbidden);
-    filter.all.push(smallvec::smallvec![state.roots()]);
-    if !filter.admits_any(state) {
+    let Ready::Plan(plan) = make_ready(state, query)? else {
         return Ok(empty());
-    }
-    let mut groups: Vec<ResolvedGroup> = Vec::with_capacity(query.groups.len());
-    for group in &query.groups {
-        match resolve_group(state, group) {
-            Resolved::Found(group) => groups.push(group),
-            Resolved::Nothing => return Ok(empty()),
-            Resolved::Refused(refusal) => {
-                let earlier_leave_something = groups
-                    .into_iter()
-                    .all(|group| could_be_served(state, &root, group));
-                return if earlier_leave_something {
-                    Err(refusal)
-                } else {
-                    Ok(empty())
-                };
-            }
-        }
-    }
-    let plan = Plan::new(state, query, &root, groups);
+    };
     let limit = match (query.limit, query.options.max_candidates) {
         (Some(limit), Some(most)) => Some(limit.min(most)),
         (limit, most) => limit.or(most),
@@ -95,6 +74,43 @@ fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candida
     Ok(Anchors::new(&plan, as_trees).map_or_else(empty, |anchors| {
         Run::new(&plan, &anchors, limit).search(&query.options)
     }))
+}
+
+/// What became of a query.
+enum Ready<'a> {
+    /// It can be searched for.
+    Plan(Plan<'a>),
+    /// Nobody can serve it.
+    Nothing,
+}
+
+fn make_ready<'a>(state: &'a State, query: &CandidateQuery) -> Result<Ready<'a>, QueryRefusal> {
+    let root = resolve_root(state, query)?;
+    let mut filter = SetFilter::default();
+    filter.require_traits(state, &root.required);
+    filter.forbid_traits(state, &root.forbidden);
+    filter.all.push(smallvec::smallvec![state.roots()]);
+    if !filter.admits_any(state) {
+        return Ok(Ready::Nothing);
+    }
+    let mut groups: Vec<ResolvedGroup> = Vec::with_capacity(query.groups.len());
+    for group in &query.groups {
+        match resolve_group(state, group) {
+            Resolved::Found(group) => groups.push(group),
+            Resolved::Nothing => return Ok(Ready::Nothing),
+            Resolved::Refused(refusal) => {
+                let earlier_leave_something = groups
+                    .into_iter()
+                    .all(|group| could_be_served(state, &root, group));
+                return if earlier_leave_something {
+                    Err(refusal)
+                } else {
+                    Ok(Ready::Nothing)
+                };
+            }
+        }
+    }
+    Ok(Ready::Plan(Plan::new(state, query, &root, groups)))
 }
 
 /// Whether a group on its own has any candidate.

@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 
 use fleet::{build, fleet as any_fleet, provider_query, query as any_query};
 use model::{Found, Model, Verdict};
-use placewright_placement::candidates::find_candidates_as_trees;
+use placewright_placement::candidates::{HostSearch, find_candidates_as_trees};
 use placewright_placement::{
-    CandidateQuery, Candidates, QueryRefusal, State, Strategy as Order, find_candidates,
-    find_providers,
+    CandidateQuery, Candidates, ProviderId, QueryRefusal, State, Strategy as Order,
+    find_candidates, find_providers,
 };
 use proptest::prelude::*;
 
@@ -79,6 +79,21 @@ proptest! {
             find_candidates(&state, &query),
             find_candidates_as_trees(&state, &query)
         );
+    }
+
+    #[test]
+    fn asking_host_by_host_finds_the_same(mut fleet in any_fleet(), query in any_query()) {
+        let state = build(&mut fleet);
+        let Ok(all) = find_candidates(&state, &query) else { return Ok(()) };
+        let mut by_host = BTreeSet::new();
+        if let Some(search) = HostSearch::new(&state, &query).unwrap() {
+            for root in state.roots().iter().map(ProviderId) {
+                let here = search.of_host(root, usize::MAX);
+                prop_assert_eq!(search.fits(root), !here.is_empty());
+                by_host.extend((0..here.len()).map(|index| found(&state, &here, index)));
+            }
+        }
+        prop_assert_eq!(by_host, all_found(&state, &all));
     }
 
     #[test]

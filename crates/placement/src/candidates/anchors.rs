@@ -14,7 +14,8 @@ const RARE: usize = 8;
 pub(crate) struct Anchors<'a> {
     pub(crate) flat: FlatPass<'a>,
     pub(crate) sharing: Sharing,
-    /// By kind, the providers that may serve it; empty when there are only lone hosts.
+    /// By kind, the providers that may serve it; empty when there are only lone hosts, or when
+    /// each provider is asked as it comes up.
     pub(crate) matches: Matches,
     /// The roots of trees that can have what is rare, if anything is.
     worth: Option<Vec<u64>>,
@@ -34,16 +35,24 @@ pub(crate) struct RootWord {
 }
 
 impl<'a> Anchors<'a> {
-    /// Makes a search ready. Nothing when it can be seen already that there is no candidate.
-    pub(crate) fn new(plan: &Plan<'a>, as_trees: bool) -> Option<Self> {
-        let state = plan.state;
-        let mut anchors = Self {
+    /// Makes a search of single hosts ready.
+    pub(crate) fn by_host(plan: &Plan<'a>) -> Self {
+        Self {
             flat: FlatPass::new(plan),
             sharing: Sharing::new(plan),
             matches: Matches::new(),
             worth: None,
+            as_trees: false,
+            words: plan.state.provider_slots().div_ceil(64),
+        }
+    }
+
+    /// Makes a search ready. Nothing when it can be seen already that there is no candidate.
+    pub(crate) fn new(plan: &Plan<'a>, as_trees: bool) -> Option<Self> {
+        let state = plan.state;
+        let mut anchors = Self {
             as_trees,
-            words: state.provider_slots().div_ceil(64),
+            ..Self::by_host(plan)
         };
         if as_trees || !state.parents().is_empty() || !anchors.sharing.is_empty() {
             anchors.match_kinds(plan)?;

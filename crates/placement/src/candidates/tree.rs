@@ -204,10 +204,14 @@ impl TreeSearch {
         let (word, bit) = (id.index() / 64, id.0 % 64);
         let place = u32::try_from(self.places.len()).unwrap_or(NOWHERE);
         let mut serves = Bits::default();
-        for (kind, words) in matches.iter().enumerate() {
-            if words[word] >> bit & 1 == 1 && may_serve(&plan.kinds[kind]) {
-                self.options[kind].push(place);
-                serves.insert(kind);
+        for (number, kind) in plan.kinds.iter().enumerate() {
+            let is_match = match matches.get(number) {
+                Some(words) => words[word] >> bit & 1 == 1,
+                None => kind.admits(plan.state, id),
+            };
+            if is_match && may_serve(kind) {
+                self.options[number].push(place);
+                serves.insert(number);
             }
         }
         if !serves.is_empty() {
