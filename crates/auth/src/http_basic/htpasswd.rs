@@ -157,3 +157,28 @@ fn cost(hash: &str) -> Result<u32, &'static str> {
         Err("the cost must be 4 to 16")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_user_costs_the_work_of_the_costliest_known_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("htpasswd");
+        for (costs, expected) in [(&[4, 6, 5][..], 6), (&[], COST_DEFAULT)] {
+            let line = |&cost: &u32| format!("u{cost}:{}\n", bcrypt::hash("p", cost).unwrap());
+            std::fs::write(&path, costs.iter().map(line).collect::<String>()).unwrap();
+            let users = Users::read(&path).unwrap();
+            assert_eq!(cost(&users.nobody), Ok(expected));
+            // An error would mean that no work was done.
+            assert!(!bcrypt::verify("p", &users.nobody).unwrap());
+            assert!(!users.verify("nobody", b"p"));
+            assert!(
+                costs
+                    .iter()
+                    .all(|cost| users.verify(&format!("u{cost}"), b"p"))
+            );
+        }
+    }
+}

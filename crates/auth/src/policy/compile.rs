@@ -1,6 +1,6 @@
 //! From the defaults and a file to trees that answer fast.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::identity::Identity;
 use crate::policy::check::{Check, Source};
@@ -341,7 +341,7 @@ fn warnings(named: &[Named<'_>], written: &[Named<'_>]) -> Vec<PolicyWarning> {
         .map(|rule| rule.name())
         .chain(BASE.iter().map(|base| base.name))
         .collect();
-    let referred: Vec<&str> = named
+    let referred: HashSet<&str> = named
         .iter()
         .flat_map(|named| named.check.references())
         .collect();
@@ -354,7 +354,7 @@ fn warnings(named: &[Named<'_>], written: &[Named<'_>]) -> Vec<PolicyWarning> {
                 message,
             });
         };
-        let used = known.contains(&own.name) || referred.contains(&own.name);
+        let used = known.contains(&own.name) || referred.contains(own.name);
         // Files for several services have a default; here every rule has one of its own.
         if !used && own.name != DEPRECATED_NAME && own.name != "default" {
             let nearest = nearest(own.name, known.iter().copied());

@@ -1,5 +1,6 @@
 //! A policy file: names and rules, in YAML or JSON.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +82,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
     };
     let mut rules = Vec::with_capacity(mapping.len());
     let mut problems = Vec::new();
+    let lines = lines_of_names(text);
     for (name, value) in mapping {
         let Value::String(name) = name else {
             return Err(format(format!(
@@ -88,7 +90,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
                 kind(&name)
             )));
         };
-        let line = find_line(text, &name);
+        let line = lines.get(name.as_str()).copied();
         match source(value) {
             Ok(source) => rules.push(Override { name, line, source }),
             Err(message) => problems.push(RuleProblem {
@@ -163,22 +165,29 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The first line that starts with the name and a colon. The YAML reader does not tell.
-fn find_line(text: &str, name: &str) -> Option<usize> {
-    let starts = |line: &str| {
-        let line = line
-            .trim_start()
-            .trim_start_matches(['{', ','])
-            .trim_start();
-        let plain = line.strip_prefix(name);
-        let quoted = || {
-            line.strip_prefix(['"', '\''])?
-                .strip_prefix(name)?
-                .strip_prefix(['"', '\''])
-        };
-        plain
-            .or_else(quoted)
-            .is_some_and(|rest| rest.trim_start().starts_with(':'))
-    };
-    text.lines().position(starts).map(|at| at + 1)
+/// The lines on which names stand, as far as that can be seen without reading YAML; the reader does
+/// not tell.
+fn lines_of_names(text: &str) -> HashMap<&str, usize> {
+    let mut lines = HashMap::new();
+    for (at, line) in text.lines().enumerate() {
+        if let Some(name) = leading_name(line) {
+            lines.entry(name).or_insert(at + 1);
+        }
+    }
+    lines
+}
+
+/// The name at the start of a line: in quotes, or up to a colon before a space or the end.
+fn leading_name(line: &str) -> Option<&str> {
+    let line = line
+        .trim_start()
+        .trim_start_matches(['{', ','])
+        .trim_start();
+    match line.chars().next()? {
+        quote @ ('"' | '\'') => line[1..].split(quote).next(),
+        _ => line
+            .find(": ")
+            .or_else(|| line.strip_suffix(':').map(str::len))
+            .map(|at| &line[..at]),
+    }
 }

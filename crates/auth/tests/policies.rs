@@ -1,0 +1,391 @@
+//! Policies: the defaults' table, what a file can change, and how mistakes in it are told.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use placewright_auth::{
+    Forbidden, ForbiddenReason, Identity, IdentityParts, Policy, PolicyConfig, PolicyWarning, Rule,
+    Scope, Target, sample_policy,
+};
+
+fn caller(roles: &[&str]) -> IdentityParts {
+    IdentityParts {
+        user_id: Some("u1".to_owned()),
+        project_id: Some("p1".to_owned()),
+        roles: roles.iter().map(|&role| role.to_owned()).collect(),
+        is_admin_project: true,
+        ..IdentityParts::default()
+    }
+}
+
+fn load(text: &str) -> Result<(Policy, Vec<PolicyWarning>), String> {
+    Policy::from_text(&PolicyConfig::default(), Path::new("p.yaml"), text)
+        .map_err(|error| error.to_string())
+}
+
+/// Whether a caller may list traits when `check` is that rule.
+fn allows(check: &str, parts: IdentityParts) -> bool {
+    let text = format!(
+        "\"placement:traits:list\": {}",
+        serde_json::to_string(check).unwrap()
+    );
+    let (policy, _) = load(&text).unwrap();
+    policy
+        .authorize_own(Rule::TraitsList, &Identity::new(parts))
+        .is_ok()
+}
+
+/// The message for a file with `check` as the rule of listing traits.
+fn mistake(check: &str) -> String {
+    load(&format!("placement:traits:list: {check}")).unwrap_err()
+}
+
+#[test]
+fn defaults_allow_what_the_profiles_of_the_conformance_suite_say() {
+    for (enforce_new_defaults, admin_reshapes) in [(true, false), (false, true)] {
+        let config = PolicyConfig {
+            enforce_new_defaults,
+            ..PolicyConfig::default()
+        };
+        let (policy, warnings) = Policy::load(&config).unwrap();
+        assert!(warnings.is_empty());
+        for &rule in Rule::ALL {
+            let may = |roles: &[&str], target: &Target<'_>| {
+                policy
+                    .authorize(rule, &Identity::new(caller(roles)), target)
+                    .is_ok()
+            };
+            let (own, other) = (Target::project(Some("p1")), Target::project(Some("p2")));
+            let admin = rule != Rule::ReshaperReshape || admin_reshapes;
+            assert_eq!(may(&["admin"], &other), admin, "{rule}");
+            assert_eq!(may(&["Admin"], &other), admin, "{rule}");
+            assert!(may(&["service"], &other), "{rule}");
+            assert_eq!(
+                may(&["member", "reader"], &own),
+                rule == Rule::TotalUsages,
+                "{rule}"
+            );
+            assert!(!may(&["member", "reader"], &other), "{rule}");
+            assert!(!may(&["reader"], &Target::project(None)), "{rule}");
+            assert!(!may(&[], &own), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn system_and_domain_scope_are_refused_whatever_the_rule_says() {
+    let open: String = Rule::ALL
+        .iter()
+        .map(|rule| format!("\"{rule}\": \"@\"\n"))
+        .collect();
+    let (policy, warnings) = load(&open).unwrap();
+    assert!(warnings.is_empty());
+    let system = IdentityParts {
+        system_scope: Some("all".to_owned()),
+        ..caller(&["admin"])
+    };
+    let domain = IdentityParts {
+        domain_id: Some("d".to_owned()),
+        ..caller(&["admin"])
+    };
+    for &rule in Rule::ALL {
+        assert_eq!(
+            policy.authorize_own(rule, &Identity::new(caller(&[]))),
+            Ok(())
+        );
+        for (parts, scope) in [(&system, Scope::System), (&domain, Scope::Domain)] {
+            let refused = policy
+                .authorize_own(rule, &Identity::new(parts.clone()))
+                .unwrap_err();
+            assert_eq!(
+                refused,
+                Forbidden {
+                    rule,
+                    reason: ForbiddenReason::Scope(scope)
+                }
+            );
+        }
+    }
+    let refused = policy.authorize_own(Rule::TotalUsages, &Identity::new(system.clone()));
+    let text = "Policy does not allow placement:usages to be performed.";
+    assert_eq!(refused.unwrap_err().to_string(), text);
+
+    let lax = PolicyConfig {
+        enforce_scope: false,
+        ..PolicyConfig::default()
+    };
+    let (policy, _) = Policy::load(&lax).unwrap();
+    assert!(
+        policy
+            .authorize_own(Rule::TraitsList, &Identity::new(system))
+            .is_ok()
+    );
+}
+
+#[test]
+fn checks_compare_credentials_with_texts_and_targets() {
+    let user = || caller(&["reader", "Member"]);
+    for yes in [
+        "@",
+        "",
+        "role:MEMBER",
+        "role:reader and not role:admin",
+        "user_id:u1",
+        "user_id:%(user_id)s",
+        "project_id:%(project_id)s",
+        "'p1':%(project_id)s",
+        "roles:Member",
+        "domain_id:None",
+        "None:None",
+        "True:True",
+        "7:7",
+        "is_admin_project:True",
+        "(role:x or (role:reader))AND role:member",
+        "! or @ and @",
+        "not not role:reader",
+        "user_id:u%% or user_id:%(user_id)s",
+    ] {
+        if yes.contains(")AND") {
+            // Words part at spaces only, as in oslo.policy.
+            assert!(mistake(&format!("\"{yes}\"")).contains("expected"), "{yes}");
+            continue;
+        }
+        assert!(allows(yes, user()), "{yes}");
+    }
+    for no in [
+        "!",
+        "role:admin",
+        "not role:reader",
+        "user_id:U1",
+        "roles:member",
+        "role:%(nothing)s",
+        "user_id:%(nothing)s",
+        "nothing:None",
+        "is_admin:True",
+        "False:True",
+        "system:all",
+        "role:reader and ( role:admin or ! )",
+        "domain_id:",
+    ] {
+        assert!(!allows(no, user()), "{no}");
+    }
+    let admin = IdentityParts {
+        is_admin: Some(true),
+        ..user()
+    };
+    assert!(allows("is_admin:True", admin));
+}
+
+#[test]
+fn a_file_may_be_yaml_or_json_and_hold_the_old_lists() {
+    let reader = Identity::new(caller(&["reader"]));
+    for text in [
+        "placement:traits:list: role:reader",
+        "{\n\t\"placement:traits:list\": \"role:reader\"\n}",
+        "placement:traits:list: [[\"role:reader\", \"project_id:%(project_id)s\"], \"!\"]",
+        "placement:traits:list: []",
+        "admin_or_service_api: rule:mine\nmine: role:reader or rule:admin_api",
+    ] {
+        let (policy, warnings) = load(text).unwrap();
+        assert!(
+            policy.authorize_own(Rule::TraitsList, &reader).is_ok(),
+            "{text}"
+        );
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+    for text in ["", "# nothing\n", "{}"] {
+        assert!(
+            load(text)
+                .unwrap()
+                .0
+                .authorize_own(Rule::TraitsList, &reader)
+                .is_err()
+        );
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("policy.yaml");
+    let config = PolicyConfig {
+        file: Some(file.clone()),
+        ..PolicyConfig::default()
+    };
+    let missing = Policy::load(&config).unwrap_err().to_string();
+    assert!(missing.contains("cannot read the policy file") && missing.contains("policy.yaml"));
+    std::fs::write(&file, "placement:traits:list: '@'").unwrap();
+    let (policy, _) = Policy::load(&config).unwrap();
+    assert!(policy.authorize_own(Rule::TraitsList, &reader).is_ok());
+}
+
+#[test]
+fn mistakes_name_the_file_the_rule_and_the_place() {
+    for (check, message) in [
+        (
+            "role:admin and",
+            "a check is missing at the end (character 15 of \"role:admin and\")",
+        ),
+        ("admin", "\"admin\" is no check"),
+        ("role:a or (role:b", "this ( is not closed (character 11"),
+        ("role:a or role:b)", "this ) closes nothing (character 17"),
+        (
+            "role:a role:b",
+            "expected \"and\" or \"or\" before this (character 8",
+        ),
+        (
+            "role:ä and (and role:b)",
+            "expected a check before this (character 13",
+        ),
+        (
+            "project_id:%(project_id)d",
+            "only %(project_id)s is understood (character 12",
+        ),
+        (
+            "user_id:100%",
+            "expected %(name)s, or %% for a percent sign (character 12",
+        ),
+        (
+            "http://policy.example.org/",
+            "http: asks another server, which is not supported",
+        ),
+        (
+            "rule:admin_apis",
+            "refers to rule:admin_apis, which does not exist (did you mean admin_api?)",
+        ),
+        ("\"not rule:\"", "a rule's name is missing (character 10"),
+        (
+            "01:1",
+            "\"01\" is neither a credential's name nor a literal",
+        ),
+        (
+            "\"'role:admin'\"",
+            "a check cannot be in quotes from end to end",
+        ),
+        (
+            "[[role:admin, admin]]",
+            "in the list's \"admin\": \"admin\" is no check",
+        ),
+        (
+            "",
+            "has no value: write \"@\" for everybody, \"!\" for nobody",
+        ),
+        ("!", "put the rule in quotes: in YAML a bare ! is a tag"),
+        ("true", "must be a text or a list, not true or false"),
+        (
+            "[3]",
+            "a list must hold texts and lists of texts, not a number",
+        ),
+    ] {
+        let text = mistake(check);
+        let start = "p.yaml, line 1, rule \"placement:traits:list\": ";
+        assert!(
+            text.starts_with(start) && text.contains(message),
+            "{check}: {text}"
+        );
+    }
+    assert!(load("a: @b").unwrap_err().starts_with("p.yaml: "));
+    assert!(
+        load("just words")
+            .unwrap_err()
+            .contains("expected lines of the form")
+    );
+    assert!(
+        load("1: role:admin")
+            .unwrap_err()
+            .contains("must be a text, not a number")
+    );
+    let twice = load("admin_api: '@'\nadmin_api: '!'").unwrap_err();
+    assert!(twice.contains("duplicate"), "{twice}");
+    let all = load("service_api: '('\nadmin_api: x\n").unwrap_err();
+    assert_eq!(all.lines().count(), 2, "{all}");
+    assert!(
+        all.starts_with("p.yaml, line 1, rule \"service_api\""),
+        "{all}"
+    );
+}
+
+#[test]
+fn circles_and_rules_without_end_are_refused() {
+    let circle =
+        load("a: not rule:b\nb: role:x or rule:c\nc: rule:a\nadmin_api: rule:a").unwrap_err();
+    assert_eq!(circle.lines().count(), 1, "{circle}");
+    assert!(
+        circle.contains("refers to itself: a -> b -> c -> a"),
+        "{circle}"
+    );
+    let own = load("admin_api: rule:admin_api").unwrap_err();
+    assert!(
+        own.contains("refers to itself: admin_api -> admin_api"),
+        "{own}"
+    );
+
+    let chain = |links: usize| -> String {
+        let link = |n: usize| format!("r{n}: rule:r{}\n", n + 1);
+        (0..links).map(link).collect::<String>() + &format!("r{links}: '@'\n")
+    };
+    assert!(load(&chain(40)).is_ok());
+    assert!(
+        load(&chain(5_000))
+            .unwrap_err()
+            .contains("refer to each other in a chain")
+    );
+    let doubling: String = (0..30)
+        .map(|n| format!("d{n}: rule:d{m} or rule:d{m}\n", m = n + 1))
+        .collect();
+    let costly = load(&(doubling + "d30: '!'")).unwrap_err();
+    assert!(costly.contains("takes more than 100000 checks"), "{costly}");
+    let nested = format!("admin_api: \"{}@{}\"", "(".repeat(5_000), ")".repeat(5_000));
+    assert!(load(&nested).unwrap_err().contains("too many brackets"));
+    let nots = format!("admin_api: \"{}@\"", "not ".repeat(100_000));
+    assert!(load(&nots).unwrap_err().contains("too many brackets"));
+}
+
+#[test]
+fn odd_things_are_warned_about() {
+    let (_, warnings) = load(
+        "# mine\nplacement:trait:list: role:a\n\
+         placement:traits:list: user:%(user_id)s or project_id:%(tenant_id)s\n\
+         default: role:admin\nrule:admin_api: role:admin\n",
+    )
+    .unwrap();
+    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "line 2, rule \"placement:trait:list\": nothing asks for this rule \
+         (did you mean placement:traits:list?)",
+            "line 3, rule \"placement:traits:list\": nobody has a user, so the check fails \
+         (did you mean user_id?)",
+            "line 3, rule \"placement:traits:list\": no operation has a %(tenant_id)s, \
+         so the check fails",
+        ]
+    );
+}
+
+#[test]
+fn the_sample_changes_nothing_until_its_comments_go() {
+    let sample = sample_policy();
+    assert!(
+        sample
+            .lines()
+            .all(|line| line.is_empty() || line.starts_with('#'))
+    );
+    let rules: String = sample
+        .lines()
+        .filter_map(|line| line.strip_prefix('#').filter(|line| line.starts_with('"')))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(rules.lines().count(), Rule::ALL.len() + 5);
+    let (policy, warnings) = load(&rules).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let reader = Identity::new(caller(&["reader"]));
+    assert!(
+        policy
+            .authorize(Rule::TotalUsages, &reader, &Target::project(Some("p1")))
+            .is_ok()
+    );
+    assert!(sample.contains("# PUT  /resource_providers/{uuid}/inventories/{resource_class}\n"));
+    assert!(sample.contains("# With enforce_new_defaults off also: role:admin\n"));
+    for (at, &rule) in Rule::ALL.iter().enumerate() {
+        assert_eq!(rule as usize, at);
+        assert_eq!(Rule::from_name(rule.name()), Some(rule));
+    }
+}

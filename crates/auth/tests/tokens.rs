@@ -1,0 +1,407 @@
+//! `keystone`: tokens, against a small Keystone on loopback.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "tokens/fake_keystone.rs"]
+mod fake_keystone;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fake_keystone::{FakeKeystone, token};
+use placewright_auth::{
+    AuthConfig, AuthError, Authenticator, Identity, KeystoneConfig, Scope, Secret, SetupError,
+    Strategy,
+};
+use serde_json::json;
+
+fn config(keystone: &FakeKeystone) -> KeystoneConfig {
+    KeystoneConfig {
+        auth_url: keystone.url(),
+        www_authenticate_uri: "https://public.example.org:5000".to_owned(),
+        username: "placement".to_owned(),
+        password: Secret::new("sesame"),
+        ..KeystoneConfig::default()
+    }
+}
+
+fn authenticator(keystone: KeystoneConfig) -> Result<Authenticator, SetupError> {
+    let strategy = Strategy::Keystone;
+    Authenticator::new(&AuthConfig {
+        strategy,
+        keystone,
+        ..AuthConfig::default()
+    })
+}
+
+async fn send(auth: &Authenticator, token: &str) -> Result<Arc<Identity>, AuthError> {
+    auth.authenticate(&[("X-Auth-Token", token)]).await
+}
+
+fn unauthorized() -> AuthError {
+    let challenge = "Keystone uri=\"https://public.example.org:5000\"".to_owned();
+    AuthError::Unauthorized {
+        challenge: Some(challenge),
+    }
+}
+
+fn is_unavailable(answer: &Result<Arc<Identity>, AuthError>) -> bool {
+    matches!(answer, Err(AuthError::Unavailable { retry_after, .. }) if !retry_after.is_zero())
+}
+
+#[tokio::test]
+async fn a_good_token_gives_its_identity_and_is_asked_about_once() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know(
+        "t-project",
+        token(json!({"project": {"id": "p1", "domain": {"id": "d2"}}})),
+    );
+    let auth = authenticator(config(&keystone)).unwrap();
+    for given in ["t-project", "  t-project\t", "t-project"] {
+        let identity = send(&auth, given).await.unwrap();
+        let own = identity.parts();
+        assert_eq!(own.user_id.as_deref(), Some("u1"));
+        assert_eq!(own.user_domain_id.as_deref(), Some("d1"));
+        assert_eq!(own.project_id.as_deref(), Some("p1"));
+        assert_eq!(own.project_domain_id.as_deref(), Some("d2"));
+        assert_eq!(own.roles, ["admin", "member"]);
+        assert!(own.is_admin_project && own.is_admin.is_none() && own.service.is_none());
+        assert_eq!(identity.scope(), Scope::Project);
+    }
+    assert_eq!((keystone.logins(), keystone.questions()), (1, 1));
+    assert_eq!(keystone.last_query(), "nocatalog");
+    let storage = auth.authenticate(&[("X-Storage-Token", "t-project")]).await;
+    assert!(storage.is_ok());
+    // What a client says about itself counts for nothing.
+    let forged = auth
+        .authenticate(&[
+            ("X-Auth-Token", "t-project"),
+            ("X-Roles", "root"),
+            ("X-User-Id", "x"),
+        ])
+        .await
+        .unwrap();
+    assert_eq!((forged.user_id(), forged.roles().len()), (Some("u1"), 2));
+    assert_eq!(keystone.questions(), 1);
+}
+
+#[tokio::test]
+async fn scopes_of_tokens_are_told_apart() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know(
+        "system",
+        token(json!({"system": {"all": true}, "is_admin_project": false})),
+    );
+    keystone.know("domain", token(json!({"domain": {"id": "d9"}})));
+    keystone.know("none", token(json!({"roles": null, "project": null})));
+    keystone.know("none", token(json!({"roles": []})));
+    let auth = authenticator(config(&keystone)).unwrap();
+    let system = send(&auth, "system").await.unwrap();
+    assert_eq!(system.scope(), Scope::System);
+    assert!(!system.parts().is_admin_project);
+    let domain = send(&auth, "domain").await.unwrap();
+    assert_eq!(
+        (domain.scope(), domain.parts().domain_id.as_deref()),
+        (Scope::Domain, Some("d9"))
+    );
+    let none = send(&auth, "none").await.unwrap();
+    assert_eq!(
+        (none.scope(), none.roles(), none.project_id()),
+        (Scope::Project, &[][..], None)
+    );
+}
+
+#[tokio::test]
+async fn unknown_expired_and_impossible_tokens_are_refused() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know(
+        "expired",
+        token(json!({"expires_at": "2020-01-01T00:00:00.000000Z"})),
+    );
+    let rules = json!({"application_credential": {"id": "c", "access_rules": []}});
+    keystone.know("restricted", token(rules));
+    let auth = authenticator(config(&keystone)).unwrap();
+    for bad in ["unknown", "expired", "restricted"] {
+        for _ in 0..3 {
+            assert_eq!(send(&auth, bad).await.unwrap_err(), unauthorized(), "{bad}");
+        }
+    }
+    assert_eq!(
+        keystone.questions(),
+        3,
+        "refusals are remembered for a while"
+    );
+    for impossible in ["", " ", "a b", "ü", "x\u{7f}", "a".repeat(9000).as_str()] {
+        assert_eq!(send(&auth, impossible).await.unwrap_err(), unauthorized());
+    }
+    let nothing: [(&str, &str); 0] = [];
+    assert_eq!(
+        auth.authenticate(&nothing).await.unwrap_err(),
+        unauthorized()
+    );
+    let two = auth
+        .authenticate(&[("X-Auth-Token", "a"), ("X-Auth-Token", "b")])
+        .await;
+    assert_eq!(two.unwrap_err(), unauthorized());
+    assert_eq!(keystone.questions(), 4, "only a,b could have been a token");
+}
+
+#[tokio::test]
+async fn without_a_cache_a_revoked_token_is_refused_at_once() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know("t", token(json!({})));
+    let no_cache = KeystoneConfig {
+        cache_seconds: 0,
+        negative_cache_seconds: 0,
+        ..config(&keystone)
+    };
+    let auth = authenticator(no_cache).unwrap();
+    assert!(send(&auth, "t").await.is_ok());
+    keystone.forget("t");
+    assert_eq!(send(&auth, "t").await.unwrap_err(), unauthorized());
+    keystone.know("t", token(json!({})));
+    assert!(send(&auth, "t").await.is_ok());
+    assert_eq!(keystone.questions(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_with_one_token_ask_once() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know("t", token(json!({})));
+    keystone.hold();
+    let auth = Arc::new(authenticator(config(&keystone)).unwrap());
+    let requests: Vec<_> = (0..100)
+        .map(|_| {
+            let auth = Arc::clone(&auth);
+            tokio::spawn(async move { send(&auth, "t").await })
+        })
+        .collect();
+    keystone.release_after_waiting().await;
+    for request in requests {
+        assert!(request.await.unwrap().is_ok());
+    }
+    assert_eq!((keystone.logins(), keystone.questions()), (1, 1));
+}
+
+#[tokio::test]
+async fn the_service_users_token_is_renewed_when_it_is_refused_or_about_to_end() {
+    let keystone = FakeKeystone::start().await;
+    for name in ["a", "b", "c"] {
+        keystone.know(name, token(json!({})));
+    }
+    let auth = authenticator(config(&keystone)).unwrap();
+    assert!(send(&auth, "a").await.is_ok());
+    keystone.revoke_logins();
+    assert!(send(&auth, "b").await.is_ok());
+    assert_eq!((keystone.logins(), keystone.questions()), (2, 3));
+
+    let short = FakeKeystone::start().await;
+    short.logins_last(Duration::from_secs(60));
+    short.know("a", token(json!({})));
+    short.know("b", token(json!({})));
+    let auth = authenticator(config(&short)).unwrap();
+    assert!(send(&auth, "a").await.is_ok());
+    assert!(send(&auth, "b").await.is_ok());
+    assert_eq!(short.logins(), 2);
+    // A renewal that fails is no harm while the old token is good.
+    short.know("c", token(json!({})));
+    short.set_password("changed");
+    assert!(send(&auth, "c").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_keystone_that_does_not_answer_well_is_unavailable() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know("t", token(json!({})));
+    let auth = authenticator(config(&keystone)).unwrap();
+    for status in [500, 503, 403, 302, 400] {
+        keystone.answer_questions_with(Some(status));
+        assert!(is_unavailable(&send(&auth, "t").await), "{status}");
+    }
+    keystone.answer_questions_with(None);
+    keystone.know("odd", json!({"token": {"no": "user"}}));
+    assert!(is_unavailable(&send(&auth, "odd").await));
+    assert!(send(&auth, "t").await.is_ok(), "it is back");
+
+    // Nobody listens there.
+    let closed = KeystoneConfig {
+        auth_url: fake_keystone::closed_url().await,
+        ..config(&keystone)
+    };
+    let auth = authenticator(closed).unwrap();
+    assert!(is_unavailable(&send(&auth, "t").await));
+
+    keystone.hold();
+    let slow = KeystoneConfig {
+        request_timeout_ms: 50,
+        ..config(&keystone)
+    };
+    let auth = authenticator(slow).unwrap();
+    assert!(is_unavailable(&send(&auth, "t").await));
+}
+
+#[tokio::test]
+async fn a_refused_service_user_is_not_tried_again_and_again() {
+    let keystone = FakeKeystone::start().await;
+    keystone.set_password("other");
+    let auth = authenticator(config(&keystone)).unwrap();
+    for token in ["a", "b", "c"] {
+        let answer = send(&auth, token).await;
+        assert!(is_unavailable(&answer));
+        assert!(!answer.unwrap_err().to_string().contains("sesame"));
+    }
+    assert_eq!(keystone.logins(), 1);
+}
+
+#[tokio::test]
+async fn service_tokens_must_be_good_and_let_expired_tokens_pass() {
+    let keystone = FakeKeystone::start().await;
+    let nova = json!({
+        "user": {"id": "nova", "domain": {"id": "d1"}}, "roles": [{"id": "r", "name": "service"}],
+        "project": {"id": "services", "domain": {"id": "d3"}}, "system": null,
+    });
+    keystone.know("nova", token(nova));
+    keystone.know("user", token(json!({"project": {"id": "p1"}})));
+    keystone.know(
+        "late",
+        token(json!({"expires_at": "2020-01-01T00:00:00.000000Z"})),
+    );
+    keystone.know("system", token(json!({"system": {"all": true}})));
+    let auth = authenticator(config(&keystone)).unwrap();
+    let send = async |auth: &Authenticator, user: &str, service: &str| {
+        auth.authenticate(&[("X-Auth-Token", user), ("X-Service-Token", service)])
+            .await
+    };
+    let identity = send(&auth, "user", "nova").await.unwrap();
+    assert_eq!(identity.project_id(), Some("p1"));
+    let service = identity.parts().service.as_deref().unwrap();
+    assert_eq!(service.user_id.as_deref(), Some("nova"));
+    assert_eq!(service.project_id.as_deref(), Some("services"));
+    assert_eq!(service.project_domain_id.as_deref(), Some("d3"));
+    assert_eq!(service.roles, ["service"]);
+    assert_eq!(keystone.last_query(), "nocatalog&allow_expired=1");
+
+    assert!(send(&auth, "late", "nova").await.is_ok());
+    let alone = auth.authenticate(&[("X-Auth-Token", "late")]).await;
+    assert_eq!(alone.unwrap_err(), unauthorized());
+    assert_eq!(
+        send(&auth, "system", "nova").await.unwrap().scope(),
+        Scope::System
+    );
+    assert_eq!(
+        send(&auth, "user", "unknown").await.unwrap_err(),
+        unauthorized()
+    );
+    assert_eq!(
+        send(&auth, "user", "user").await.unwrap_err(),
+        unauthorized(),
+        "no service role"
+    );
+    assert!(
+        send(&auth, "user", "")
+            .await
+            .unwrap()
+            .parts()
+            .service
+            .is_none()
+    );
+
+    let lax = KeystoneConfig {
+        service_token_roles_required: false,
+        ..config(&keystone)
+    };
+    let auth = authenticator(lax).unwrap();
+    assert!(
+        send(&auth, "user", "user")
+            .await
+            .unwrap()
+            .parts()
+            .service
+            .is_some()
+    );
+    assert_eq!(
+        send(&auth, "late", "user").await.unwrap_err(),
+        unauthorized()
+    );
+}
+
+#[tokio::test]
+async fn the_service_user_logs_in_as_the_configuration_says() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know("t", token(json!({})));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("password");
+    std::fs::write(&file, "sesame\n").unwrap();
+    let from_file = KeystoneConfig {
+        auth_url: format!("{}/v3/", keystone.url()),
+        password: Secret::default(),
+        password_file: Some(file.clone()),
+        project_name: String::new(),
+        user_domain_name: "Heat".to_owned(),
+        ..config(&keystone)
+    };
+    assert!(send(&authenticator(from_file).unwrap(), "t").await.is_ok());
+    let login = keystone.last_login();
+    assert_eq!(login["auth"]["scope"], json!({"system": {"all": true}}));
+    let user = json!({"name": "placement", "domain": {"name": "Heat"}, "password": "sesame"});
+    assert_eq!(login["auth"]["identity"]["password"]["user"], user);
+
+    assert!(
+        send(&authenticator(config(&keystone)).unwrap(), "t")
+            .await
+            .is_ok()
+    );
+    let scope = json!({"project": {"name": "service", "domain": {"name": "Default"}}});
+    assert_eq!(keystone.last_login()["auth"]["scope"], scope);
+}
+
+#[tokio::test]
+async fn options_that_cannot_work_are_told_and_secrets_are_not() {
+    let keystone = FakeKeystone::start().await;
+    let good = || config(&keystone);
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    let with = |change: &dyn Fn(&mut KeystoneConfig)| {
+        let mut config = good();
+        change(&mut config);
+        authenticator(config).unwrap_err().to_string()
+    };
+    assert_eq!(
+        with(&|c| c.auth_url.clear()),
+        "keystone needs the option auth_url"
+    );
+    assert_eq!(
+        with(&|c| c.username.clear()),
+        "keystone needs the option username"
+    );
+    assert_eq!(
+        with(&|c| c.password = Secret::default()),
+        "keystone needs the option password"
+    );
+    assert!(with(&|c| c.auth_url = "keystone:5000".to_owned()).starts_with("auth_url: must start"));
+    assert!(with(&|c| c.auth_url = "http://".to_owned()).starts_with("auth_url: is not a URL"));
+    let secret = with(&|c| c.auth_url = "http://me:hidden@keystone/".to_owned());
+    assert!(
+        secret.starts_with("auth_url: must not contain a password") && !secret.contains("hidden")
+    );
+    assert!(with(&|c| c.cafile = Some(empty.clone())).contains("holds no certificates"));
+    assert!(
+        with(&|c| c.password_file = Some(empty.clone())).starts_with("password_file: give either")
+    );
+    assert!(with(&|c| c.www_authenticate_uri = "a\r\nb".to_owned()).contains("is not a URL"));
+
+    let debug = format!("{:?} {:?}", good(), authenticator(good()).unwrap());
+    assert!(
+        !debug.contains("sesame") && debug.contains("***"),
+        "{debug}"
+    );
+    let parsed: Result<AuthConfig, _> =
+        serde_json::from_value(json!({"strategy": "keystone", "keystone": {"authurl": "x"}}));
+    assert!(
+        parsed
+            .unwrap_err()
+            .to_string()
+            .contains("unknown field `authurl`")
+    );
+}
