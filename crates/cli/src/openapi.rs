@@ -42,9 +42,7 @@ impl OpenApi {
         );
         let version = self.microversion.unwrap_or(Microversion::MAX);
         let uri = format!("/placewright/v1/openapi.json?microversion={version}");
-        let request = Request::get(uri)
-            .body(Empty::new())
-            .context("--microversion")?;
+        let request = Request::get(uri).body(Empty::new())?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
