@@ -138,6 +138,8 @@ fn a_failed_append_undoes_everything_behind_it() {
     for fault in [Fault::NoSpace, Fault::ReadOnly, Fault::Io] {
         let options = Options {
             ahead_commands_min: 1,
+            // What was undone must not count against it.
+            batch_commands_max: 2,
             ..Options::default()
         };
         let mut toy = Toy::new(options);

@@ -68,6 +68,8 @@ fn a_snapshot_on_request_covers_everything_durable() {
         }
         let report = block_on(toy.engine.snapshot()).unwrap();
         assert_eq!(report.sequence, sequence);
+        // As long as there is one snapshot only, all entries stand in for it.
+        assert_eq!(report.first_held, sequence - 9);
         assert_eq!(block_on(toy.engine.snapshot()).unwrap().sequence, sequence);
     }
     // Trimmed behind the older of the two.
