@@ -281,6 +281,10 @@ fn mistakes_name_the_file_the_rule_and_the_place() {
             "{check}: {text}"
         );
     }
+}
+
+#[test]
+fn files_that_hold_no_rules_are_refused_and_all_wrong_rules_told() {
     assert!(load("a: @b").unwrap_err().starts_with("p.yaml: "));
     assert!(
         load("just words")

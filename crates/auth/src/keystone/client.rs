@@ -245,9 +245,13 @@ impl Client {
             .await
             .map_err(|error| at_once(reason(error)))?;
         let status = response.status();
-        if status != StatusCode::CREATED {
-            let reason = format!("it refuses the service user's password ({status})");
-            return Err((REFUSED_PAUSE, reason));
+        match status {
+            StatusCode::CREATED => {}
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let reason = format!("it refuses the service user's password ({status})");
+                return Err((REFUSED_PAUSE, reason));
+            }
+            _ => return Err(at_once(format!("it answered {status} to the service user"))),
         }
         let value = response.headers().get(X_SUBJECT_TOKEN).cloned();
         let body = body(response).await.map_err(at_once)?;
