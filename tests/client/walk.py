@@ -112,6 +112,10 @@ def matches(got, want) -> bool:
     return got == want
 
 
+# "secret", as htpasswd -B writes it.
+PASSWORDS = "walker:$2b$05$09VO4hvu9NVVE6WL5md66uahRU7LsjiqQux7vMMzeiAmsBTm7KgVC\n"
+
+
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -132,6 +136,23 @@ def walk_everything(url: str, counts: tally.Tally) -> None:
     walk.check_coverage()
 
 
+def walk_with_passwords(serve: str, directory: pathlib.Path, counts: tally.Tally):
+    """The same server with users and passwords in a file."""
+    users = directory / "users.htpasswd"
+    users.write_text(PASSWORDS)
+    settings = "env PLACEWRIGHT_AUTH_STRATEGY=http_basic"
+    settings += f" PLACEWRIGHT_HTTP_BASIC_USER_FILE={users}"
+    with launch.running(f"{settings} {serve}", directory / "basic") as server:
+        for password, right in (("secret", True), ("wrong", False)):
+            login = ["--os-auth-type=http_basic", f"--os-endpoint={server.url}"]
+            login += ["--os-username=walker", f"--os-password={password}"]
+            walk = Walk(osc.Client(login), counts)
+            if right:
+                steps.short(walk)
+            else:
+                walk.run("trait list", steps.NEWEST, fails="")
+
+
 def main() -> int:
     args = parse_args()
     counts = tally.Tally()
@@ -144,6 +165,8 @@ def main() -> int:
         with launch.running(args.serve, directory / "open", "open-policy") as server:
             none = ["--os-auth-type=none", f"--os-endpoint={server.url}"]
             steps.short(Walk(osc.Client(none), counts))
+        if args.serve == launch.OURS:
+            walk_with_passwords(args.serve, directory, counts)
     return counts.finish()
 
 

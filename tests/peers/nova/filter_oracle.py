@@ -86,7 +86,10 @@ def host_state(host: dict, aggregates: dict):
             objects.PciDevicePool(
                 product_id="1", vendor_id="2", numa_node=0, count=count, tags={}
             )
-            for count in (host["devices_free"] // 2, host["devices_free"] - host["devices_free"] // 2)
+            for count in (
+                host["devices_free"] // 2,
+                host["devices_free"] - host["devices_free"] // 2,
+            )
         ]
     compute = objects.ComputeNode(
         uuid=host["uuid"],
@@ -110,16 +113,19 @@ def host_state(host: dict, aggregates: dict):
             objects.HVSpec.from_list(spec) for spec in platform["supported_instances"]
         ],
         stats=stats,
-        metrics=json.dumps([
-            {
-                "name": metric["name"],
-                # What is kept as hundredths is given in parts of one.
-                "value": metric["value"] / (100 if metric["name"].endswith("percent") else 1),
-                "timestamp": "2024-05-01T11:00:00.000000",
-                "source": "x",
-            }
-            for metric in report["metrics"]
-        ]),
+        metrics=json.dumps(
+            [
+                {
+                    "name": metric["name"],
+                    # What is kept as hundredths is given in parts of one.
+                    "value": metric["value"]
+                    / (100 if metric["name"].endswith("percent") else 1),
+                    "timestamp": "2024-05-01T11:00:00.000000",
+                    "source": "x",
+                }
+                for metric in report["metrics"]
+            ]
+        ),
         cpu_allocation_ratio=host["cpu_ratio"],
         ram_allocation_ratio=host["ram_ratio"],
         disk_allocation_ratio=host["disk_ratio"],
@@ -136,11 +142,14 @@ def host_state(host: dict, aggregates: dict):
     }
     instances = {
         server["uuid"]: types.SimpleNamespace(
-            uuid=server["uuid"], image_meta=image_meta({"properties": server["image_properties"]})
+            uuid=server["uuid"],
+            image_meta=image_meta({"properties": server["image_properties"]}),
         )
         for server in report["instances"]
     }
-    state.update(compute, service, [aggregates[one] for one in host["aggregates"]], instances)
+    state.update(
+        compute, service, [aggregates[one] for one in host["aggregates"]], instances
+    )
     if platform["hypervisor_type"] is None:
         state.hypervisor_type = None
     return state
@@ -185,8 +194,11 @@ def request_spec(case):
         if "max_server_per_host" in group:
             rules["max_server_per_host"] = str(group["max_server_per_host"])
         spec.instance_group = objects.InstanceGroup(
-            uuid=group["uuid"], policy=group["policy"], rules=rules,
-            members=group["members"], hosts=group["hosts"],
+            uuid=group["uuid"],
+            policy=group["policy"],
+            rules=rules,
+            members=group["members"],
+            hosts=group["hosts"],
         )
         spec.instance_group._policies = [group["policy"]]
         spec.instance_group.policies = [group["policy"]]
@@ -225,7 +237,9 @@ def no_database():
     )
     with (
         mock.patch.object(image_props, "objects", fakes),
-        mock.patch.object(image_props.nova_context, "target_cell", contextlib.nullcontext),
+        mock.patch.object(
+            image_props.nova_context, "target_cell", contextlib.nullcontext
+        ),
     ):
         yield
 
@@ -234,7 +248,9 @@ def weigh(names: list, states: list, spec):
     """The hosts' weights in the order given, and their order by weight."""
     handler = weights.HostWeightHandler()
     try:
-        weighed = handler.get_weighed_objects([WEIGHERS[name]() for name in names], states, spec)
+        weighed = handler.get_weighed_objects(
+            [WEIGHERS[name]() for name in names], states, spec
+        )
     except Exception as error:
         return Raised(error), Raised(error)
     place = {id(state): number for number, state in enumerate(states)}
@@ -252,7 +268,9 @@ def filter_all(names: list, states: list, spec) -> list:
         enabled_filters=[FILTERS[name]() for name in names],
     )
     try:
-        left = list(host_manager.HostManager.get_filtered_hosts(manager, iter(states), spec))
+        left = list(
+            host_manager.HostManager.get_filtered_hosts(manager, iter(states), spec)
+        )
     except Exception as error:
         return Raised(error)
     return [any(state is one for one in left) for state in states]
@@ -271,5 +289,7 @@ def answer(case, filter_names, weigher_names) -> dict:
         result["all_filters"] = filter_all(case.all_filters, states, spec)
         for name in weigher_names:
             result["weighers"][name] = weigh([name], states, spec)[0]
-        result["weights"], result["order"] = weigh(case.config["weight_classes"], states, spec)
+        result["weights"], result["order"] = weigh(
+            case.config["weight_classes"], states, spec
+        )
         return result

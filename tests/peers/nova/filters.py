@@ -86,7 +86,9 @@ class Tally:
 
     def print(self) -> int:
         for what in sorted(self.passed.keys() | self.failed.keys()):
-            line = f"{what:42} {self.passed[what]:7} passed {self.failed[what]:4} failed"
+            line = (
+                f"{what:42} {self.passed[what]:7} passed {self.failed[what]:4} failed"
+            )
             if self.raised[what]:
                 line += f"   ({self.raised[what]} where Nova raised and ours refused)"
             print(line)
@@ -115,7 +117,9 @@ def compare_names(listed: dict, tally: Tally) -> None:
                 continue
             group = CONF if name in ROOT_OPTIONS else CONF[section]
             default = getattr(group, ROOT_OPTIONS.get(name, name))
-            tally.note("default options", value == default, lambda: f"{name} {default} {value}")
+            tally.note(
+                "default options", value == default, lambda: f"{name} {default} {value}"
+            )
 
 
 def same_verdicts(nova, ours) -> tuple[bool, bool]:
@@ -128,12 +132,16 @@ def same_verdicts(nova, ours) -> tuple[bool, bool]:
     if isinstance(ours, dict):
         return raised, raised
     pairs = zip(nova, ours, strict=True)
-    return all(not us if isinstance(one, Raised) else one == us for one, us in pairs), raised
+    return (
+        all(not us if isinstance(one, Raised) else one == us for one, us in pairs),
+        raised,
+    )
 
 
 def close(nova, ours) -> bool:
     return all(
-        abs(one - us) <= CLOSE * max(1.0, abs(one)) for one, us in zip(nova, ours, strict=True)
+        abs(one - us) <= CLOSE * max(1.0, abs(one))
+        for one, us in zip(nova, ours, strict=True)
     )
 
 
@@ -153,20 +161,30 @@ def compare(case, nova: dict, ours: dict, tally: Tally) -> None:
         return
     is_same, raised = same_verdicts(nova["all_filters"], ours["all_filters"])
     if not raised:
-        show = lambda: f"{where} {case.all_filters}\n  Nova {nova['all_filters']}\n  ours {ours['all_filters']}"
+        show = (
+            lambda: f"{where} {case.all_filters}\n  Nova {nova['all_filters']}\n  ours {ours['all_filters']}"
+        )
         tally.note("several filters together", is_same, show)
     for name, share in nova["weighers"].items():
         us = ours["weighers"][name]
         if isinstance(share, Raised):
             tally.raised[name] += 1
             continue
-        tally.note(name, close(share, us), lambda: f"{where}\n  Nova {share}\n  ours {us}")
+        tally.note(
+            name, close(share, us), lambda: f"{where}\n  Nova {share}\n  ours {us}"
+        )
     if isinstance(nova["weights"], Raised):
         return
     total = nova["weights"], ours["weights"]
-    tally.note("weights", close(*total), lambda: f"{where}\n  Nova {total[0]}\n  ours {total[1]}")
+    tally.note(
+        "weights",
+        close(*total),
+        lambda: f"{where}\n  Nova {total[0]}\n  ours {total[1]}",
+    )
     order = nova["order"], ours["order"]
-    tally.note("order", order[0] == order[1], lambda: f"{where}\n  Nova {order} {total}")
+    tally.note(
+        "order", order[0] == order[1], lambda: f"{where}\n  Nova {order} {total}"
+    )
 
 
 def names_hosts(request: dict) -> bool:
@@ -176,14 +194,16 @@ def names_hosts(request: dict) -> bool:
 
 
 def line(case) -> str:
-    return json.dumps({
-        "config": case.config,
-        "aggregates": case.aggregates,
-        "hosts": case.hosts,
-        "request": case.request,
-        "instance": case.instance,
-        "all_filters": case.all_filters,
-    })
+    return json.dumps(
+        {
+            "config": case.config,
+            "aggregates": case.aggregates,
+            "hosts": case.hosts,
+            "request": case.request,
+            "instance": case.instance,
+            "all_filters": case.all_filters,
+        }
+    )
 
 
 def make_case(seed: int, number: int, filters: list, weighers: list):
@@ -203,7 +223,9 @@ def main() -> int:
 
     program = args.program or build()
     tally = Tally(args.most)
-    listed = json.loads(subprocess.run([program, "--list"], check=True, capture_output=True).stdout)
+    listed = json.loads(
+        subprocess.run([program, "--list"], check=True, capture_output=True).stdout
+    )
     compare_names(listed, tally)
     filters = sorted(set(filter_oracle.FILTERS) - LEFT_TO_PLACEMENT)
     # A host without the metrics that are required ends the request in Nova.

@@ -42,11 +42,32 @@ WEIGHERS = [
     ("image_props_weight_multiplier", True),
 ]
 STATES = [
-    "free_ram_mb", "total_usable_ram_mb", "free_disk_mb", "vcpus_total", "vcpus_used",
-    "num_instances", "num_io_ops", "failed_builds", "hypervisor_type", "hypervisor_version",
-    "hypervisor_hostname", "host", "nodename", "host_ip", "cpu_info", "supported_instances",
-    "cpu_allocation_ratio", "ram_allocation_ratio", "disk_mb_used", "total_usable_disk_gb",
-    "cell_uuid", "uuid", "limits", "no_such_thing", "stats", "disk_allocation_ratio",
+    "free_ram_mb",
+    "total_usable_ram_mb",
+    "free_disk_mb",
+    "vcpus_total",
+    "vcpus_used",
+    "num_instances",
+    "num_io_ops",
+    "failed_builds",
+    "hypervisor_type",
+    "hypervisor_version",
+    "hypervisor_hostname",
+    "host",
+    "nodename",
+    "host_ip",
+    "cpu_info",
+    "supported_instances",
+    "cpu_allocation_ratio",
+    "ram_allocation_ratio",
+    "disk_mb_used",
+    "total_usable_disk_gb",
+    "cell_uuid",
+    "uuid",
+    "limits",
+    "no_such_thing",
+    "stats",
+    "disk_allocation_ratio",
 ]
 
 
@@ -81,10 +102,14 @@ class Case:
         return self.random.sample(choices, min(self.upto(most), len(choices)))
 
     def amount(self, most: int) -> int:
-        return self.pick([0, most, self.upto(most), self.upto(most), -self.upto(most // 4 + 1)])
+        return self.pick(
+            [0, most, self.upto(most), self.upto(most), -self.upto(most // 4 + 1)]
+        )
 
     def list_of(self, choices) -> str:
-        return self.pick([",", " , "]).join(self.several(choices, 2) or [self.pick(choices)])
+        return self.pick([",", " , "]).join(
+            self.several(choices, 2) or [self.pick(choices)]
+        )
 
     def metadata(self) -> dict:
         found = {}
@@ -126,17 +151,31 @@ class Case:
             "restrict_isolated_hosts_to_isolated_images": lambda: self.maybe(0.5),
             "image_properties_default_architecture": lambda: self.pick(ARCHITECTURES),
             "image_props_weight_setting": lambda: self.several(
-                ["os_distro=2", "os_type=-1.5", "hw_machine_type=0", "bad", "=1", "x=y"], 4
+                [
+                    "os_distro=2",
+                    "os_type=-1.5",
+                    "hw_machine_type=0",
+                    "bad",
+                    "=1",
+                    "x=y",
+                ],
+                4,
             ),
             "service_down_time_s": lambda: self.pick([10, 60, 120]),
         }
         for name in self.several(sorted(settings), 6):
             config[name] = settings[name]()
         if self.maybe(0.1):
-            config["aggregate_image_properties_isolation_namespace"] = self.pick(["", "hw", "os"])
+            config["aggregate_image_properties_isolation_namespace"] = self.pick(
+                ["", "hw", "os"]
+            )
         if self.maybe(0.6):
-            ratios = [f"{name}={self.pick(['1', '-0.5', '0', '2.25'])}" for name in METRICS]
-            config["metrics"]["weight_setting"] = self.several([*ratios, "bad", "x=y"], 3)
+            ratios = [
+                f"{name}={self.pick(['1', '-0.5', '0', '2.25'])}" for name in METRICS
+            ]
+            config["metrics"]["weight_setting"] = self.several(
+                [*ratios, "bad", "x=y"], 3
+            )
         config["metrics"]["required"] = self.maybe(0.2)
         if self.maybe(0.3):
             config["metrics"]["weight_multiplier"] = self.pick([0.0, -2.0, 3.0])
@@ -177,7 +216,11 @@ class Case:
         if bits is not None:
             info["maxphysaddr"] = {"mode": "emulate", "bits": bits}
         supported = [
-            [same_make.choice(ARCHITECTURES), same_make.choice(HYPERVISORS), same_make.choice(MODES)]
+            [
+                same_make.choice(ARCHITECTURES),
+                same_make.choice(HYPERVISORS),
+                same_make.choice(MODES),
+            ]
             for _ in range(same_make.randint(0, 3))
         ]
         busy = self.several(SERVERS, 6)
@@ -189,24 +232,37 @@ class Case:
             "report": {
                 "facts": {
                     "names": {
-                        "service_host": f"host{number // 2}" if self.maybe(0.3) else f"host{number}",
+                        "service_host": (
+                            f"host{number // 2}" if self.maybe(0.3) else f"host{number}"
+                        ),
                         "node": f"node{number}",
                         "cell": self.pick(CELLS),
-                        "ip": self.pick(["10.0.0.7", "10.0.1.8", "192.168.4.1", "fe80::5"]),
+                        "ip": self.pick(
+                            ["10.0.0.7", "10.0.1.8", "192.168.4.1", "fe80::5"]
+                        ),
                         "hypervisor_hostname": self.pick([f"node{number}", None]),
                     },
                     "platform": {
                         "hypervisor_type": same_make.choice(["QEMU", "ironic", None]),
-                        "hypervisor_version": same_make.choice([6002001, 2010000, 8000, 0, 1]),
+                        "hypervisor_version": same_make.choice(
+                            [6002001, 2010000, 8000, 0, 1]
+                        ),
                         "cpu_info": json.dumps(info),
                         "supported_instances": supported,
                     },
                     "stats": {
-                        key: self.pick(["1", "5.5", "true", "x", '{"a": {"b": 3}}', "[1, 2]"])
-                        for key in self.several(["ssd", "rank", "gpu", "hypervisor_type", "nested"], 3)
+                        key: self.pick(
+                            ["1", "5.5", "true", "x", '{"a": {"b": 3}}', "[1, 2]"]
+                        )
+                        for key in self.several(
+                            ["ssd", "rank", "gpu", "hypervisor_type", "nested"], 3
+                        )
                     },
                 },
-                "load": {"io_ops": self.upto(10), "failed_builds": self.pick([0, 0, 1, 5])},
+                "load": {
+                    "io_ops": self.upto(10),
+                    "failed_builds": self.pick([0, 0, 1, 5]),
+                },
                 "metrics": [
                     {"name": name, "value": float(self.upto(1000))}
                     for name in self.several(METRICS, 4)
@@ -218,7 +274,9 @@ class Case:
         }
 
     def server_group(self) -> dict:
-        policy = self.pick(["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity"])
+        policy = self.pick(
+            ["affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity"]
+        )
         group = {
             "uuid": self.uuid(),
             "policy": policy,
@@ -230,24 +288,56 @@ class Case:
         return group
 
     def requirement(self) -> str:
-        number, word = self.pick(NUMBERS), self.pick(["x86_64", "QEMU", "true", "aes", "host1"])
+        number, word = self.pick(NUMBERS), self.pick(
+            ["x86_64", "QEMU", "true", "aes", "host1"]
+        )
         operator = self.pick(["=", "==", "!=", ">=", "<="])
         textual = self.pick(["s==", "s!=", "s<", "s<=", "s>", "s>="])
-        return self.pick([
-            number, word, f"{operator} {number}", f"{textual} {word}", f"<in> {word}",
-            f"<all-in> {word} mmx", f"<or> {word} <or> {number}", f"<or> {word} {number}",
-            f"{operator}", f"{operator} {number} ignored", "<or> true <or> yes", ">= 1", "<or>",
-            "['aes', 'mmx']", "None", "True", "1e+16", "{'cores': 4, 'threads': 2}", "== 4",
-        ])
+        return self.pick(
+            [
+                number,
+                word,
+                f"{operator} {number}",
+                f"{textual} {word}",
+                f"<in> {word}",
+                f"<all-in> {word} mmx",
+                f"<or> {word} <or> {number}",
+                f"<or> {word} {number}",
+                f"{operator}",
+                f"{operator} {number} ignored",
+                "<or> true <or> yes",
+                ">= 1",
+                "<or>",
+                "['aes', 'mmx']",
+                "None",
+                "True",
+                "1e+16",
+                "{'cores': 4, 'threads': 2}",
+                "== 4",
+            ]
+        )
 
     def extra_specs(self) -> dict:
-        inside = ["arch", "topology:cores", "topology", "features", "ratio", "smt", "none",
-                  "maxphysaddr:bits", "topology:cores:x", "absent", ""]
+        inside = [
+            "arch",
+            "topology:cores",
+            "topology",
+            "features",
+            "ratio",
+            "smt",
+            "none",
+            "maxphysaddr:bits",
+            "topology:cores:x",
+            "absent",
+            "",
+        ]
         makers = [
-            lambda: "aggregate_instance_extra_specs:" + self.pick(["ssd", "rank", "absent"]),
+            lambda: "aggregate_instance_extra_specs:"
+            + self.pick(["ssd", "rank", "absent"]),
             lambda: self.pick(["ssd", "rank", "gpu", "free_ram_mb", "other"]),
             lambda: "capabilities:cpu_info:" + self.pick(inside),
-            lambda: "capabilities:" + self.pick([*STATES, "ssd", "rank", "nested:a:b", "stats:rank"]),
+            lambda: "capabilities:"
+            + self.pick([*STATES, "ssd", "rank", "nested:a:b", "stats:rank"]),
             lambda: "hw:maxphysaddr_bits",
             lambda: self.pick(["hw:cpu_policy", "trait:CUSTOM_X", "capabilities:"]),
             lambda: "capabilities:cpu_info:maxphysaddr:bits",
@@ -262,7 +352,14 @@ class Case:
             "img_hv_type": [*HYPERVISORS, "QEMU"],
             "hw_vm_mode": [*MODES, "hv"],
             "img_hv_requested_version": [
-                ">=6.2", "<6.2.1", "==6.2.1", "!=2.10,>2", ">=8", ">1!0", "<=6.2.1rc1", ">6.2.1.dev1",
+                ">=6.2",
+                "<6.2.1",
+                "==6.2.1",
+                "!=2.10,>2",
+                ">=8",
+                ">1!0",
+                "<=6.2.1rc1",
+                ">6.2.1.dev1",
             ],
             "hw_maxphysaddr_bits": ["0", "40", "42"],
         }.items():
@@ -272,8 +369,12 @@ class Case:
 
     def query(self):
         if self.maybe(0.5):
-            operand = self.pick(["$" + name for name in STATES] + ["$stats.rank", "$stats.nested.a"])
-            other = self.pick([0, 1, 5, 1024, 2.5, "QEMU", "host1", True, None, "", "1", []])
+            operand = self.pick(
+                ["$" + name for name in STATES] + ["$stats.rank", "$stats.nested.a"]
+            )
+            other = self.pick(
+                [0, 1, 5, 1024, 2.5, "QEMU", "host1", True, None, "", "1", []]
+            )
             return [self.pick(["=", "<", ">", "<=", ">=", "in"]), operand, other]
         operator = self.pick(["and", "or", "not", "not", "and", "or", "=", "xor"])
         return [operator, *(self.query() for _ in range(self.random.randint(0, 2)))]
@@ -282,9 +383,15 @@ class Case:
         makers = {
             "different_host": lambda: self.several(SERVERS, 5),
             "same_host": lambda: self.several([*SERVERS, "", "server"], 8),
-            "build_near_host_ip": lambda: [self.pick(["10.0.0.5", "fe80::1", "10.0", "", "host1"])],
-            "cidr": lambda: [self.pick(["/24", "/16", "/0", "", "/255.255.0.0", "/40", "24", "/x"])],
-            "query": lambda: [self.pick([json.dumps(self.query())] * 8 + ["", "[", "7", '"x"', "{}"])],
+            "build_near_host_ip": lambda: [
+                self.pick(["10.0.0.5", "fe80::1", "10.0", "", "host1"])
+            ],
+            "cidr": lambda: [
+                self.pick(["/24", "/16", "/0", "", "/255.255.0.0", "/40", "24", "/x"])
+            ],
+            "query": lambda: [
+                self.pick([json.dumps(self.query())] * 8 + ["", "[", "7", '"x"', "{}"])
+            ],
             "_nova_check_type": lambda: ["rebuild"],
         }
         return {key: makers[key]() for key in self.several(sorted(makers), 3)}
@@ -292,7 +399,9 @@ class Case:
     def make_request(self) -> dict:
         request: dict = {
             "flavor": {
-                "name": self.pick(FLAVORS), "vcpus": 1, "memory_mb": 512,
+                "name": self.pick(FLAVORS),
+                "vcpus": 1,
+                "memory_mb": 512,
                 "extra_specs": self.extra_specs() if self.maybe(0.7) else {},
             },
             "project_id": self.pick([*PROJECTS, "other"]),
@@ -304,12 +413,17 @@ class Case:
             request["instance_group"] = self.group
         if self.maybe(0.3):
             request["requested_destination"] = {
-                "cell": self.pick([*CELLS, None]), "allow_cross_cell_move": self.maybe(0.7),
+                "cell": self.pick([*CELLS, None]),
+                "allow_cross_cell_move": self.maybe(0.7),
             }
             if self.maybe(0.3):
-                request["requested_destination"]["host"] = self.pick(["host0", "host1", "HOST1"])
+                request["requested_destination"]["host"] = self.pick(
+                    ["host0", "host1", "HOST1"]
+                )
                 if self.maybe(0.3):
-                    request["requested_destination"]["node"] = self.pick(["node0", "node1"])
+                    request["requested_destination"]["node"] = self.pick(
+                        ["node0", "node1"]
+                    )
         if self.maybe(0.15):
             request["ignore_hosts"] = self.several(["host0", "HOST1", "host9"], 2)
         if self.maybe(0.05):

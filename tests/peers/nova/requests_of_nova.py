@@ -104,7 +104,10 @@ def case(seed: int, number: int) -> dict:
         },
     }
     properties = made["image"]["properties"]
-    asks = "hw:mem_encryption" in flavor["extra_specs"] or "hw_mem_encryption" in properties
+    asks = (
+        "hw:mem_encryption" in flavor["extra_specs"]
+        or "hw_mem_encryption" in properties
+    )
     if asks and rng.random() < 0.8:
         properties["hw_firmware_type"] = "uefi"
     where(rng, made)
