@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::claim::decide_claims;
+use super::claim::{check_consumer_generation, decide_claims};
 use super::{Outcome, check_generation, inventory};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, InventoryReplacement};
@@ -30,7 +30,7 @@ pub(super) fn reshape(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let plans = plan(state, replacements)?;
+    let plans = plan(state, replacements, consumers)?;
     // New inventories come first, so that a replay never allocates from what is not there yet.
     for plan in &plans {
         for (class, inventory) in &plan.inventories {
@@ -67,6 +67,7 @@ pub(super) fn reshape(
 fn plan<'a>(
     state: &'a State,
     replacements: &'a [InventoryReplacement],
+    consumers: &[ConsumerClaim],
 ) -> Result<Vec<Plan<'a>>, Refusal> {
     let mut plans = Vec::with_capacity(replacements.len());
     for replacement in replacements {
@@ -81,6 +82,16 @@ fn plan<'a>(
             provider,
             inventories: Vec::new(),
         });
+    }
+    // An unknown class is told after all that is wrong with consumers and their providers.
+    for claim in consumers {
+        check_consumer_generation(state, claim.consumer, claim.generation)?;
+    }
+    for request in consumers.iter().flat_map(|claim| &claim.allocations) {
+        let uuid = request.provider;
+        if state.provider_id(uuid).is_none() {
+            return Err(Refusal::AllocationProviderNotFound { uuid });
+        }
     }
     for (plan, replacement) in plans.iter_mut().zip(replacements) {
         plan.inventories = inventory::resolve(state, &replacement.inventories)?;

@@ -12,7 +12,7 @@ use hyper::body::Body as HttpBody;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use placewright_auth::{AuthError, Authenticator, Identity, Policy, Rule, Target};
+use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
 use placewright_engine::{Engine, SubmitError};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, State, Strategy, Timestamp};
 use prometheus_client::registry::Registry;
@@ -221,8 +221,16 @@ impl Service {
         identity: &Identity,
         target: &Target<'_>,
     ) -> ApiResult<()> {
-        (self.policy.authorize(rule, identity, target))
-            .map_err(|forbidden| ApiError::new(403, forbidden.to_string()).at_door())
+        self.policy
+            .authorize(rule, identity, target)
+            .map_err(|forbidden| {
+                let detail = match forbidden.reason {
+                    ForbiddenReason::Rule => forbidden.to_string(),
+                    // The reference says no more than this about a wrong scope.
+                    ForbiddenReason::Scope(_) => rule.to_string(),
+                };
+                ApiError::new(403, detail).at_door()
+            })
     }
 
     /// Computes something from the state; it is durable when this returns.
