@@ -23,6 +23,7 @@ pub mod prefilter;
 pub mod prepare;
 pub mod ranking;
 pub mod request;
+pub mod select;
 mod text;
 pub mod translate;
 pub mod verdict;

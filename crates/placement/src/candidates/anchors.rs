@@ -92,6 +92,14 @@ impl<'a> Anchors<'a> {
         Some(())
     }
 
+    /// Of the 64 roots from slot `64 * word` on, those that could serve the request with more room.
+    pub(crate) fn kind_word(&self, plan: &Plan<'_>, word: usize) -> u64 {
+        let state = plan.state;
+        let roots = state.roots().word(word);
+        let trees = state.parents().word(word) | self.sharing.reached_word(word);
+        self.flat.kind_word(word, roots & !trees) | plan.root.word(word, roots & trees)
+    }
+
     /// The 64 roots from slot `64 * word` on.
     pub(crate) fn word(&self, plan: &Plan<'_>, word: usize) -> RootWord {
         let state = plan.state;

@@ -5,7 +5,6 @@ use smallvec::SmallVec;
 use super::lookup::{SetFilter, room_word};
 use super::plan::Plan;
 use crate::ids::ClassId;
-use crate::slot_set::SlotSet;
 
 /// A query as one host sees that has to serve all of it alone.
 pub(crate) struct FlatPass<'a> {
@@ -16,8 +15,6 @@ pub(crate) struct FlatPass<'a> {
     pub(crate) total: SmallVec<[(ClassId, i64); 6]>,
     /// The classes of which several groups take: their sum must fit too.
     merged: SmallVec<[(ClassId, i64); 4]>,
-    /// The only trees that may serve a group; all must agree.
-    trees: SmallVec<[SlotSet; 1]>,
     /// Whether one host could serve the request at all.
     possible: bool,
 }
@@ -30,7 +27,6 @@ impl<'a> FlatPass<'a> {
             single: SmallVec::new(),
             total: SmallVec::new(),
             merged: SmallVec::new(),
-            trees: SmallVec::new(),
             possible: true,
         };
         for kind in &plan.kinds {
@@ -45,11 +41,6 @@ impl<'a> FlatPass<'a> {
         }
         pass.filter.all.extend(plan.collective.iter().cloned());
         for group in &plan.resolved {
-            if let Some(root) = group.tree.filter(|_| !group.resources.is_empty()) {
-                let mut only = SlotSet::default();
-                only.insert(root.0);
-                pass.trees.push(only);
-            }
             for (class, amount) in &group.resources {
                 match pass.total.iter_mut().find(|(other, _)| other == class) {
                     Some((_, total)) => *total = total.saturating_add(*amount),
@@ -69,6 +60,11 @@ impl<'a> FlatPass<'a> {
         pass
     }
 
+    /// Which of the 64 hosts of a mask could serve the request if they had room.
+    pub(crate) fn kind_word(&self, word: usize, mask: u64) -> u64 {
+        if self.possible { self.filter.word(word, mask) } else { 0 }
+    }
+
     /// Which of the 64 hosts from `64 * word` on can serve the request; those outside the mask
     /// cannot.
     #[inline]
@@ -77,7 +73,7 @@ impl<'a> FlatPass<'a> {
             return 0;
         }
         mask = self.filter.word(word, mask);
-        for tree in &self.trees {
+        for tree in plan.kinds.iter().filter_map(|kind| kind.tree.as_ref()) {
             mask &= tree.word(word);
         }
         for (class, amount) in &self.single {

@@ -6,10 +6,10 @@
 use super::anchors::Anchors;
 use super::answer::Candidates;
 use super::complete::Scratch;
+use super::make_ready;
 use super::plan::Plan;
 use super::query::{CandidateQuery, QueryRefusal};
 use super::tree::TreeSearch;
-use super::{Ready, make_ready};
 use crate::ids::ProviderId;
 use crate::state::State;
 
@@ -35,13 +35,10 @@ impl<'a> HostSearch<'a> {
     ///
     /// As [`find_candidates`](super::find_candidates).
     pub fn new(state: &'a State, query: &CandidateQuery) -> Result<Option<Self>, QueryRefusal> {
-        Ok(match make_ready(state, query)? {
-            Ready::Nothing => None,
-            Ready::Plan(plan) => Some(Self {
-                anchors: Anchors::by_host(&plan),
-                plan,
-            }),
-        })
+        Ok(make_ready(state, query)?.map(|plan| Self {
+            anchors: Anchors::by_host(&plan),
+            plan,
+        }))
     }
 
     /// How many words of 64 hosts there are.
@@ -59,6 +56,13 @@ impl<'a> HostSearch<'a> {
             fitting: roots.hosts,
             unsure: roots.trees,
         }
+    }
+
+    /// Of the 64 hosts from slot `64 * word` on, those that could serve a query of this kind if they
+    /// had room: never fewer than [`Self::word`] says, whatever the amounts.
+    #[must_use]
+    pub fn kind_word(&self, word: usize) -> u64 {
+        self.anchors.kind_word(&self.plan, word)
     }
 
     /// Whether the answer for a host depends on more than its own tree.

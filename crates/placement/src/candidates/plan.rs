@@ -32,7 +32,7 @@ pub(crate) struct Kind<'a> {
     /// For the group without suffix: aggregates in which the provider or the root must be.
     pub(crate) spanning: SetFilter<'a>,
     /// The members of the only tree that may serve it.
-    tree: Option<SlotSet>,
+    pub(crate) tree: Option<SlotSet>,
     /// Whether providers of other trees that share with this one may serve it.
     pub(crate) takes_shared: bool,
 }
@@ -57,6 +57,15 @@ impl Kind<'_> {
     }
 }
 
+/// What an explanation leaves out of a query's rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leniency {
+    /// Whether groups may ask for no resources as they like, of any provider or of one tree's.
+    pub(crate) bare_groups: bool,
+    /// Classes of which the sum over several groups need not fit.
+    pub(crate) apart: SmallVec<[ClassId; 4]>,
+}
+
 /// A query made ready.
 pub(crate) struct Plan<'a> {
     pub(crate) state: &'a State,
@@ -79,7 +88,7 @@ pub(crate) struct Plan<'a> {
     /// Whether choices of one component all take the same, so that exchanging choices one by one
     /// finds room if there is any.
     pub(crate) uniform: bool,
-    /// The groups, for the pass over hosts that are no trees.
+    /// The groups, by number.
     pub(crate) resolved: Vec<ResolvedGroup>,
 }
 
@@ -90,13 +99,26 @@ impl<'a> Plan<'a> {
         root: &ResolvedRoot,
         groups: Vec<ResolvedGroup>,
     ) -> Self {
+        Self::lenient(state, query, root, groups, &Leniency::default())
+    }
+
+    /// As [`Self::new`], with some rules left out.
+    pub(crate) fn lenient(
+        state: &'a State,
+        query: &CandidateQuery,
+        root: &ResolvedRoot,
+        groups: Vec<ResolvedGroup>,
+        leniency: &Leniency,
+    ) -> Self {
+        let mut contended = contended_classes(&groups);
+        contended.retain(|class| !leniency.apart.contains(class));
         let mut plan = Self {
             state,
             choices: Vec::new(),
             kinds: Vec::new(),
             groups: groups.len(),
             root: SetFilter::default(),
-            contended: contended_classes(&groups),
+            contended,
             isolate: query.group_policy == Some(GroupPolicy::Isolate),
             subtrees: Vec::new(),
             collective: Vec::new(),
@@ -113,7 +135,8 @@ impl<'a> Plan<'a> {
                 let twin = (0..index).find(|other| groups[*other] == *group);
                 let kind = twin.map_or(first, |other| kind_of[other]);
                 if kind == first {
-                    plan.kinds.push(granular_kind(state, group));
+                    plan.kinds
+                        .push(granular_kind(state, group, leniency.bare_groups));
                 }
                 kind_of.push(kind);
                 plan.choose(index, kind, &group.resources, true);
@@ -144,13 +167,13 @@ impl<'a> Plan<'a> {
         let mut required = SetFilter::default();
         required.require_traits(state, &group.required);
         // With one class there is one provider: what the group must have, that one must have.
-        let alone = group.resources.len() == 1;
+        let alone = group.resources.len() <= 1;
         if !alone {
             self.collective = required.all.iter().cloned().collect();
         }
-        for resource in &group.resources {
+        let mut add = |resources: &[(ClassId, i64)]| {
             let mut kind = Kind {
-                resources: SmallVec::from_slice(&[*resource]),
+                resources: SmallVec::from_slice(resources),
                 filter: if alone {
                     required.clone()
                 } else {
@@ -165,7 +188,13 @@ impl<'a> Plan<'a> {
                 .forbid_aggregates(state, &group.forbidden_aggregates);
             kind.spanning.require_aggregates(state, &group.member_of);
             self.kinds.push(kind);
-            self.choose(index, self.kinds.len() - 1, &[*resource], false);
+            self.choose(index, self.kinds.len() - 1, resources, false);
+        };
+        if group.resources.is_empty() {
+            add(&[]);
+        }
+        for resource in &group.resources {
+            add(&[*resource]);
         }
     }
 
@@ -255,11 +284,12 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn granular_kind<'a>(state: &'a State, group: &ResolvedGroup) -> Kind<'a> {
+fn granular_kind<'a>(state: &'a State, group: &ResolvedGroup, may_be_bare: bool) -> Kind<'a> {
     let mut filter = SetFilter::default();
     filter.require_traits(state, &group.required);
     filter.require_aggregates(state, &group.member_of);
-    if group.resources.is_empty() && filter.all.is_empty() {
+    let bare = group.resources.is_empty() && !may_be_bare;
+    if bare && filter.all.is_empty() {
         // The reference finds nobody for a group that asks for nothing positive.
         filter.all.push(SmallVec::new());
     }
@@ -272,7 +302,7 @@ fn granular_kind<'a>(state: &'a State, group: &ResolvedGroup) -> Kind<'a> {
         // The reference looks at the tree together with inventories only.
         tree: group
             .tree
-            .filter(|_| !group.resources.is_empty())
+            .filter(|_| !bare)
             .map(|root| members_of_tree(state, root)),
         takes_shared: true,
     }

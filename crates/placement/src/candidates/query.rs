@@ -5,7 +5,7 @@ use thiserror::Error;
 /// A request for allocation candidates, checked for form but not against the state.
 ///
 /// Source: Placement API reference, "List allocation candidates".
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CandidateQuery {
     /// The groups in the order in which the query first names them: unknown names in a later group
     /// are only noticed when the earlier ones leave something.
@@ -31,7 +31,7 @@ pub struct CandidateQuery {
 ///
 /// The group with an empty suffix may take each resource class from another provider of a tree, or
 /// from one that shares with it; every other group takes all from one provider.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestGroup {
     /// What tells the group from others; empty for the one without.
     pub suffix: String,
@@ -52,7 +52,7 @@ pub struct RequestGroup {
 }
 
 /// How the suffixed groups of a request relate to each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupPolicy {
     /// Several groups may be served by one provider.
     None,
@@ -61,7 +61,7 @@ pub enum GroupPolicy {
 }
 
 /// How the server was told to search; the same for all requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SearchOptions {
     /// In which order trees are looked at.
     pub strategy: Strategy,
@@ -72,7 +72,7 @@ pub struct SearchOptions {
 }
 
 /// In which order the search looks at trees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// All candidates of one tree before the next tree.
     #[default]

@@ -1,0 +1,302 @@
+//! The kept rankings give what weighing every host gives, and that is what placement's candidates
+//! and the filters leave, whatever happened in between.
+
+use std::collections::BTreeSet;
+
+use placewright_placement::group::{Level, Relation, Rule, Scope as Place};
+use placewright_placement::{
+    Command, ConsumerGeneration, ConsumerUuid, Intent, Inventory, ProviderId, State, Timestamp,
+    decide, find_candidates,
+};
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::flavor::Flavor;
+use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::request::group::{Strength, TopologyRelation, TopologyRule};
+use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
+use placewright_scheduler::select::{Scheduler, Scope};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const HOSTS: u32 = 150;
+
+fn host_uuid(number: u32) -> Uuid {
+    Uuid::from_u128(0x1000 + u128::from(number))
+}
+
+fn rack(number: u32) -> String {
+    Uuid::from_u128(0xacc0 + u128::from(number)).to_string()
+}
+
+fn run(state: &mut State, command: &Command) -> bool {
+    let mut changes = Vec::new();
+    let accepted = decide(state, command, &mut changes).is_ok();
+    if accepted {
+        changes.iter().for_each(|change| drop(state.apply(change)));
+    }
+    accepted
+}
+
+fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
+    Inventory {
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio,
+    }
+}
+
+/// A fleet in which every third host is a tree with two NUMA nodes that hold its CPUs.
+fn fleet(sizes: &[u8]) -> State {
+    let at = Timestamp::from_seconds(1);
+    let mut state = State::default();
+    run(&mut state, &Command::SyncStandardNames { at });
+    let create = |uuid, name: String, parent| Command::CreateProvider {
+        uuid,
+        name,
+        parent,
+        at,
+    };
+    let set = |provider, inventories| Command::SetInventories {
+        provider,
+        generation: None,
+        inventories,
+        may_reserve_all: true,
+        at,
+    };
+    for (number, size) in (0u32..).zip(sizes) {
+        let (host, size) = (host_uuid(number), i32::from(*size % 8) + 1);
+        run(&mut state, &create(host, format!("host{number}"), None));
+        let cpus = ("VCPU".to_owned(), inventory(size * 2, 2.0));
+        let mut own = vec![
+            ("MEMORY_MB".to_owned(), inventory(size * 1024, 1.0)),
+            ("DISK_GB".to_owned(), inventory(size * 10, 1.0)),
+        ];
+        if number % 3 == 0 {
+            for node in 0..2u32 {
+                let uuid = Uuid::from_u128(0x9000 + u128::from(number * 2 + node));
+                run(
+                    &mut state,
+                    &create(uuid, format!("numa{number}-{node}"), Some(host)),
+                );
+                run(&mut state, &set(uuid, vec![cpus.clone()]));
+            }
+        } else {
+            own.push(cpus);
+        }
+        run(&mut state, &set(host, own));
+        let traits = if number % 4 == 0 {
+            vec!["HW_CPU_X86_AVX".to_owned()]
+        } else {
+            vec![]
+        };
+        run(
+            &mut state,
+            &Command::SetTraits {
+                provider: host,
+                generation: None,
+                traits,
+                at,
+            },
+        );
+        let aggregates = vec![rack(number % 7)];
+        run(
+            &mut state,
+            &Command::SetAggregates {
+                provider: host,
+                generation: None,
+                aggregates,
+                at,
+            },
+        );
+    }
+    let aggregates = (0..7).map(rack).collect();
+    let levels = vec![Level {
+        name: "rack".into(),
+        aggregates,
+    }];
+    run(&mut state, &Command::SetLevels { levels });
+    let rules = vec![Rule {
+        scope: Place::Host,
+        relation: Relation::FewerThan(1),
+    }];
+    run(
+        &mut state,
+        &Command::SetGroup {
+            group: Uuid::from_u128(0xe1),
+            rules,
+        },
+    );
+    state
+}
+
+fn request() -> impl Strategy<Value = RequestSpec> {
+    let group = prop_oneof![
+        4 => Just(None),
+        1 => Just(Some((0xe1, GroupPolicy::AntiAffinity))),
+        1 => Just(Some((0xe2, GroupPolicy::Affinity))),
+    ];
+    (1u32..5, 0u32..3, 0u32..4, any::<bool>(), group, 0u8..12).prop_map(
+        |(vcpus, memory, disk, avx, group, kind)| {
+            let mut flavor = Flavor {
+                vcpus,
+                memory_mb: 512 + memory * 1024,
+                root_gb: disk * 5,
+                ..Flavor::default()
+            };
+            let mut extra = |key: &str, value: &str| {
+                flavor.extra_specs.insert(key.into(), value.into());
+            };
+            if avx {
+                extra("trait:HW_CPU_X86_AVX", "required");
+            }
+            if kind == 0 {
+                // Two groups, each of which a NUMA node serves.
+                extra("resources:VCPU", "0");
+                extra("resources1:VCPU", "1");
+                extra("resources2:VCPU", "1");
+                extra("group_policy", "isolate");
+            }
+            let mut request = RequestSpec::new(flavor);
+            request.instance_group = group.map(|(uuid, policy)| ServerGroup {
+                uuid: Uuid::from_u128(uuid),
+                policy,
+                max_server_per_host: None,
+                members: (0..6)
+                    .map(|number| Uuid::from_u128(0xc000 + number))
+                    .collect(),
+                hosts: BTreeSet::new(),
+            });
+            if kind == 1 {
+                request.topology_rules = vec![TopologyRule {
+                    level: "rack".into(),
+                    relation: TopologyRelation::Different,
+                    strength: Strength::Hard,
+                    to: [Uuid::from_u128(0xc000), Uuid::from_u128(0xc001)].into(),
+                }];
+            }
+            request
+        },
+    )
+}
+
+/// Something that happens between two requests.
+#[derive(Clone, Debug)]
+enum Event {
+    Claim(RequestSpec, u8),
+    Release(u8),
+    Disable(u32, bool),
+    Load(u32, u32),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => (request(), 0u8..40).prop_map(|(request, who)| Event::Claim(request, who)),
+        2 => (0u8..40).prop_map(Event::Release),
+        1 => (0..HOSTS, any::<bool>()).prop_map(|(host, on)| Event::Disable(host, on)),
+        1 => (0..HOSTS, 0u32..4).prop_map(|(host, ops)| Event::Load(host, ops)),
+    ]
+}
+
+fn instance(number: u8) -> Uuid {
+    Uuid::from_u128(0xc000 + u128::from(number))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn ranks_as_weighing_every_host_does(
+        sizes in prop::collection::vec(any::<u8>(), HOSTS as usize),
+        events in prop::collection::vec(event(), 1..40),
+    ) {
+        let mut state = fleet(&sizes);
+        let now = Timestamp::from_seconds(100);
+        let mut scheduler =
+            Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
+        for number in 0..HOSTS {
+            let mut report = HostReport::default();
+            report.facts.names.service_host = format!("host{number}");
+            report.facts.names.node = format!("host{number}");
+            report.facts.names.cell = Uuid::from_u128(u128::from(number % 2) + 1);
+            let full = HostUpdate::Full(Box::new(report));
+            scheduler.hosts_mut().apply(host_uuid(number), now, &full);
+        }
+        for event in &events {
+            match event {
+                Event::Claim(request, who) => {
+                    scheduler.observe(&state, now);
+                    let prepared = scheduler.prepare(&state, request).unwrap();
+                    let scope = Scope { instance: instance(*who), count: 4, ..Scope::default() };
+                    let found = scheduler.rank(&state, request, &prepared, &scope).unwrap();
+                    let all = Scope { count: 1_000, ..scope.clone() };
+                    let everyone = scheduler.rank_all(&state, request, &prepared, &all).unwrap();
+                    prop_assert_eq!(found.len(), everyone.len().min(4));
+                    for (mine, theirs) in found.iter().zip(&everyone) {
+                        let is_tie = (mine.score - theirs.score).abs() < 1e-9;
+                        prop_assert!(mine.slot == theirs.slot || is_tie, "{mine:?} {theirs:?}");
+                        prop_assert!(is_tie || everyone.len() < 2);
+                    }
+                    // Who will do is what placement offers, less what filters and rules take away.
+                    let offered = find_candidates(&state, &prepared.query).unwrap();
+                    let roots: BTreeSet<u32> = offered
+                        .iter()
+                        .flat_map(|one| one.allocations().to_vec())
+                        .filter_map(|one| Some(state.provider(one.provider)?.root.0))
+                        .filter(|root| scheduler.hosts().usable().contains(*root))
+                        .collect();
+                    if request.instance_group.is_none() && request.topology_rules.is_empty() {
+                        let slots: BTreeSet<u32> = everyone.iter().map(|host| host.slot).collect();
+                        prop_assert_eq!(slots, roots);
+                    }
+                    let candidates: Vec<_> = found
+                        .iter()
+                        .flat_map(|host| {
+                            scheduler.candidates(&state, &prepared, host.slot, 2).unwrap()
+                        })
+                        .collect();
+                    let group = request.instance_group.as_ref().map(|group| group.uuid);
+                    let intent = Intent {
+                        consumer: ConsumerUuid::from_uuid(instance(*who)),
+                        generation: ConsumerGeneration::Any,
+                        project: "p".into(),
+                        user: "u".into(),
+                        consumer_type: None,
+                        group: group.filter(|group| state.group(*group).is_some()),
+                        rules: Vec::new(),
+                        candidates,
+                        alongside: Vec::new(),
+                    };
+                    // The first that was ranked is the first that is claimed.
+                    let at = Timestamp::from_seconds(2);
+                    let claimed =
+                        run(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at });
+                    prop_assert_eq!(claimed, !found.is_empty());
+                    if let Some(best) = found.first() {
+                        let consumer = ConsumerUuid::from_uuid(instance(*who));
+                        let placing = state.consumer(consumer).and_then(|one| one.placing);
+                        prop_assert_eq!(placing.map(|one| one.host), Some(ProviderId(best.slot)));
+                    }
+                }
+                Event::Release(who) => {
+                    let consumer = ConsumerUuid::from_uuid(instance(*who));
+                    run(&mut state, &Command::Release { consumer });
+                }
+                Event::Disable(host, is_disabled) => {
+                    let reason = is_disabled.then(|| "test".to_owned());
+                    let update = HostUpdate::Disabled(reason);
+                    scheduler.hosts_mut().apply(host_uuid(*host), now, &update);
+                }
+                Event::Load(host, io_ops) => {
+                    let load = placewright_scheduler::host_state::Load {
+                        io_ops: *io_ops,
+                        ..Default::default()
+                    };
+                    let update = HostUpdate::Load(load);
+                    scheduler.hosts_mut().apply(host_uuid(*host), now, &update);
+                }
+            }
+        }
+    }
+}
