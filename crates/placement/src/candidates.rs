@@ -64,7 +64,7 @@ pub fn find_candidates_as_trees(
 
 fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candidates, QueryRefusal> {
     let empty = || Candidates::new(query.groups.len());
-    let Ready::Plan(plan) = make_ready(state, query)? else {
+    let Some(plan) = make_ready(state, query)? else {
         return Ok(empty());
     };
     let limit = match (query.limit, query.options.max_candidates) {
@@ -76,28 +76,24 @@ fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candida
     }))
 }
 
-/// What became of a query.
-enum Ready<'a> {
-    /// It can be searched for.
-    Plan(Plan<'a>),
-    /// Nobody can serve it.
-    Nothing,
-}
-
-fn make_ready<'a>(state: &'a State, query: &CandidateQuery) -> Result<Ready<'a>, QueryRefusal> {
+/// Looks a query's names up. Nothing when it can be seen already that nobody serves it.
+fn make_ready<'a>(
+    state: &'a State,
+    query: &CandidateQuery,
+) -> Result<Option<Plan<'a>>, QueryRefusal> {
     let root = resolve_root(state, query)?;
     let mut filter = SetFilter::default();
     filter.require_traits(state, &root.required);
     filter.forbid_traits(state, &root.forbidden);
     filter.all.push(smallvec::smallvec![state.roots()]);
     if !filter.admits_any(state) {
-        return Ok(Ready::Nothing);
+        return Ok(None);
     }
     let mut groups: Vec<ResolvedGroup> = Vec::with_capacity(query.groups.len());
     for group in &query.groups {
         match resolve_group(state, group) {
             Resolved::Found(group) => groups.push(group),
-            Resolved::Nothing => return Ok(Ready::Nothing),
+            Resolved::Nothing => return Ok(None),
             Resolved::Refused(refusal) => {
                 let earlier_leave_something = groups
                     .into_iter()
@@ -105,12 +101,12 @@ fn make_ready<'a>(state: &'a State, query: &CandidateQuery) -> Result<Ready<'a>,
                 return if earlier_leave_something {
                     Err(refusal)
                 } else {
-                    Ok(Ready::Nothing)
+                    Ok(None)
                 };
             }
         }
     }
-    Ok(Ready::Plan(Plan::new(state, query, &root, groups)))
+    Ok(Some(Plan::new(state, query, &root, groups)))
 }
 
 /// Whether a group on its own has any candidate.
