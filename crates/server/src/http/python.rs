@@ -61,21 +61,40 @@ pub(crate) fn int(text: &str) -> Option<i128> {
     after_digit.then_some(if negative { -value } else { value })
 }
 
-/// `repr()` of a string.
-pub(crate) fn repr_str(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    write_str(&mut out, text);
-    out
-}
-
-/// `repr()` of what `json.loads` would have made of a value.
+/// `repr()` of what `json.loads` would have made of a value, cut where it gets long.
 pub(crate) fn repr(value: &Json<'_>) -> String {
     let mut out = String::new();
-    write(&mut out, value);
+    if write(&mut out, value).is_err() {
+        out.push_str("...");
+    }
     out
 }
 
-fn write_str(out: &mut String, text: &str) {
+/// `repr()` of a string, cut where it gets long.
+pub(crate) fn repr_str(text: &str) -> String {
+    let mut out = String::new();
+    if write_str(&mut out, text).is_err() {
+        out.push_str("...");
+    }
+    out
+}
+
+/// Longest piece of a client's value that is repeated to it, in bytes.
+const SHOWN_BYTES_MAX: usize = 2000;
+
+/// What is written is long enough.
+struct Enough;
+
+fn put(out: &mut String, text: &str) -> Result<(), Enough> {
+    out.push_str(text);
+    if out.len() > SHOWN_BYTES_MAX {
+        Err(Enough)
+    } else {
+        Ok(())
+    }
+}
+
+fn write_str(out: &mut String, text: &str) -> Result<(), Enough> {
     let quote = if text.contains('\'') && !text.contains('"') {
         '"'
     } else {
@@ -84,52 +103,53 @@ fn write_str(out: &mut String, text: &str) {
     out.push(quote);
     for character in text.chars() {
         match character {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
+            '\\' => put(out, "\\\\")?,
+            '\n' => put(out, "\\n")?,
+            '\r' => put(out, "\\r")?,
+            '\t' => put(out, "\\t")?,
             _ if character == quote => {
                 out.push('\\');
                 out.push(character);
             }
             _ if character.is_control() => {
-                out.push_str(&format!("\\x{:02x}", u32::from(character)));
+                put(out, &format!("\\x{:02x}", u32::from(character)))?;
             }
-            _ => out.push(character),
+            _ => put(out, character.encode_utf8(&mut [0; 4]))?,
         }
     }
     out.push(quote);
+    Ok(())
 }
 
-fn write(out: &mut String, value: &Json<'_>) {
+fn write(out: &mut String, value: &Json<'_>) -> Result<(), Enough> {
     match value {
-        Json::Null => out.push_str("None"),
-        Json::Bool(true) => out.push_str("True"),
-        Json::Bool(false) => out.push_str("False"),
-        Json::Int(number) => out.push_str(&number.to_string()),
-        Json::Float(number) => out.push_str(&repr_float(*number)),
+        Json::Null => put(out, "None"),
+        Json::Bool(true) => put(out, "True"),
+        Json::Bool(false) => put(out, "False"),
+        Json::Int(number) => put(out, &number.to_string()),
+        Json::Float(number) => put(out, &repr_float(*number)),
         Json::Text(text) => write_str(out, text),
         Json::Array(items) => {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
-                    out.push_str(", ");
+                    put(out, ", ")?;
                 }
-                write(out, item);
+                write(out, item)?;
             }
-            out.push(']');
+            put(out, "]")
         }
         Json::Object(members) => {
             out.push('{');
             for (index, (key, item)) in members.iter().enumerate() {
                 if index > 0 {
-                    out.push_str(", ");
+                    put(out, ", ")?;
                 }
-                write_str(out, key);
-                out.push_str(": ");
-                write(out, item);
+                write_str(out, key)?;
+                put(out, ": ")?;
+                write(out, item)?;
             }
-            out.push('}');
+            put(out, "}")
         }
     }
 }

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use crate::http::json::Json;
 
+/// More parameters no query has; looking repeated ones up would take ever longer.
+const PAIRS_MAX: usize = 1000;
+
 /// The pairs of a query in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
@@ -13,10 +16,13 @@ impl<'a> Query<'a> {
     /// hexadecimal digits follow.
     ///
     /// # Errors
-    /// A message when a key or value is not UTF-8.
+    /// A message when a key or value is not UTF-8, or when there are too many.
     pub(crate) fn parse(text: &'a str) -> Result<Self, String> {
         let mut pairs = Vec::new();
         for pair in text.split(['&', ';']).filter(|pair| !pair.is_empty()) {
+            if pairs.len() == PAIRS_MAX {
+                return Err(format!("there are more than {PAIRS_MAX} parameters"));
+            }
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             pairs.push((decode(key)?, decode(value)?));
         }

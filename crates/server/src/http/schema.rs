@@ -108,23 +108,9 @@ pub(crate) enum Formats {
 /// # Errors
 /// The message, in one line.
 pub(crate) fn validate(value: &Json<'_>, schema: &Schema, formats: Formats) -> Result<(), String> {
-    let mut check = Check {
-        formats,
-        path: Vec::new(),
-        schema_path: Vec::new(),
-        errors: Vec::new(),
-    };
+    let mut check = Check::new(formats);
     check.descend(value, schema);
-    let mut best: Option<Violation<'_>> = None;
-    for error in check.errors {
-        if best
-            .as_ref()
-            .is_none_or(|best| error.relevance(best) == Ordering::Greater)
-        {
-            best = Some(error);
-        }
-    }
-    best.map_or(Ok(()), |error| Err(error.text()))
+    check.best.map_or(Ok(()), |violation| Err(violation.text()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,34 +121,37 @@ enum Step<'v> {
 
 /// One way in which a value does not fit.
 struct Violation<'v> {
+    rank: Rank<'v>,
     message: String,
-    keyword: &'static str,
-    path: Vec<Step<'v>>,
     schema_path: Vec<&'static str>,
     instance: String,
+}
+
+/// What decides which violation a client is told: the greatest.
+struct Rank<'v> {
+    path: Vec<Step<'v>>,
+    keyword: &'static str,
     /// Whether the value has a type that the schema asks for.
     matches_type: bool,
 }
 
-/// Longest piece of a client's value that is repeated to it.
-const SHOWN_CHARS_MAX: usize = 1000;
-
-impl Violation<'_> {
-    /// Greater is what a client should be told rather than the other.
-    fn relevance(&self, other: &Self) -> Ordering {
+impl Rank<'_> {
+    fn cmp(&self, other: &Rank<'_>) -> Ordering {
         (other.path.len().cmp(&self.path.len()))
             .then_with(|| self.path.cmp(&other.path))
             .then_with(|| (self.keyword != "anyOf").cmp(&(other.keyword != "anyOf")))
             .then_with(|| (!self.matches_type).cmp(&!other.matches_type))
     }
+}
 
+impl Violation<'_> {
     fn text(&self) -> String {
         let schema: String = self
             .schema_path
             .iter()
             .map(|step| format!("[{}]", python::repr_str(step)))
             .collect();
-        let instance: String = (self.path.iter())
+        let instance: String = (self.rank.path.iter())
             .map(|step| match step {
                 Step::Index(index) => format!("[{index}]"),
                 Step::Key(key) => format!("[{}]", python::repr_str(key)),
@@ -170,26 +159,8 @@ impl Violation<'_> {
             .collect();
         format!(
             "{}\n\nFailed validating '{}' in schema{schema}\n\nOn instance{instance}:\n    {}",
-            shorten(&self.message),
-            self.keyword,
-            shorten(&self.instance)
+            self.message, self.rank.keyword, self.instance
         )
-    }
-}
-
-fn shorten(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        // The end of a message says what is wrong, its beginning with what.
-        Some((cut, _)) => {
-            let tail = text
-                .char_indices()
-                .rev()
-                .nth(100)
-                .map_or(0, |(at, _)| at)
-                .max(cut);
-            Cow::Owned(format!("{}...{}", &text[..cut], &text[tail..]))
-        }
-        None => Cow::Borrowed(text),
     }
 }
 
@@ -197,34 +168,61 @@ struct Check<'v> {
     formats: Formats,
     path: Vec<Step<'v>>,
     schema_path: Vec<&'static str>,
-    errors: Vec<Violation<'v>>,
+    /// The violation to tell, of those found so far. The others are not kept: a large body can have
+    /// very many.
+    best: Option<Violation<'v>>,
 }
 
 impl<'v> Check<'v> {
-    fn fail(&mut self, value: &Json<'_>, schema: &Schema, keyword: &'static str, message: String) {
-        self.errors.push(Violation {
-            message,
-            keyword,
+    fn new(formats: Formats) -> Self {
+        Self {
+            formats,
+            path: Vec::new(),
+            schema_path: Vec::new(),
+            best: None,
+        }
+    }
+
+    fn fail(
+        &mut self,
+        value: &Json<'_>,
+        schema: &Schema,
+        keyword: &'static str,
+        message: impl FnOnce() -> String,
+    ) {
+        if self
+            .best
+            .as_ref()
+            .is_some_and(|best| best.rank.path.len() < self.path.len())
+        {
+            return;
+        }
+        let matches_type = schema.types.iter().any(|wanted| wanted.admits(value));
+        let rank = Rank {
             path: self.path.clone(),
-            schema_path: self.schema_path.clone(),
-            instance: python::repr(value),
-            matches_type: schema.types.iter().any(|wanted| wanted.admits(value)),
-        });
+            keyword,
+            matches_type,
+        };
+        if self
+            .best
+            .as_ref()
+            .is_none_or(|best| rank.cmp(&best.rank) == Ordering::Greater)
+        {
+            self.best = Some(Violation {
+                rank,
+                message: message(),
+                schema_path: self.schema_path.clone(),
+                instance: python::repr(value),
+            });
+        }
     }
 
     fn descend(&mut self, value: &'v Json<'v>, schema: &Schema) {
         if !schema.types.is_empty() && !schema.types.iter().any(|wanted| wanted.admits(value)) {
-            let names: Vec<_> = schema
-                .types
-                .iter()
-                .map(|wanted| python::repr_str(wanted.name()))
-                .collect();
-            let message = format!(
-                "{} is not of type {}",
-                python::repr(value),
-                names.join(", ")
-            );
-            self.fail(value, schema, "type", message);
+            self.fail(value, schema, "type", || {
+                let names = schema.types.iter().map(|wanted| wanted.name());
+                format!("{} is not of type {}", python::repr(value), reprs(names))
+            });
         }
         match value {
             Json::Text(text) => self.text(value, text, schema),
@@ -233,20 +231,17 @@ impl<'v> Check<'v> {
             Json::Object(members) => self.object(value, members, schema),
             Json::Null | Json::Bool(_) => {}
         }
-        if !schema.choices.is_empty()
-            && !schema.choices.iter().any(|&one| value.text() == Some(one))
-        {
-            let choices: Vec<_> = schema
+        let is_choice = || {
+            schema
                 .choices
                 .iter()
-                .map(|one| python::repr_str(one))
-                .collect();
-            let message = format!(
-                "{} is not one of [{}]",
-                python::repr(value),
-                choices.join(", ")
-            );
-            self.fail(value, schema, "enum", message);
+                .any(|&choice| value.text() == Some(choice))
+        };
+        if !schema.choices.is_empty() && !is_choice() {
+            self.fail(value, schema, "enum", || {
+                let choices = reprs(schema.choices.iter().copied());
+                format!("{} is not one of [{choices}]", python::repr(value))
+            });
         }
         if let Some(inner) = schema.nullable
             && *value != Json::Null
@@ -255,17 +250,18 @@ impl<'v> Check<'v> {
         }
     }
 
+    /// `anyOf` of a schema and `null`, for a value that is not `null`.
     fn any_of(&mut self, value: &'v Json<'v>, schema: &Schema, inner: &Schema) {
-        let before = self.errors.len();
-        self.descend(value, inner);
-        if self.errors.len() > before && inner.types.iter().any(|wanted| !wanted.admits(value)) {
-            // No branch comes nearer than the other, so the whole is what failed.
-            self.errors.truncate(before);
-            let message = format!(
-                "{} is not valid under any of the given schemas",
-                python::repr(value)
-            );
-            self.fail(value, schema, "anyOf", message);
+        if inner.types.iter().any(|wanted| wanted.admits(value)) {
+            // The branch of the right type is what the client meant.
+            self.descend(value, inner);
+        } else {
+            self.fail(value, schema, "anyOf", || {
+                format!(
+                    "{} is not valid under any of the given schemas",
+                    python::repr(value)
+                )
+            });
         }
     }
 
@@ -274,26 +270,20 @@ impl<'v> Check<'v> {
         if let Some(pattern) = schema.pattern
             && !pattern.matches(text)
         {
-            let source = python::repr_str(pattern.source());
-            self.fail(
-                value,
-                schema,
-                "pattern",
-                shown(&format!("does not match {source}")),
-            );
+            self.fail(value, schema, "pattern", || {
+                shown(&format!(
+                    "does not match {}",
+                    python::repr_str(pattern.source())
+                ))
+            });
         }
         if schema.min_length > 0 || schema.max_length < text.len() {
             let length = text.chars().count();
             if length < schema.min_length {
-                let what = if schema.min_length == 1 {
-                    "should be non-empty"
-                } else {
-                    "is too short"
-                };
-                self.fail(value, schema, "minLength", shown(what));
+                self.fail(value, schema, "minLength", || shown("should be non-empty"));
             }
             if length > schema.max_length {
-                self.fail(value, schema, "maxLength", shown("is too long"));
+                self.fail(value, schema, "maxLength", || shown("is too long"));
             }
         }
         let is_uuid = match self.formats {
@@ -301,7 +291,7 @@ impl<'v> Check<'v> {
             Formats::Query => uuids::is_dashed_uuid,
         };
         if schema.uuid && !is_uuid(text) {
-            self.fail(value, schema, "format", shown("is not a 'uuid'"));
+            self.fail(value, schema, "format", || shown("is not a 'uuid'"));
         }
     }
 
@@ -310,28 +300,31 @@ impl<'v> Check<'v> {
         if let Some(maximum) = schema.maximum
             && number > maximum
         {
-            let limit = number_text(maximum);
-            let message = format!(
-                "{} is greater than the maximum of {limit}",
-                python::repr(value)
-            );
-            self.fail(value, schema, "maximum", message);
+            self.fail(value, schema, "maximum", || {
+                let limit = number_text(maximum);
+                format!(
+                    "{} is greater than the maximum of {limit}",
+                    python::repr(value)
+                )
+            });
         }
         if let Some(minimum) = schema.minimum
             && number < minimum as f64
         {
-            let message = format!(
-                "{} is less than the minimum of {minimum}",
-                python::repr(value)
-            );
-            self.fail(value, schema, "minimum", message);
+            self.fail(value, schema, "minimum", || {
+                format!(
+                    "{} is less than the minimum of {minimum}",
+                    python::repr(value)
+                )
+            });
         }
     }
 
     fn array(&mut self, value: &Json<'_>, items: &'v [Json<'v>], schema: &Schema) {
         if items.len() < schema.min_items {
-            let message = format!("{} should be non-empty", python::repr(value));
-            self.fail(value, schema, "minItems", message);
+            self.fail(value, schema, "minItems", || {
+                format!("{} should be non-empty", python::repr(value))
+            });
         }
         if let Some(item_schema) = schema.items {
             for (index, item) in items.iter().enumerate() {
@@ -343,8 +336,9 @@ impl<'v> Check<'v> {
             }
         }
         if schema.unique_items && !all_unique(items) {
-            let message = format!("{} has non-unique elements", python::repr(value));
-            self.fail(value, schema, "uniqueItems", message);
+            self.fail(value, schema, "uniqueItems", || {
+                format!("{} has non-unique elements", python::repr(value))
+            });
         }
     }
 
@@ -355,8 +349,9 @@ impl<'v> Check<'v> {
         schema: &Schema,
     ) {
         if members.len() < schema.min_properties {
-            let message = format!("{} should be non-empty", python::repr(value));
-            self.fail(value, schema, "minProperties", message);
+            self.fail(value, schema, "minProperties", || {
+                format!("{} should be non-empty", python::repr(value))
+            });
         }
         for (key, member) in members {
             if let Some((name, inner)) = schema.properties.iter().find(|(name, _)| name == key) {
@@ -370,12 +365,25 @@ impl<'v> Check<'v> {
         }
         for name in schema.required {
             if !members.iter().any(|(key, _)| key == name) {
-                let message = format!("{} is a required property", python::repr_str(name));
-                self.fail(value, schema, "required", message);
+                self.fail(value, schema, "required", || {
+                    format!("{} is a required property", python::repr_str(name))
+                });
             }
         }
-        if !schema.additional_properties {
-            self.no_additional(value, members, schema);
+        let is_known = |key: &str| {
+            schema.properties.iter().any(|(name, _)| *name == key)
+                || schema
+                    .pattern_properties
+                    .iter()
+                    .any(|(pattern, _)| pattern.matches(key))
+        };
+        if !schema.additional_properties && members.iter().any(|(key, _)| !is_known(key)) {
+            self.fail(value, schema, "additionalProperties", || {
+                let keys = members.iter().map(|(key, _)| key.as_ref());
+                let mut extras: Vec<&str> = keys.filter(|key| !is_known(key)).collect();
+                extras.sort_unstable();
+                unexpected(&extras, schema)
+            });
         }
     }
 
@@ -394,48 +402,31 @@ impl<'v> Check<'v> {
         self.schema_path.truncate(self.schema_path.len() - 2);
         self.path.pop();
     }
+}
 
-    fn no_additional(
-        &mut self,
-        value: &Json<'_>,
-        members: &[(Cow<'_, str>, Json<'_>)],
-        schema: &Schema,
-    ) {
-        let mut extras: Vec<&str> = (members.iter())
-            .map(|(key, _)| key.as_ref())
-            .filter(|key| !schema.properties.iter().any(|(name, _)| name == key))
-            .filter(|key| {
-                !schema
-                    .pattern_properties
-                    .iter()
-                    .any(|(one, _)| one.matches(key))
-            })
-            .collect();
-        if extras.is_empty() {
-            return;
-        }
-        extras.sort_unstable();
-        let listed: Vec<_> = extras.iter().map(|key| python::repr_str(key)).collect();
-        let (listed, many) = (listed.join(", "), extras.len() > 1);
-        let message = if schema.pattern_properties.is_empty() {
-            let verb = if many { "were" } else { "was" };
-            format!("Additional properties are not allowed ({listed} {verb} unexpected)")
-        } else {
-            let mut sources: Vec<_> = schema
-                .pattern_properties
-                .iter()
-                .map(|(one, _)| one.source())
-                .collect();
-            sources.sort_unstable();
-            let sources: Vec<_> = sources.into_iter().map(python::repr_str).collect();
-            let verb = if many { "do" } else { "does" };
-            format!(
-                "{listed} {verb} not match any of the regexes: {}",
-                sources.join(", ")
-            )
-        };
-        self.fail(value, schema, "additionalProperties", message);
+/// Most unexpected keys that are named to a client.
+const EXTRAS_SHOWN_MAX: usize = 20;
+
+fn unexpected(extras: &[&str], schema: &Schema) -> String {
+    let shown = &extras[..extras.len().min(EXTRAS_SHOWN_MAX)];
+    let (listed, many) = (reprs(shown.iter().copied()), extras.len() > 1);
+    if schema.pattern_properties.is_empty() {
+        let verb = if many { "were" } else { "was" };
+        return format!("Additional properties are not allowed ({listed} {verb} unexpected)");
     }
+    let patterns = schema.pattern_properties.iter();
+    let mut sources: Vec<_> = patterns.map(|(pattern, _)| pattern.source()).collect();
+    sources.sort_unstable();
+    let verb = if many { "do" } else { "does" };
+    format!(
+        "{listed} {verb} not match any of the regexes: {}",
+        reprs(sources.into_iter())
+    )
+}
+
+/// Strings as Python shows them, with commas between.
+fn reprs<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    texts.map(python::repr_str).collect::<Vec<_>>().join(", ")
 }
 
 fn number_text(number: f64) -> String {
@@ -636,7 +627,14 @@ mod tests {
     #[test]
     fn what_is_repeated_to_a_client_is_bounded() {
         let text = message(&format!(r#"{{"name": "{}"}}"#, "é".repeat(100_000)));
-        assert!(text.contains("is too long"), "{}", &text[..100]);
-        assert!(text.len() < 4000);
+        assert!(text.contains("... is too long"), "{}", &text[..100]);
+        assert!(text.len() < 10_000);
+        let many = "{\"name\": \"\", ".to_owned()
+            + &(0..100_000)
+                .map(|key| format!("\"k{key}\": 0"))
+                .collect::<Vec<_>>()
+                .join(", ")
+            + "}";
+        assert!(message(&many).len() < 10_000);
     }
 }
