@@ -8,11 +8,11 @@
 //! of the classes and the masks of traits and aggregates. Every other root is searched as a tree.
 //! Both give the same candidates where both apply.
 
-mod anchors;
+pub(crate) mod anchors;
 mod answer;
-mod bits;
+pub(crate) mod bits;
 mod bounds;
-mod complete;
+pub(crate) mod complete;
 mod flat;
 mod hosts;
 pub(crate) mod lookup;
@@ -22,8 +22,8 @@ mod query;
 pub(crate) mod resolve;
 mod rules;
 mod run;
-mod sharing;
-mod tree;
+pub(crate) mod sharing;
+pub(crate) mod tree;
 
 pub use answer::{CandidateView, Candidates};
 pub use hosts::{HostSearch, HostWord};

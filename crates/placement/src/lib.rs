@@ -29,6 +29,7 @@ pub mod change;
 pub mod column;
 pub mod command;
 pub mod decide;
+pub mod explain;
 pub mod group;
 mod hash;
 pub mod ids;
@@ -55,6 +56,7 @@ pub use command::{
     InventoryReplacement, ParentChange,
 };
 pub use decide::{Outcome, ProviderView, decide};
+pub use explain::{Explanation, explain};
 pub use ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
     TraitId, TypeId, UserId,

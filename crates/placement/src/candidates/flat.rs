@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::lookup::{SetFilter, room_word};
+use super::lookup::{SetFilter, room_for_total, room_word};
 use super::plan::Plan;
 use crate::ids::ClassId;
 
@@ -62,7 +62,11 @@ impl<'a> FlatPass<'a> {
 
     /// Which of the 64 hosts of a mask could serve the request if they had room.
     pub(crate) fn kind_word(&self, word: usize, mask: u64) -> u64 {
-        if self.possible { self.filter.word(word, mask) } else { 0 }
+        if self.possible {
+            self.filter.word(word, mask)
+        } else {
+            0
+        }
     }
 
     /// Which of the 64 hosts from `64 * word` on can serve the request; those outside the mask
@@ -83,13 +87,7 @@ impl<'a> FlatPass<'a> {
             mask = room_word(plan.state, *class, *amount, word, mask);
         }
         for (class, amount) in &self.merged {
-            let (Some(block), Ok(amount)) = (
-                plan.state.column(*class).block(word),
-                i32::try_from(*amount),
-            ) else {
-                return 0;
-            };
-            mask &= block.room_for(amount);
+            mask = room_for_total(plan.state, *class, *amount, word, mask);
         }
         mask
     }

@@ -159,3 +159,19 @@ pub(crate) fn room_word(
     }
     mask
 }
+
+/// Which of the 64 providers of a mask could give so much of a class in several allocations of one
+/// consumer.
+#[inline]
+pub(crate) fn room_for_total(
+    state: &State,
+    class: ClassId,
+    amount: i64,
+    word: usize,
+    mask: u64,
+) -> u64 {
+    let (Some(block), Ok(small)) = (state.column(class).block(word), i32::try_from(amount)) else {
+        return 0;
+    };
+    mask & block.room_for(small)
+}

@@ -1,4 +1,5 @@
 //! Random small fleets with everything that candidates depend on, and random queries for them.
+#![allow(dead_code, reason = "every test takes what it needs")]
 
 use placewright_placement::{
     AllocationRequest, CandidateQuery, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,

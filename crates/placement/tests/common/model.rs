@@ -1,6 +1,7 @@
 //! The rules of candidates by their letter: every combination is made and then judged.
 //!
 //! Slow, and independent of the search: it works on the description of a fleet, not on the state.
+#![allow(dead_code, reason = "every test takes what it needs")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -236,6 +237,23 @@ impl Model<'_> {
         }
         let told = self.told(query, &found);
         Verdict::Found(found, told)
+    }
+
+    /// How many roots have a candidate.
+    pub(crate) fn serving_roots(&self, query: &CandidateQuery) -> usize {
+        let serves = |root: &usize| {
+            let mut found = BTreeSet::new();
+            self.combine(query, *root, &mut Vec::new(), &mut found);
+            self.0[*root].parent.is_none() && !found.is_empty()
+        };
+        let mut trees = query
+            .groups
+            .iter()
+            .filter_map(|group| group.in_tree.as_ref());
+        if trees.any(|uuid| self.place_of(uuid).is_none()) {
+            return 0;
+        }
+        (0..self.0.len()).filter(serves).count()
     }
 
     /// Takes one way for each group in all combinations.

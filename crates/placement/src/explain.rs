@@ -1,0 +1,92 @@
+//! Why a request finds what it finds: the answer behind `GET /explain`.
+//!
+//! [`explain`] takes the query of [`find_candidates`](crate::find_candidates) apart into
+//! constraints and asks of every root which of them it fails. It answers how many roots each
+//! constraint removed, in the order applied and alone; the smallest set of constraints that leaves
+//! nothing; and the roots that nearly fit, with what they lack.
+//!
+//! Hosts that are no trees and that nobody shares with are looked at 64 at a time, and exactly.
+//! Trees are searched; when there are too many of them the search stops after a fixed amount of
+//! work and [`Explanation::is_exact`] says so.
+
+mod constraint;
+mod effects;
+mod misses;
+mod relaxed;
+mod smallest;
+
+pub use constraint::{Constraint, Scope};
+pub use misses::{Lack, NearMiss};
+
+use crate::candidates::{CandidateQuery, QueryRefusal};
+use crate::state::State;
+use constraint::Parts;
+use effects::Ledger;
+
+/// What each part of a query does to the roots of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// How many roots there are.
+    pub roots: usize,
+    /// How many of them can serve the request.
+    pub left: usize,
+    /// The constraints in the order applied, each with what it did.
+    pub effects: Vec<Effect>,
+    /// The places in `effects` of the smallest set of constraints that together leave nothing; of
+    /// several smallest ones the first. Nothing when something is left, or when it was not found
+    /// within the work allowed.
+    pub smallest: Option<Vec<usize>>,
+    /// Roots that fail as few constraints as any, those that lack least first; at most ten kinds.
+    pub near_misses: Vec<NearMiss>,
+    /// Whether all trees were searched. Otherwise the counts of trees are lower bounds of what was
+    /// removed.
+    pub is_exact: bool,
+}
+
+/// What one constraint did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The constraint.
+    pub constraint: Constraint,
+    /// How many of the roots that all constraints before it left could not go on with it.
+    pub removed: usize,
+    /// How many roots cannot serve even this constraint alone.
+    pub removed_alone: usize,
+}
+
+/// Explains a query.
+///
+/// # Errors
+///
+/// [`QueryRefusal`] for a resource class or trait that does not exist. (The search may answer such
+/// a query, with nothing, when something before the name already leaves nothing.)
+pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, QueryRefusal> {
+    let parts = Parts::new(state, query)?;
+    let mut ledger = Ledger::new(state, query, &parts);
+    let (removed, left) = ledger.apply_in_order();
+    let effects: Vec<Effect> = parts
+        .constraints
+        .iter()
+        .zip(removed)
+        .enumerate()
+        .map(|(index, (constraint, removed))| Effect {
+            constraint: constraint.clone(),
+            removed,
+            removed_alone: ledger.removed_alone(index),
+        })
+        .collect();
+    let smallest = if left == 0 && !state.roots().is_empty() {
+        ledger.smallest()
+    } else {
+        None
+    };
+    let near_misses = ledger.near_misses();
+    Ok(Explanation {
+        roots: state.roots().len(),
+        left,
+        effects,
+        smallest,
+        near_misses,
+        is_exact: !ledger.gave_up(),
+    })
+}

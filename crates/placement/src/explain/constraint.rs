@@ -1,0 +1,376 @@
+//! The constraints of a query, one by one.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::candidates::lookup::{
+    aggregate_ids, any_of_traits, class_id, provider_named, trait_ids,
+};
+use crate::candidates::resolve::{ResolvedGroup, ResolvedRoot};
+use crate::candidates::{CandidateQuery, GroupPolicy, QueryRefusal};
+use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
+use crate::state::State;
+
+/// Which part of a request a constraint binds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// The root of the tree.
+    Root,
+    /// The group with this suffix; empty for the one without.
+    Group(String),
+}
+
+/// One condition of a query. Its `Display` form is the part of the query string that says it, with
+/// a few words where no single part does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Constraint {
+    /// One of these traits must be there.
+    Required(Scope, Vec<String>),
+    /// This trait must not be there.
+    Forbidden(Scope, String),
+    /// Membership in one of these aggregates.
+    MemberOf(Scope, Vec<String>),
+    /// Membership in none of these aggregates.
+    NotMemberOf(Scope, Vec<String>),
+    /// The tree of this provider.
+    InTree(Scope, String),
+    /// A group without resources has to ask for a trait or an aggregate.
+    AsksForNothing(Scope),
+    /// Room for an amount of a class.
+    Resource {
+        /// The group.
+        scope: Scope,
+        /// The resource class.
+        class: String,
+        /// How much in one allocation.
+        amount: i64,
+    },
+    /// Room for what all groups together take of a class where they meet.
+    Together {
+        /// The resource class.
+        class: String,
+        /// How much all groups take.
+        amount: i64,
+    },
+    /// A provider of its own for each suffixed group.
+    Isolate,
+    /// The providers of these groups lie under one of them.
+    SameSubtree(Vec<String>),
+    /// The client knows of no trees (before microversion 1.29): one provider of each.
+    OneProviderOfTree,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.write_str("root"),
+            Self::Group(suffix) => f.write_str(suffix),
+        }
+    }
+}
+
+impl fmt::Display for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let any = |names: &[String]| match names {
+            [one] => one.clone(),
+            several => format!("in:{}", several.join(",")),
+        };
+        match self {
+            Self::Required(Scope::Root, names) => write!(f, "root_required={}", any(names)),
+            Self::Required(scope, names) => write!(f, "required{scope}={}", any(names)),
+            Self::Forbidden(Scope::Root, name) => write!(f, "root_required=!{name}"),
+            Self::Forbidden(scope, name) => write!(f, "required{scope}=!{name}"),
+            Self::MemberOf(scope, uuids) => write!(f, "member_of{scope}={}", any(uuids)),
+            Self::NotMemberOf(scope, uuids) => write!(f, "member_of{scope}=!{}", any(uuids)),
+            Self::InTree(scope, uuid) => write!(f, "in_tree{scope}={uuid}"),
+            Self::AsksForNothing(scope) => write!(
+                f,
+                "group {scope}: without resources it needs a required trait or an aggregate"
+            ),
+            Self::Resource {
+                scope,
+                class,
+                amount,
+            } => write!(f, "resources{scope}={class}:{amount}"),
+            Self::Together { class, amount } => {
+                write!(f, "{class}:{amount} of all groups together")
+            }
+            Self::Isolate => f.write_str("group_policy=isolate"),
+            Self::SameSubtree(suffixes) => write!(f, "same_subtree={}", suffixes.join(",")),
+            Self::OneProviderOfTree => {
+                f.write_str("one provider of each tree (microversion below 1.29)")
+            }
+        }
+    }
+}
+
+/// What a constraint adds to a relaxed query.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    RootRequired(TraitId),
+    RootForbidden(TraitId),
+    Required(usize, SmallVec<[TraitId; 2]>),
+    Forbidden(usize, TraitId),
+    MemberOf(usize, SmallVec<[AggregateId; 2]>),
+    NotMemberOf(usize, SmallVec<[AggregateId; 4]>),
+    InTree(usize, ProviderId),
+    /// Nobody can serve it.
+    Nobody,
+    Resource(usize, ClassId, i64),
+    Together(ClassId, i64),
+    Isolate,
+    SameSubtree(usize),
+    OneProviderOfTree,
+}
+
+/// A query taken apart.
+pub(super) struct Parts {
+    /// In the order applied.
+    pub(super) constraints: Vec<Constraint>,
+    /// The same, looked up.
+    pub(super) parts: Vec<Part>,
+}
+
+impl Parts {
+    pub(super) fn new(state: &State, query: &CandidateQuery) -> Result<Self, QueryRefusal> {
+        let mut parts = Self {
+            constraints: Vec::new(),
+            parts: Vec::new(),
+        };
+        for name in &query.root_required {
+            let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
+            let constraint = Constraint::Required(Scope::Root, vec![name.clone()]);
+            parts.add(constraint, Part::RootRequired(ids[0]));
+        }
+        for name in &query.root_forbidden {
+            let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
+            let constraint = Constraint::Forbidden(Scope::Root, name.clone());
+            parts.add(constraint, Part::RootForbidden(ids[0]));
+        }
+        for group in 0..query.groups.len() {
+            parts.add_group(state, query, group)?;
+        }
+        parts.add_relations(state, query)?;
+        Ok(parts)
+    }
+
+    fn add(&mut self, constraint: Constraint, part: Part) {
+        self.constraints.push(constraint);
+        self.parts.push(part);
+    }
+
+    fn add_group(
+        &mut self,
+        state: &State,
+        query: &CandidateQuery,
+        index: usize,
+    ) -> Result<(), QueryRefusal> {
+        let group = &query.groups[index];
+        let scope = || Scope::Group(group.suffix.clone());
+        for uuids in &group.member_of {
+            let ids = aggregate_ids(state, uuids);
+            let constraint = Constraint::MemberOf(scope(), uuids.clone());
+            self.add(constraint, Part::MemberOf(index, ids));
+        }
+        if !group.forbidden_aggregates.is_empty() {
+            let ids = aggregate_ids(state, &group.forbidden_aggregates);
+            let constraint = Constraint::NotMemberOf(scope(), group.forbidden_aggregates.clone());
+            self.add(constraint, Part::NotMemberOf(index, ids));
+        }
+        let required = any_of_traits(state, &group.required)?;
+        for (names, ids) in group.required.iter().zip(required) {
+            let constraint = Constraint::Required(scope(), names.clone());
+            self.add(constraint, Part::Required(index, ids));
+        }
+        for name in &group.forbidden {
+            let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
+            let constraint = Constraint::Forbidden(scope(), name.clone());
+            self.add(constraint, Part::Forbidden(index, ids[0]));
+        }
+        if let Some(uuid) = &group.in_tree {
+            let named = provider_named(state, uuid).and_then(|id| state.provider(id));
+            let constraint = Constraint::InTree(scope(), uuid.clone());
+            match named {
+                None => self.add(constraint, Part::Nobody),
+                // A group without resources is not bound to the tree.
+                Some(_) if group.resources.is_empty() => {}
+                Some(provider) => self.add(constraint, Part::InTree(index, provider.root)),
+            }
+        }
+        let asks = !(group.member_of.is_empty() && group.required.is_empty());
+        if group.resources.is_empty() && !asks {
+            self.add(Constraint::AsksForNothing(scope()), Part::Nobody);
+        }
+        for (class, amount) in &group.resources {
+            let id = class_id(state, class)?;
+            let constraint = Constraint::Resource {
+                scope: scope(),
+                class: class.clone(),
+                amount: *amount,
+            };
+            self.add(constraint, Part::Resource(index, id, *amount));
+        }
+        Ok(())
+    }
+
+    fn add_relations(&mut self, state: &State, query: &CandidateQuery) -> Result<(), QueryRefusal> {
+        let mut totals: Vec<(&String, i64, usize)> = Vec::new();
+        for (class, amount) in query.groups.iter().flat_map(|group| &group.resources) {
+            match totals.iter_mut().find(|(other, _, _)| *other == class) {
+                Some((_, total, groups)) => {
+                    *total = total.saturating_add(*amount);
+                    *groups += 1;
+                }
+                None => totals.push((class, *amount, 1)),
+            }
+        }
+        for (class, amount, groups) in totals {
+            if groups > 1 {
+                let id = class_id(state, class)?;
+                let class = class.clone();
+                let constraint = Constraint::Together { class, amount };
+                self.add(constraint, Part::Together(id, amount));
+            }
+        }
+        let suffixed = query.groups.iter().filter(|group| !group.suffix.is_empty());
+        if query.group_policy == Some(GroupPolicy::Isolate) && suffixed.count() > 1 {
+            self.add(Constraint::Isolate, Part::Isolate);
+        }
+        for (index, suffixes) in query.same_subtree.iter().enumerate() {
+            if suffixes.len() > 1 {
+                let constraint = Constraint::SameSubtree(suffixes.clone());
+                self.add(constraint, Part::SameSubtree(index));
+            }
+        }
+        if !query.nested && !state.nested().is_empty() {
+            self.add(Constraint::OneProviderOfTree, Part::OneProviderOfTree);
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a query that a set of constraints leaves in force.
+pub(super) struct Selected {
+    pub(super) query: CandidateQuery,
+    pub(super) root: ResolvedRoot,
+    pub(super) groups: Vec<ResolvedGroup>,
+    /// Classes of several groups whose sum need not fit.
+    pub(super) apart: SmallVec<[ClassId; 4]>,
+    /// Whether a constraint is in force that nobody can serve.
+    pub(super) nobody: bool,
+}
+
+impl Parts {
+    /// Puts together what the constraints that `includes` admits ask for.
+    pub(super) fn select(
+        &self,
+        query: &CandidateQuery,
+        includes: impl Fn(usize) -> bool,
+    ) -> Selected {
+        let mut selected = Selected {
+            query: CandidateQuery {
+                nested: true,
+                ..CandidateQuery::default()
+            },
+            root: ResolvedRoot::default(),
+            groups: Vec::new(),
+            apart: SmallVec::new(),
+            nobody: false,
+        };
+        let mut groups: Vec<ResolvedGroup> = (query.groups.iter())
+            .map(|group| ResolvedGroup {
+                granular: !group.suffix.is_empty(),
+                ..ResolvedGroup::default()
+            })
+            .collect();
+        // Groups that nothing binds are left out, unless a relation speaks of them.
+        let mut spoken_of = vec![false; groups.len()];
+        for (index, part) in self.parts.iter().enumerate() {
+            if includes(index) {
+                selected.take(query, part, &mut groups, &mut spoken_of);
+            } else if let Part::Together(class, _) = part {
+                selected.apart.push(*class);
+            }
+        }
+        for (index, group) in groups.into_iter().enumerate() {
+            let bound = spoken_of[index]
+                || group
+                    != ResolvedGroup {
+                        granular: group.granular,
+                        ..ResolvedGroup::default()
+                    };
+            if !bound {
+                continue;
+            }
+            let whole = query.groups[index].resources.len() == group.resources.len();
+            if group.granular || whole {
+                selected.push(query, index, group);
+            } else {
+                selected.push_loosely(query, index, group);
+            }
+        }
+        selected
+    }
+}
+
+impl Selected {
+    fn take(
+        &mut self,
+        query: &CandidateQuery,
+        part: &Part,
+        groups: &mut [ResolvedGroup],
+        spoken_of: &mut [bool],
+    ) {
+        match part {
+            Part::RootRequired(id) => self.root.required.push(SmallVec::from_slice(&[*id])),
+            Part::RootForbidden(id) => self.root.forbidden.push(*id),
+            Part::Required(group, ids) => groups[*group].required.push(ids.clone()),
+            Part::Forbidden(group, id) => groups[*group].forbidden.push(*id),
+            Part::MemberOf(group, ids) => groups[*group].member_of.push(ids.clone()),
+            Part::NotMemberOf(group, ids) => {
+                groups[*group].forbidden_aggregates.clone_from(ids);
+            }
+            Part::InTree(group, root) => groups[*group].tree = Some(*root),
+            Part::Nobody => self.nobody = true,
+            Part::Resource(group, class, amount) => {
+                groups[*group].resources.push((*class, *amount));
+            }
+            Part::Together(_, _) => {}
+            Part::Isolate => {
+                self.query.group_policy = Some(GroupPolicy::Isolate);
+                for (group, spoken_of) in groups.iter().zip(spoken_of) {
+                    *spoken_of |= group.granular;
+                }
+            }
+            Part::SameSubtree(set) => {
+                let suffixes = &query.same_subtree[*set];
+                self.query.same_subtree.push(suffixes.clone());
+                for (group, spoken_of) in query.groups.iter().zip(spoken_of) {
+                    *spoken_of |= suffixes.contains(&group.suffix);
+                }
+            }
+            Part::OneProviderOfTree => self.query.nested = false,
+        }
+    }
+
+    fn push(&mut self, query: &CandidateQuery, index: usize, group: ResolvedGroup) {
+        let mut named = crate::candidates::RequestGroup::default();
+        named.suffix.clone_from(&query.groups[index].suffix);
+        self.query.groups.push(named);
+        self.groups.push(group);
+    }
+
+    /// Adds the group without suffix when not all of its resources are in force: the providers of
+    /// the missing ones, too, could have the traits, so each may come from any provider.
+    fn push_loosely(&mut self, query: &CandidateQuery, index: usize, mut group: ResolvedGroup) {
+        let required = std::mem::take(&mut group.required);
+        for any in required {
+            let mut bare = group.clone();
+            bare.resources.clear();
+            bare.required.push(any);
+            self.push(query, index, bare);
+        }
+        self.push(query, index, group);
+    }
+}

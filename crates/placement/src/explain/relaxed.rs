@@ -1,0 +1,104 @@
+//! A query with some of its constraints, ready to be asked of one root after the other.
+
+use super::constraint::Parts;
+use crate::candidates::CandidateQuery;
+use crate::candidates::anchors::Anchors;
+use crate::candidates::complete::Scratch;
+use crate::candidates::plan::{Leniency, Plan};
+use crate::candidates::sharing::mark_root;
+use crate::candidates::tree::TreeSearch;
+use crate::ids::ProviderId;
+use crate::slot_set::bits;
+use crate::state::State;
+
+/// A query with some of its constraints.
+pub(super) struct Relaxed<'a> {
+    plan: Plan<'a>,
+    anchors: Anchors<'a>,
+    search: TreeSearch,
+    scratch: Scratch,
+}
+
+impl<'a> Relaxed<'a> {
+    /// Nothing when nobody can serve it.
+    pub(super) fn new(
+        state: &'a State,
+        query: &CandidateQuery,
+        parts: &Parts,
+        includes: impl Fn(usize) -> bool,
+    ) -> Option<Self> {
+        let selected = parts.select(query, includes);
+        if selected.nobody {
+            return None;
+        }
+        let leniency = Leniency {
+            bare_groups: true,
+            apart: selected.apart,
+        };
+        let plan = Plan::lenient(
+            state,
+            &selected.query,
+            &selected.root,
+            selected.groups,
+            &leniency,
+        );
+        Some(Self {
+            anchors: Anchors::new(&plan, false)?,
+            search: TreeSearch::new(&plan),
+            scratch: Scratch::new(&plan),
+            plan,
+        })
+    }
+
+    /// The lone hosts that can serve it.
+    pub(super) fn hosts(&self, word: usize) -> u64 {
+        self.anchors.word(&self.plan, word).hosts
+    }
+
+    /// Whether a tree can serve it.
+    pub(super) fn tree_fits(&mut self, root: ProviderId) -> bool {
+        let bit = 1 << (root.0 % 64);
+        let word = self.anchors.word(&self.plan, root.index() / 64);
+        // A root that somebody shares with is a lone host for what nobody shares.
+        word.hosts & bit != 0
+            || word.trees & bit != 0
+                && (self.plan.choices.is_empty()
+                    || self.search.open(
+                        &self.plan,
+                        &self.anchors.matches,
+                        &self.anchors.sharing,
+                        root,
+                    ) && self.search.next(&self.plan, &mut self.scratch))
+    }
+}
+
+impl Relaxed<'_> {
+    /// The roots of the trees that can serve a query of at most one choice.
+    pub(super) fn served_trees(&self) -> Vec<u64> {
+        let plan = &self.plan;
+        let words = self.anchors.words;
+        let root_filter = |word: usize, mask: u64| plan.root.word(word, mask);
+        let Some(kind) = plan.kinds.first() else {
+            return (0..words)
+                .map(|word| root_filter(word, plan.state.roots().word(word)))
+                .collect();
+        };
+        let mut roots = vec![0; words];
+        for word in 0..words {
+            let mut mask = kind.word(plan.state, word, plan.state.existing_word(word));
+            mask = kind.spanning.word(word, mask);
+            for slot in bits(mask, word) {
+                mark_root(plan, ProviderId(slot), &mut roots);
+                if kind.takes_shared {
+                    self.anchors
+                        .sharing
+                        .mark_served_roots(plan, ProviderId(slot), &mut roots);
+                }
+            }
+        }
+        for (word, roots) in roots.iter_mut().enumerate() {
+            *roots = root_filter(word, *roots);
+        }
+        roots
+    }
+}

@@ -1,0 +1,151 @@
+//! The smallest set of constraints that leaves nothing.
+//!
+//! A set leaves nothing when every root fails it. For a root that does not, the set is grown as far
+//! as that root allows; whatever is still outside then, a set that leaves nothing must have one of
+//! it. Smallest sets that hit all such complements are tried until one leaves nothing: no smaller
+//! one can (implicit hitting sets, as in MARCO-style extraction of smallest unsatisfiable subsets).
+
+use super::effects::Ledger;
+use crate::candidates::bits::Bits;
+use crate::ids::ProviderId;
+use crate::slot_set::bits;
+
+/// How many sets may be tried.
+const ROUNDS: usize = 500;
+/// How many steps one search for a hitting set may take.
+const STEPS: u32 = 100_000;
+
+impl Ledger<'_, '_> {
+    /// The smallest set, if it is found within the work allowed.
+    pub(super) fn smallest(&self) -> Option<Vec<usize>> {
+        let mut to_hit: Vec<Vec<usize>> = Vec::new();
+        for _ in 0..ROUNDS {
+            let set = smallest_hitting(&to_hit, self.parts.parts.len())?;
+            let Some(missing) = self.outside_of_some_root(&set) else {
+                return (!self.gave_up()).then_some(set);
+            };
+            if missing.is_empty() {
+                return None;
+            }
+            to_hit.push(missing);
+        }
+        None
+    }
+
+    /// For some root that the set leaves: the constraints that have no place beside a largest set
+    /// that leaves it. Nothing when the set leaves no root.
+    fn outside_of_some_root(&self, set: &[usize]) -> Option<Vec<usize>> {
+        let count = self.parts.parts.len();
+        for (word, hosts) in self.hosts.iter().enumerate() {
+            let left = (set.iter()).fold(*hosts, |left, index| left & self.serve[*index][word]);
+            if let Some(slot) = bits(left, word).next() {
+                let fails = |index: &usize| !self.serves(*index, ProviderId(slot));
+                return Some((0..count).filter(fails).collect());
+            }
+        }
+        let mut relaxed = None;
+        for root in &self.trees {
+            if set.iter().any(|index| !self.serves(*index, *root)) {
+                continue;
+            }
+            if !self.may_search() {
+                return None;
+            }
+            let relaxed = relaxed.get_or_insert_with(|| self.relaxed(|index| set.contains(&index)));
+            if relaxed.as_mut().is_some_and(|set| set.tree_fits(*root)) {
+                return Some(self.grow(set, *root));
+            }
+        }
+        None
+    }
+
+    /// Adds constraints to a set one by one as long as a tree can serve all; what is left out.
+    fn grow(&self, set: &[usize], root: ProviderId) -> Vec<usize> {
+        let mut inside = Bits::default();
+        for index in set {
+            inside.insert(*index);
+        }
+        let mut outside = Vec::new();
+        for index in 0..self.parts.parts.len() {
+            if inside.contains(index) {
+                continue;
+            }
+            let fits = self.serves(index, root)
+                && self.may_search()
+                && self
+                    .relaxed(|other| other == index || inside.contains(other))
+                    .is_some_and(|mut more| more.tree_fits(root));
+            if fits {
+                inside.insert(index);
+            } else {
+                outside.push(index);
+            }
+        }
+        outside
+    }
+}
+
+/// The smallest set, the first in order of those, that has a member of each list. Nothing when it
+/// takes too long to find.
+fn smallest_hitting(lists: &[Vec<usize>], count: usize) -> Option<Vec<usize>> {
+    let mut steps = STEPS;
+    for size in 0..=count {
+        let mut chosen = Vec::new();
+        match hit(lists, size, &mut chosen, &mut steps) {
+            Some(true) => {
+                chosen.sort_unstable();
+                return Some(chosen);
+            }
+            Some(false) => {}
+            None => return None,
+        }
+    }
+    None
+}
+
+/// Whether so many more members can hit all lists; nothing when the steps run out.
+fn hit(
+    lists: &[Vec<usize>],
+    size: usize,
+    chosen: &mut Vec<usize>,
+    steps: &mut u32,
+) -> Option<bool> {
+    *steps = steps.checked_sub(1)?;
+    let missed = |list: &&Vec<usize>| !list.iter().any(|index| chosen.contains(index));
+    let Some(shortest) = lists.iter().filter(missed).min_by_key(|list| list.len()) else {
+        return Some(true);
+    };
+    if size == 0 {
+        return Some(false);
+    }
+    // Lists that have nothing in common need a member each.
+    let mut apart: Vec<&Vec<usize>> = Vec::new();
+    for list in lists.iter().filter(missed) {
+        if !(apart.iter()).any(|other| other.iter().any(|index| list.contains(index))) {
+            apart.push(list);
+        }
+    }
+    if apart.len() > size {
+        return Some(false);
+    }
+    for index in shortest {
+        chosen.push(*index);
+        if hit(lists, size - 1, chosen, steps)? {
+            return Some(true);
+        }
+        chosen.pop();
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_hitting_set_is_found() {
+        let lists = [vec![0, 1], vec![1, 2], vec![3], vec![2, 4]];
+        assert_eq!(smallest_hitting(&lists, 5), Some(vec![0, 2, 3]));
+        assert_eq!(smallest_hitting(&[], 5), Some(vec![]));
+    }
+}

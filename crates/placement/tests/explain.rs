@@ -1,0 +1,276 @@
+//! What explanations say, held against the rules by their letter.
+
+#[path = "common/fleet.rs"]
+mod fleet;
+#[path = "common/model.rs"]
+mod model;
+
+use std::collections::BTreeSet;
+
+use fleet::{Fleet, build, fleet as any_fleet, query as any_query, uuid_at};
+use model::{Model, Verdict};
+use placewright_placement::explain::{Constraint, Lack, Scope};
+use placewright_placement::{CandidateQuery, Explanation, RequestGroup, explain, find_candidates};
+use proptest::prelude::*;
+
+/// Whether a set has a constraint of some sort.
+type Has<'a> = dyn Fn(&dyn Fn(&Constraint) -> bool) -> bool + 'a;
+
+/// Whether a host that is no tree and that nobody shares with can serve a constraint.
+fn host_serves(fleet: &Fleet, query: &CandidateQuery, host: usize, one: &Constraint) -> bool {
+    let member = &fleet[host];
+    let has = |names: &[String]| {
+        names
+            .iter()
+            .any(|name| member.traits.contains(&name.as_str()))
+    };
+    let within = |uuids: &[String]| uuids.iter().any(|uuid| member.aggregates.contains(uuid));
+    let free = |class: &str| {
+        let stock = member.stocks.iter().find(|stock| stock.class == class)?;
+        let of = &stock.inventory;
+        let capacity = (f64::from(of.total - of.reserved) * of.allocation_ratio) as i64;
+        Some((of, capacity - stock.used))
+    };
+    match one {
+        Constraint::Required(_, names) => has(names),
+        Constraint::Forbidden(_, name) => !has(std::slice::from_ref(name)),
+        Constraint::MemberOf(_, uuids) => within(uuids),
+        Constraint::NotMemberOf(_, uuids) => !within(uuids),
+        Constraint::InTree(_, uuid) => uuid_at(host).to_string() == *uuid,
+        Constraint::AsksForNothing(_) => false,
+        Constraint::Resource { class, amount, .. } => {
+            free(class).is_some_and(|(of, free)| of.admits_amount(*amount) && *amount <= free)
+        }
+        Constraint::Together { class, amount } => {
+            free(class).is_some_and(|(of, free)| *amount <= free.min(i64::from(of.max_unit)))
+        }
+        Constraint::Isolate => {
+            let suffixed = query.groups.iter().filter(|group| !group.suffix.is_empty());
+            suffixed.count() < 2
+        }
+        Constraint::SameSubtree(_) | Constraint::OneProviderOfTree => true,
+    }
+}
+
+/// The smallest number of constraints of which every host fails one, by trying all sets.
+fn smallest_size(fails: &[BTreeSet<usize>], count: usize) -> Option<usize> {
+    (0u32..1 << count)
+        .filter(|set| {
+            let inside = |index: &usize| set >> index & 1 == 1;
+            fails.iter().all(|failed| failed.iter().any(inside))
+        })
+        .map(|set| set.count_ones() as usize)
+        .min()
+}
+
+fn lone_hosts(mut fleet: Fleet) -> Fleet {
+    for member in &mut fleet {
+        member.parent = None;
+        member.traits.retain(|name| *name != fleet::SHARING);
+    }
+    fleet
+}
+
+/// The query that only the constraints of a set make, if groups can be cut out so.
+fn cut(query: &CandidateQuery, of: &Explanation, set: &BTreeSet<usize>) -> Option<CandidateQuery> {
+    let kept = |wanted: &dyn Fn(&Constraint) -> bool| {
+        set.iter()
+            .any(|index| wanted(&of.effects[*index].constraint))
+    };
+    let skipped = |wanted: &dyn Fn(&Constraint) -> bool| {
+        (0..of.effects.len())
+            .any(|index| !set.contains(&index) && wanted(&of.effects[index].constraint))
+    };
+    let is_relation = |one: &Constraint| {
+        matches!(
+            one,
+            Constraint::Together { .. }
+                | Constraint::Isolate
+                | Constraint::SameSubtree(_)
+                | Constraint::OneProviderOfTree
+                | Constraint::AsksForNothing(_)
+        )
+    };
+    if skipped(&is_relation) {
+        return None;
+    }
+    let mut cut = query.clone();
+    let root = |one: &Constraint, name: &String| match one {
+        Constraint::Required(Scope::Root, names) => names.contains(name),
+        Constraint::Forbidden(Scope::Root, other) => other == name,
+        _ => false,
+    };
+    cut.root_required
+        .retain(|name| kept(&|one| root(one, name)));
+    cut.root_forbidden
+        .retain(|name| kept(&|one| root(one, name)));
+    cut.groups = (cut.groups.into_iter())
+        .map(|group| cut_group(group, &kept, &skipped))
+        .collect::<Option<_>>()?;
+    Some(cut)
+}
+
+fn cut_group(mut group: RequestGroup, kept: &Has<'_>, skipped: &Has<'_>) -> Option<RequestGroup> {
+    let scope = Scope::Group(group.suffix.clone());
+    let resource = |one: &Constraint| matches!(one, Constraint::Resource { scope: other, .. } if *other == scope);
+    if group.resources.is_empty() || skipped(&resource) {
+        return None;
+    }
+    let required =
+        |names: &[String]| kept(&|one| *one == Constraint::Required(scope.clone(), names.to_vec()));
+    let forbidden =
+        |name: &String| kept(&|one| *one == Constraint::Forbidden(scope.clone(), name.clone()));
+    let member =
+        |uuids: &[String]| kept(&|one| *one == Constraint::MemberOf(scope.clone(), uuids.to_vec()));
+    let no_member =
+        |one: &Constraint| matches!(one, Constraint::NotMemberOf(other, _) if *other == scope);
+    let tree = |one: &Constraint| matches!(one, Constraint::InTree(other, _) if *other == scope);
+    group.required.retain(|names| required(names));
+    group.forbidden.retain(forbidden);
+    group.member_of.retain(|uuids| member(uuids));
+    if !kept(&no_member) {
+        group.forbidden_aggregates.clear();
+    }
+    if !kept(&tree) {
+        group.in_tree = None;
+    }
+    Some(group)
+}
+
+proptest! {
+    #[test]
+    fn lone_hosts_are_explained_exactly(fleet in any_fleet(), query in any_query()) {
+        let mut fleet = lone_hosts(fleet);
+        let state = build(&mut fleet);
+        let Ok(told) = explain(&state, &query) else { return Ok(()) };
+        let fails: Vec<BTreeSet<usize>> = (0..fleet.len())
+            .map(|host| {
+                let serves = |index: &usize| {
+                    host_serves(&fleet, &query, host, &told.effects[*index].constraint)
+                };
+                (0..told.effects.len()).filter(|index| !serves(index)).collect()
+            })
+            .collect();
+        prop_assert!(told.is_exact);
+        prop_assert_eq!(told.roots, fleet.len());
+        prop_assert_eq!(told.left, fails.iter().filter(|failed| failed.is_empty()).count());
+        for (index, effect) in told.effects.iter().enumerate() {
+            let first = fails.iter().filter(|failed| failed.first() == Some(&index)).count();
+            let alone = fails.iter().filter(|failed| failed.contains(&index)).count();
+            prop_assert_eq!((effect.removed, effect.removed_alone), (first, alone));
+        }
+        if told.left == 0 && told.effects.len() <= 12 {
+            let smallest = told.smallest.expect("found, the fleet is small");
+            prop_assert!(fails.iter().all(|f| smallest.iter().any(|index| f.contains(index))));
+            prop_assert_eq!(Some(smallest.len()), smallest_size(&fails, told.effects.len()));
+        }
+        let fewest = fails.iter().map(BTreeSet::len).filter(|count| *count > 0).min();
+        let nearly = fails.iter().filter(|failed| Some(failed.len()) == fewest).count();
+        let missed: usize = told.near_misses.iter().map(|miss| miss.roots).sum();
+        prop_assert_eq!(missed, nearly, "so few hosts make at most ten kinds");
+        for miss in &told.near_misses {
+            let failed = &fails[miss.example.index()];
+            let lacks: BTreeSet<usize> = miss.lacks.iter().map(|(index, _)| *index).collect();
+            prop_assert_eq!(&lacks, failed);
+        }
+    }
+
+    #[test]
+    fn trees_are_counted_as_the_rules_say(mut fleet in any_fleet(), query in any_query()) {
+        let state = build(&mut fleet);
+        let Ok(told) = explain(&state, &query) else { return Ok(()) };
+        let model = Model(&fleet);
+        if let Verdict::Found(found, _) = model.candidates(&query) {
+            prop_assert_eq!(told.left == 0, found.is_empty());
+            prop_assert_eq!(told.left, model.serving_roots(&query));
+        }
+        prop_assert!(told.is_exact);
+        let removed: usize = told.effects.iter().map(|effect| effect.removed).sum();
+        prop_assert_eq!(removed + told.left, told.roots);
+        for effect in &told.effects {
+            prop_assert!(effect.removed_alone <= told.roots);
+        }
+        if told.left == 0 {
+            let smallest: BTreeSet<usize> = told.smallest.clone().unwrap().into_iter().collect();
+            prop_assert!(!smallest.is_empty());
+            if let Some(cut) = cut(&query, &told, &smallest) {
+                prop_assert!(find_candidates(&state, &cut).unwrap().is_empty());
+            }
+            for left_out in &smallest {
+                let mut rest = smallest.clone();
+                rest.remove(left_out);
+                if let Some(cut) = cut(&query, &told, &rest) {
+                    prop_assert!(!find_candidates(&state, &cut).unwrap().is_empty());
+                }
+            }
+        } else {
+            prop_assert_eq!(&told.smallest, &None);
+        }
+    }
+}
+
+fn hosts_with_memory(free: &[i32]) -> Fleet {
+    let inventory = |total| placewright_placement::Inventory {
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: i32::MAX,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    };
+    free.iter()
+        .map(|free| fleet::Member {
+            parent: None,
+            stocks: [("VCPU", 8), ("MEMORY_MB", *free)]
+                .into_iter()
+                .map(|(class, total)| fleet::Stock {
+                    class,
+                    inventory: inventory(total),
+                    used: 0,
+                })
+                .collect(),
+            traits: Vec::new(),
+            aggregates: Vec::new(),
+        })
+        .collect()
+}
+
+#[test]
+fn a_near_miss_says_how_much_is_missing() {
+    let mut fleet = hosts_with_memory(&[3_584, 3_584, 1_024, 3_584]);
+    let state = build(&mut fleet);
+    let group = RequestGroup {
+        resources: vec![("VCPU".into(), 2), ("MEMORY_MB".into(), 4_096)],
+        ..RequestGroup::default()
+    };
+    let query = CandidateQuery {
+        groups: vec![group],
+        nested: true,
+        ..CandidateQuery::default()
+    };
+    let told = explain(&state, &query).unwrap();
+    assert_eq!((told.roots, told.left), (4, 0));
+    assert_eq!(told.smallest, Some(vec![1]));
+    let lines: Vec<String> = (told.effects.iter())
+        .map(|effect| {
+            format!(
+                "{} {} {}",
+                effect.constraint, effect.removed, effect.removed_alone
+            )
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        ["resources=VCPU:2 0 0", "resources=MEMORY_MB:4096 4 4"]
+    );
+    let misses: Vec<_> = (told.near_misses.iter())
+        .map(|miss| (miss.roots, miss.lacks.as_slice()))
+        .collect();
+    assert_eq!(
+        misses,
+        [
+            (3, &[(1, Lack::Amount(512))][..]),
+            (1, &[(1, Lack::Amount(3_072))][..])
+        ]
+    );
+}
