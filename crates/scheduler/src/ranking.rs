@@ -36,21 +36,44 @@ const GROUP_BLOCKS: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Column {
     values: Vec<f64>,
+    /// The first value that was set, which hosts have until they get one of their own.
+    usual: f64,
+    /// How many hosts have another.
+    unusual: usize,
 }
 
 impl Column {
-    /// The value of a host; 0 for a slot that the column does not reach.
+    /// The value of a host.
     #[must_use]
     pub fn get(&self, slot: u32) -> f64 {
-        self.values.get(slot as usize).copied().unwrap_or(0.0)
+        self.values
+            .get(slot as usize)
+            .copied()
+            .unwrap_or(self.usual)
+    }
+
+    /// The value that all hosts have, if they all have the same.
+    #[must_use]
+    pub fn uniform(&self) -> Option<f64> {
+        (self.unusual == 0).then_some(self.usual)
     }
 
     /// Sets the value of a host.
     pub fn set(&mut self, slot: u32, value: f64) {
+        if self.values.is_empty() {
+            self.usual = value;
+        }
         let index = slot as usize;
         if index >= self.values.len() {
             self.values
-                .resize((index / BLOCK_HOSTS + 1) * BLOCK_HOSTS, 0.0);
+                .resize((index / BLOCK_HOSTS + 1) * BLOCK_HOSTS, self.usual);
+        }
+        let is_usual = |value: f64| value.to_bits() == self.usual.to_bits();
+        let was_usual = is_usual(self.values[index]);
+        if was_usual && !is_usual(value) {
+            self.unusual += 1;
+        } else if !was_usual && is_usual(value) {
+            self.unusual -= 1;
         }
         self.values[index] = value;
     }
@@ -61,7 +84,7 @@ impl Column {
         kernel::at_least(self.block(block), least)
     }
 
-    /// The 64 values of a block.
+    /// The 64 values of a block; zeros, which no mask admits, beyond the last host.
     fn block(&self, block: usize) -> &[f64; BLOCK_HOSTS] {
         static ZEROS: [f64; BLOCK_HOSTS] = [0.0; BLOCK_HOSTS];
         let start = block * BLOCK_HOSTS;
@@ -161,12 +184,14 @@ impl Summaries {
             .for_each(|lows| lows.resize(count, f64::INFINITY));
     }
 
-    fn widen(&mut self, index: usize, raws: &[f64], point: &[f64]) {
-        self.skylines[index].add(point);
+    /// Takes a host in. True if it is on the skyline.
+    fn widen(&mut self, index: usize, raws: &[f64], point: &[f64]) -> bool {
+        let is_on_top = self.skylines[index].add(point);
         for (term, raw) in raws.iter().enumerate() {
             self.highs[term][index] = larger(self.highs[term][index], *raw);
             self.lows[term][index] = smaller(self.lows[term][index], *raw);
         }
+        is_on_top
     }
 }
 
@@ -189,19 +214,29 @@ pub struct Ranking {
     blocks: Summaries,
     groups: Summaries,
     stale: Vec<bool>,
+    /// The hosts of each block whose points are on its skyline.
+    on_top: Vec<u64>,
+    /// Whether a host that is on no skyline can hold an end of a scale.
+    has_loose_ends: bool,
 }
 
 impl Ranking {
     /// Looks at all hosts once: `feasible` has one bit for each.
     #[must_use]
     pub fn new(terms: Vec<Term>, feasible: Vec<u64>, columns: &[Column]) -> Self {
+        let is_loose = |term: &Term| match term.multiplier < 0.0 {
+            true => term.high.is_none(),
+            false => term.low.is_none(),
+        };
         let mut ranking = Self {
+            has_loose_ends: terms.iter().any(is_loose),
             terms,
             feasible_count: 0,
             feasible: Vec::new(),
             blocks: Summaries::default(),
             groups: Summaries::default(),
             stale: Vec::new(),
+            on_top: Vec::new(),
         };
         ranking.grow(feasible.len());
         ranking.feasible_count = feasible.iter().map(|word| word.count_ones() as usize).sum();
@@ -240,6 +275,7 @@ impl Ranking {
         }
         self.feasible.resize(blocks, 0);
         self.stale.resize(blocks, false);
+        self.on_top.resize(blocks, 0);
         self.blocks.resize(self.terms.len(), blocks);
         self.groups
             .resize(self.terms.len(), blocks.div_ceil(GROUP_BLOCKS));
@@ -254,7 +290,9 @@ impl Ranking {
             return;
         }
         self.grow(block + 1);
-        self.stale[block] |= was_feasible;
+        // Others get worse without anybody noticing: what is kept speaks of the best.
+        let was_on_top = self.on_top[block] >> bit & 1 == 1;
+        self.stale[block] |= was_on_top || (was_feasible && self.has_loose_ends);
         if !is_feasible {
             self.feasible[block] &= !(1 << bit);
             self.feasible_count -= 1;
@@ -273,7 +311,9 @@ impl Ranking {
             .iter()
             .map(|term| term.turned(raw(term)))
             .collect();
-        self.blocks.widen(block, &raws, &point);
+        if self.blocks.widen(block, &raws, &point) {
+            self.on_top[block] |= 1 << bit;
+        }
         self.groups.widen(block / GROUP_BLOCKS, &raws, &point);
     }
 
@@ -302,6 +342,7 @@ impl Ranking {
         }
         let skyline = &mut self.blocks.skylines[block];
         skyline.clear();
+        self.on_top[block] = 0;
         let mut rest = mask;
         let mut point: Few<f64> = SmallVec::from_elem(0.0, self.terms.len());
         while rest != 0 {
@@ -310,7 +351,10 @@ impl Ranking {
             for (value, term) in point.iter_mut().zip(&self.terms) {
                 *value = term.turned(columns[term.column].block(block)[bit]);
             }
-            skyline.add(&point);
+            // A point that is covered later stays marked: that costs a look at worst.
+            if skyline.add(&point) {
+                self.on_top[block] |= 1 << bit;
+            }
         }
     }
 

@@ -24,6 +24,7 @@ use crate::prefilter::Surroundings;
 use crate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
 use crate::ranking::Ranked;
 use crate::request::RequestSpec;
+use crate::translate::rule::CandidateRule;
 use crate::translate::target::{ComputeNode, Target};
 
 pub mod rules;
@@ -201,9 +202,15 @@ impl Scheduler {
                 search: &search,
                 compiled: &compiled,
                 rules: &rules,
+                own_rules: &prepared.translation.rules,
+                query,
                 cell: scope.cell,
                 without: &scope.without,
-                trees: RefCell::new(self.trees.trees(state, &search, shelf::hash_of(query))),
+                trees: RefCell::new(self.trees.trees(
+                    state,
+                    &search,
+                    shelf::hash_of(&(query, &prepared.translation.rules)),
+                )),
             };
             let found = match job.compiled.weighers.terms() {
                 Some(terms) => {
@@ -249,9 +256,15 @@ impl Scheduler {
                 search: &search,
                 compiled: &compiled,
                 rules: &rules,
+                own_rules: &prepared.translation.rules,
+                query,
                 cell: scope.cell,
                 without: &scope.without,
-                trees: RefCell::new(self.trees.trees(state, &search, shelf::hash_of(query))),
+                trees: RefCell::new(self.trees.trees(
+                    state,
+                    &search,
+                    shelf::hash_of(&(query, &prepared.translation.rules)),
+                )),
             };
             let found = job.weigh_all(scope.count);
             if !found.is_empty() {
@@ -308,20 +321,12 @@ fn candidates_of(
     let Some(provider) = state.provider(host) else {
         return Vec::new();
     };
-    let keeps_rules = |mappings: &[&[ProviderId]]| {
-        let provider_of = |suffix: &str| {
-            let place = query
-                .groups
-                .iter()
-                .position(|group| group.suffix == suffix)?;
-            mappings.get(place)?.first().copied()
-        };
-        rules.iter().all(|rule| rule.holds(state, provider_of))
-    };
     let mut ready = Vec::new();
     for candidate in found.iter() {
-        let mappings: Vec<&[ProviderId]> = candidate.mappings().collect();
-        if !rules.is_empty() && !keeps_rules(&mappings) {
+        if !rules
+            .iter()
+            .all(|rule| rule.admits(state, query, candidate))
+        {
             continue;
         }
         let mut allocations: Vec<AllocationRequest> = Vec::new();
@@ -362,6 +367,8 @@ struct Job<'j, 'a> {
     search: &'j HostSearch<'a>,
     compiled: &'j CompiledPolicy<'a>,
     rules: &'j Rules,
+    own_rules: &'j [CandidateRule],
+    query: &'j CandidateQuery,
     cell: Option<Uuid>,
     without: &'j [u32],
     trees: RefCell<&'j mut Trees>,
@@ -398,11 +405,35 @@ impl Job<'_, '_> {
                 }
             }
         }
-        let unsure = mask & room.unsure;
+        // With rules of its own, a request can have candidates of a lone host and none that will do.
+        let unsure = if self.own_rules.is_empty() {
+            mask & room.unsure
+        } else {
+            mask
+        };
         if unsure != 0 {
-            mask = (mask & !unsure) | self.trees.borrow_mut().word(self.search, word, unsure);
+            let fits = |host| self.fits(host);
+            mask = (mask & !unsure) | self.trees.borrow_mut().word(&fits, word, unsure);
         }
         mask
+    }
+
+    /// Whether a host has a candidate that keeps the request's own rules.
+    fn fits(&self, host: ProviderId) -> bool {
+        let rules = self.own_rules;
+        if rules.is_empty() {
+            return self.search.fits(host);
+        }
+        rules.iter().all(|rule| rule.admits_host(self.state, host))
+            && self
+                .search
+                .of_host(host, TRIED_MAX)
+                .iter()
+                .any(|candidate| {
+                    rules
+                        .iter()
+                        .all(|rule| rule.admits(self.state, self.query, candidate))
+                })
     }
 
     fn weigh_all(&self, count: usize) -> Vec<Ranked> {

@@ -274,8 +274,15 @@ impl<'a> CompiledWeighers<'a> {
     /// The terms of a kept ranking that gives the same order; nothing if a weigher needs more.
     #[must_use]
     pub fn terms(&self) -> Option<Vec<Term>> {
+        let columns = self.hosts.columns();
         let active = self.weighers.iter().filter(|weigher| !weigher.is_idle());
-        active.map(Compiled::term).collect()
+        let terms: Option<Vec<Term>> = active.map(Compiled::term).collect();
+        // Where all hosts have the same number, and that is the low end, nothing is counted.
+        let counts = |term: &Term| match columns[term.column].uniform() {
+            Some(number) => term.low.is_some_and(|low| number > low),
+            None => true,
+        };
+        terms.map(|terms| terms.into_iter().filter(counts).collect())
     }
 
     /// The scales of all weighers over some hosts; fewer than two are not weighed.

@@ -24,6 +24,78 @@ impl Ranked {
     }
 }
 
+/// What each group of blocks, and each block of the groups looked into, can offer.
+struct Promises {
+    groups: SmallVec<[f64; 16]>,
+    /// The groups looked into, with their blocks.
+    inside: SmallVec<[(usize, [f64; GROUP_BLOCKS]); 4]>,
+}
+
+impl Promises {
+    fn new(ranking: &Ranking, turned: &[Scale]) -> Self {
+        let skylines = ranking.groups.skylines.iter();
+        let groups = skylines.map(|skyline| skyline.most(turned)).collect();
+        Self {
+            groups,
+            inside: SmallVec::new(),
+        }
+    }
+
+    /// The block that promises most, the first of several.
+    fn next(&mut self, ranking: &Ranking, turned: &[Scale]) -> Option<(usize, f64)> {
+        loop {
+            let group = first_most(&self.groups)?;
+            if let Some((_, blocks)) = self.inside.iter().find(|(inside, _)| *inside == group) {
+                let place = first_most(blocks)?;
+                return Some((group * GROUP_BLOCKS + place, blocks[place]));
+            }
+            let mut blocks = [f64::NEG_INFINITY; GROUP_BLOCKS];
+            let skylines = ranking.blocks.skylines[group * GROUP_BLOCKS..].iter();
+            for (most, skyline) in blocks.iter_mut().zip(skylines) {
+                *most = skyline.most(turned);
+            }
+            self.inside.push((group, blocks));
+            self.set_group(group);
+        }
+    }
+
+    /// Takes a block's promise anew.
+    fn renew(&mut self, ranking: &Ranking, turned: &[Scale], block: usize) {
+        self.set(block, ranking.blocks.skylines[block].most(turned));
+    }
+
+    /// Forgets a block.
+    fn strike(&mut self, block: usize) {
+        self.set(block, f64::NEG_INFINITY);
+    }
+
+    fn set(&mut self, block: usize, most: f64) {
+        let group = block / GROUP_BLOCKS;
+        if let Some((_, blocks)) = self.inside.iter_mut().find(|(inside, _)| *inside == group) {
+            blocks[block % GROUP_BLOCKS] = most;
+            self.set_group(group);
+        }
+    }
+
+    fn set_group(&mut self, group: usize) {
+        if let Some((_, blocks)) = self.inside.iter().find(|(inside, _)| *inside == group) {
+            self.groups[group] =
+                first_most(blocks).map_or(f64::NEG_INFINITY, |place| blocks[place]);
+        }
+    }
+}
+
+/// The place of the largest number, the first of several; nothing if there is only minus infinity.
+fn first_most(numbers: &[f64]) -> Option<usize> {
+    let mut top = (None, f64::NEG_INFINITY);
+    for (place, number) in numbers.iter().enumerate() {
+        if *number > top.1 {
+            top = (Some(place), *number);
+        }
+    }
+    top.0
+}
+
 /// Which end of a term's range is looked for.
 #[derive(Clone, Copy)]
 enum End {
@@ -117,9 +189,10 @@ impl Ranking {
             hosts: Vec::with_capacity(count + 1),
             count,
         };
+        let mut promises = Promises::new(self, &turned);
         let mut picked: SmallVec<[usize; PICKS_MAX]> = SmallVec::new();
         while picked.len() < PICKS_MAX {
-            let Some((block, most)) = self.next_block(&turned, &picked) else {
+            let Some((block, most)) = promises.next(self, &turned) else {
                 return found.hosts;
             };
             if !found.wants(block, most) {
@@ -127,9 +200,11 @@ impl Ranking {
             }
             if self.stale[block] {
                 self.refresh(block, columns);
+                promises.renew(self, &turned, block);
                 continue;
             }
             self.open(block, columns, &scales, &mut memo, &mut found);
+            promises.strike(block);
             picked.push(block);
         }
         self.sweep(columns, (&scales, &turned), &picked, &mut memo, &mut found);
@@ -214,24 +289,6 @@ impl Ranking {
                 score: scores[bit as usize],
             });
         }
-    }
-
-    /// The block not yet picked that promises most, the first of several.
-    fn next_block(&self, turned: &[Scale], picked: &[usize]) -> Option<(usize, f64)> {
-        let mut top = (usize::MAX, f64::NEG_INFINITY);
-        for (group, skyline) in self.groups.skylines.iter().enumerate() {
-            if skyline.most(turned) <= top.1 {
-                continue;
-            }
-            let start = group * GROUP_BLOCKS;
-            for block in start..(start + GROUP_BLOCKS).min(self.stale.len()) {
-                let most = self.blocks.skylines[block].most(turned);
-                if most > top.1 && !picked.contains(&block) {
-                    top = (block, most);
-                }
-            }
-        }
-        (top.0 != usize::MAX).then_some(top)
     }
 
     /// The scales of all terms over the hosts of the mask as they are now.

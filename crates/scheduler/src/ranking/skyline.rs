@@ -20,11 +20,12 @@ impl Skyline {
         self.values.clear();
     }
 
-    /// Adds a point, unless one is as good in every term; points that it is as good as go.
-    pub(super) fn add(&mut self, point: &[f64]) {
+    /// Adds a point, unless one is as good in every term; points that it is as good as go. True if
+    /// it was added.
+    pub(super) fn add(&mut self, point: &[f64]) -> bool {
         let terms = point.len();
         if terms == 0 {
-            return;
+            return false;
         }
         let mut index = 0;
         while index < self.values.len() {
@@ -35,7 +36,7 @@ impl Skyline {
                 point_covers &= value >= other;
             }
             if other_covers {
-                return;
+                return false;
             }
             if point_covers {
                 let last = self.values.len() - terms;
@@ -46,6 +47,7 @@ impl Skyline {
             }
         }
         self.values.extend_from_slice(point);
+        true
     }
 
     /// Adds all points of another.

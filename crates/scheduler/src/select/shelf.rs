@@ -189,7 +189,12 @@ pub(super) struct Trees {
 
 impl Trees {
     /// Which of some trees of a word fit; those not known yet are searched.
-    pub(super) fn word(&mut self, search: &HostSearch<'_>, word: usize, asked: u64) -> u64 {
+    pub(super) fn word(
+        &mut self,
+        fits: &dyn Fn(ProviderId) -> bool,
+        word: usize,
+        asked: u64,
+    ) -> u64 {
         if self.known.len() <= word {
             self.known.resize(word + 1, 0);
             self.fits.resize(word + 1, 0);
@@ -199,7 +204,7 @@ impl Trees {
         while open != 0 {
             let bit = open.trailing_zeros();
             open &= open - 1;
-            if search.fits(ProviderId(base + bit)) {
+            if fits(ProviderId(base + bit)) {
                 self.fits[word] |= 1 << bit;
             }
         }

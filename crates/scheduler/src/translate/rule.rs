@@ -1,9 +1,13 @@
 //! What must hold for a candidate beyond what a query can say.
 
-use placewright_placement::{ProviderId, State};
+use std::collections::BTreeSet;
+
+use placewright_placement::candidates::CandidateView;
+use placewright_placement::{CandidateQuery, ProviderId, State};
+use uuid::Uuid;
 
 /// A condition on which providers serve which groups of a candidate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CandidateRule {
     /// The groups are served by different providers: the cells of a guest.
     Apart {
@@ -19,18 +23,50 @@ pub enum CandidateRule {
         /// Whether a device that belongs to no NUMA node will do.
         may_be_nowhere: bool,
     },
+    /// The host, of which nothing is taken, is in the right aggregates.
+    Host {
+        /// UUIDs of aggregates: the host is in one of each inner list.
+        member_of: Vec<Vec<Uuid>>,
+        /// UUIDs of aggregates: the host is in none.
+        forbidden_aggregates: BTreeSet<Uuid>,
+    },
 }
 
 impl CandidateRule {
-    /// Whether a candidate keeps the rule. `provider_of` says who serves a group; groups that the
-    /// candidate does not have keep every rule.
-    pub fn holds(&self, state: &State, provider_of: impl Fn(&str) -> Option<ProviderId>) -> bool {
+    /// Whether candidates of a host can keep the rule at all.
+    #[must_use]
+    pub fn admits_host(&self, state: &State, root: ProviderId) -> bool {
+        let Self::Host {
+            member_of,
+            forbidden_aggregates,
+        } = self
+        else {
+            return true;
+        };
+        let is_in = |aggregate: &Uuid| {
+            let id = state.aggregate_id(&aggregate.to_string());
+            id.zip(state.provider(root))
+                .is_some_and(|(id, host)| host.in_aggregate(id))
+        };
+        member_of.iter().all(|any| any.iter().any(is_in)) && !forbidden_aggregates.iter().any(is_in)
+    }
+
+    /// Whether a candidate of the query keeps the rule.
+    #[must_use]
+    pub fn admits(
+        &self,
+        state: &State,
+        query: &CandidateQuery,
+        candidate: CandidateView<'_>,
+    ) -> bool {
+        let provider_of = |suffix: &String| {
+            let mut groups = query.groups.iter().zip(candidate.mappings());
+            let (_, serving) = groups.find(|(group, _)| group.suffix == *suffix)?;
+            serving.first().copied()
+        };
         match self {
             Self::Apart { groups } => {
-                let mut providers: Vec<_> = groups
-                    .iter()
-                    .filter_map(|group| provider_of(group))
-                    .collect();
+                let mut providers: Vec<_> = groups.iter().filter_map(provider_of).collect();
                 let count = providers.len();
                 providers.sort_unstable();
                 providers.dedup();
@@ -44,11 +80,16 @@ impl CandidateRule {
                 let Some(device) = provider_of(group) else {
                     return true;
                 };
-                let cells: Vec<_> = cells.iter().filter_map(|cell| provider_of(cell)).collect();
+                let cells: Vec<_> = cells.iter().filter_map(provider_of).collect();
                 let way_up = ancestors(state, device);
                 cells.is_empty()
                     || way_up.iter().any(|provider| cells.contains(provider))
                     || (*may_be_nowhere && !is_in_numa_node(state, &way_up))
+            }
+            Self::Host { .. } => {
+                let providers = candidate.mappings().flatten();
+                let mut roots = providers.filter_map(|id| Some(state.provider(*id)?.root));
+                roots.all(|root| is_sharing(state, root) || self.admits_host(state, root))
             }
         }
     }
@@ -67,4 +108,10 @@ fn is_in_numa_node(state: &State, providers: &[ProviderId]) -> bool {
     };
     let mut providers = providers.iter().filter_map(|id| state.provider(*id));
     providers.any(|provider| provider.has_trait(numa))
+}
+
+/// Whether a provider serves other hosts.
+fn is_sharing(state: &State, id: ProviderId) -> bool {
+    let sharing = state.sharing_trait().zip(state.provider(id));
+    sharing.is_some_and(|(name, provider)| provider.has_trait(name))
 }
