@@ -57,6 +57,11 @@ def words(text: Any) -> Any:
     """A sentence without the order of its words: some print a set."""
     if not isinstance(text, str):
         return text
+    try:
+        # The reference repeats a path's bytes as if each were a letter.
+        text = text.encode("latin-1").decode()
+    except UnicodeError:
+        pass
     for pattern, name in FOREIGN_TEXTS:
         text = pattern.sub(name, text)
     return sorted(WORD.findall(text))

@@ -117,9 +117,9 @@ def host_state(host: dict, aggregates: dict):
             [
                 {
                     "name": metric["name"],
-                    # What is kept as hundredths is given in parts of one.
-                    "value": metric["value"]
-                    / (100 if metric["name"].endswith("percent") else 1),
+                    # Nova turns parts of one into whole hundredths, and cuts the rest off.
+                    "value": (metric["value"] + 0.5)
+                    / (100 if "percent" in metric["name"] else 1),
                     "timestamp": "2024-05-01T11:00:00.000000",
                     "source": "x",
                 }
@@ -156,7 +156,8 @@ def host_state(host: dict, aggregates: dict):
 
 
 def image_meta(image: dict):
-    return objects.ImageMeta.from_dict(copy.deepcopy(image))
+    fields = {key: value for key, value in copy.deepcopy(image).items() if value is not None}
+    return objects.ImageMeta.from_dict(fields)
 
 
 def request_spec(case):
@@ -176,8 +177,6 @@ def request_spec(case):
         force_nodes=request.get("force_nodes"),
         numa_topology=None,
     )
-    if "image" in request and request["image"]["id"] is None:
-        del spec.image.id
     wanted = request.get("requested_destination")
     if wanted:
         spec.requested_destination = objects.Destination(
@@ -238,7 +237,7 @@ def no_database():
     with (
         mock.patch.object(image_props, "objects", fakes),
         mock.patch.object(
-            image_props.nova_context, "target_cell", contextlib.nullcontext
+            image_props.nova_context, "target_cell", lambda *_: contextlib.nullcontext()
         ),
     ):
         yield

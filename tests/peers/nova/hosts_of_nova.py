@@ -161,7 +161,7 @@ class Case:
                 ],
                 4,
             ),
-            "service_down_time_s": lambda: self.pick([10, 60, 120]),
+            "service_down_time_s": lambda: self.pick([20, 60, 120]),
         }
         for name in self.several(sorted(settings), 6):
             config[name] = settings[name]()
@@ -226,7 +226,7 @@ class Case:
         busy = self.several(SERVERS, 6)
         return {
             "uuid": self.uuid(),
-            "silent_s": self.pick([0, 5, 10, 10.5, 59, 60, 61, 119, 120, 3600]),
+            "silent_s": self.pick([0, 5, 10, 20, 20.5, 59, 60, 61, 119, 120, 3600]),
             "aggregates": self.several(sorted(self.aggregates), 3),
             **numbers,
             "report": {

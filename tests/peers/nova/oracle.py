@@ -235,6 +235,9 @@ def one_property_at_a_time(ctxt, spec) -> bool:
             if name in whole:
                 image.properties = objects.ImageMetaProps(**{name: whole.get(name)})
                 request_filter.transform_image_metadata(ctxt, spec)
+                if name == "hw_viommu_model":
+                    model = whole.get(name).upper()
+                    spec.root_required.add(f"COMPUTE_VIOMMU_MODEL_{model}")
     finally:
         image.properties = whole
     return True

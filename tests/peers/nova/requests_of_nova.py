@@ -276,7 +276,7 @@ def image_of(rng: random.Random, some: float) -> dict:
     )
     maybe("hw_architecture", ["x86_64", "AMD64", "i586", "aarch64", "vax"], 2)
     maybe("architecture", ["amd64", "ppc64"])
-    maybe("hw_emulation_architecture", ["aarch64", "s390x"])
+    maybe("hw_emulation_architecture", ["aarch64", "s390x", "sparc"])
     maybe("hw_viommu_model", ["virtio", "auto", "smmuv3"])
     maybe("vmware_adaptertype", ["ide", "lsiLogic", "paraVirtual", ""])
     maybe("hypervisor_type", ["kvm", "XAPI", "odd"])
@@ -285,6 +285,8 @@ def image_of(rng: random.Random, some: float) -> dict:
     maybe("os_type", ["Linux", "beos"], 0.3)
     maybe("free_text", ["whatever"])
     return {
+        "id": uid(rng),
+        "name": "image",
         "disk_format": rng.choice(["qcow2", "raw", "iso", "odd"]),
         "properties": properties,
     }
@@ -377,7 +379,7 @@ def aggregates(rng: random.Random) -> dict:
     found = {}
     for _ in range(rng.choice([2, 5, 8])):
         metadata = {}
-        if rng.random() < 0.4:
+        if rng.random() < 0.8:
             metadata["availability_zone"] = rng.choice(["north", "south"])
         if rng.random() < 0.4:
             key = rng.choice(["filter_tenant_id", "filter_tenant_id2", "project"])

@@ -18,6 +18,7 @@ request is refused.
 Known to be different on purpose, and checked as such:
   * what Placement would refuse is refused before it is asked;
   * an image property without a standard trait is passed over on its own;
+  * the trait of an IOMMU model is the one that hosts report;
   * a zone that no aggregate carries is refused unless it is the default one.
 
 The last line is "N passed, N failed", in requests.
