@@ -43,24 +43,25 @@ fn bits(address: IpAddr) -> (u128, u32) {
 }
 
 impl Network {
+    /// Reads an address with what a second hint appends to it.
     fn parse(near: &str, size: &str) -> Result<Self, BadRequest> {
-        let wrong_size = || {
-            let expected = "\"/\" with a prefix length or a netmask";
-            BadRequest::malformed(hint_field("cidr"), size, expected)
+        let text = format!("{near}{size}");
+        let (address, size) = match text.split_once('/') {
+            None => (text.as_str(), None),
+            Some((address, size)) => (address, Some(size)),
         };
-        let address: IpAddr = near.parse().map_err(|_| {
+        let address: IpAddr = address.parse().map_err(|_| {
             let field = hint_field("build_near_host_ip");
-            BadRequest::malformed(field, near, "an IP address")
+            BadRequest::malformed(field, address, "an IP address")
         })?;
-        if size.is_empty() {
-            let (_, width) = bits(address);
-            return Ok(Self {
-                address,
-                prefix: width,
-            });
-        }
-        let size = size.strip_prefix('/').ok_or_else(wrong_size)?;
-        let prefix = prefix_length(address, size).ok_or_else(wrong_size)?;
+        let (_, width) = bits(address);
+        let prefix = match size {
+            None => width,
+            Some(size) => prefix_length(address, size).ok_or_else(|| {
+                let expected = "\"/\" with a prefix length or a netmask";
+                BadRequest::malformed(hint_field("cidr"), size, expected)
+            })?,
+        };
         Ok(Self { address, prefix })
     }
 
@@ -127,6 +128,7 @@ mod tests {
             ("10.0.0.5", "/255.0.255.0"),
             ("10.0.0.5", "/ffff::"),
             ("10.0.0.5/24", "/24"),
+            ("10.0.0.5", "/"),
         ] {
             assert_eq!(contains(near, size, "::1"), None, "{near}{size}");
         }

@@ -1,0 +1,196 @@
+//! Asks filters and weighers about made-up hosts, one JSON object a line.
+//!
+//! `cargo run --example nova_filters -- --list` writes the names, flags and default options. Without
+//! it, each line read holds `config`, `aggregates`, `hosts`, `request` and `instance`, and each line
+//! written says who passes every filter alone and all of `all_filters`, what every weigher alone
+//! gives, and the weights and the order by `config.weight_classes`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+
+use placewright_placement::Timestamp;
+use placewright_scheduler::aggregate::Aggregate;
+use placewright_scheduler::amounts::Amounts;
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::policy::Policy;
+use placewright_scheduler::request::{self, RequestSpec};
+use placewright_scheduler::{filter, weigher};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// When hosts are looked at; they were heard of so many seconds before.
+const NOW_S: i64 = 1_000_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    config: SchedulerConfig,
+    aggregates: BTreeMap<Uuid, BTreeMap<String, String>>,
+    hosts: Vec<Host>,
+    request: Value,
+    instance: Uuid,
+    all_filters: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Host {
+    uuid: Uuid,
+    report: HostReport,
+    silent_s: f64,
+    aggregates: Vec<Uuid>,
+    ram_total_mb: i64,
+    ram_free_mb: i64,
+    disk_total_gb: i64,
+    disk_free_mb: i64,
+    disk_used_mb: i64,
+    vcpus_total: i64,
+    vcpus_used: i64,
+    ram_ratio: f64,
+    cpu_ratio: f64,
+    disk_ratio: f64,
+    devices_free: i64,
+}
+
+fn list() -> Value {
+    let filters = filter::ALL.iter().map(|filter| {
+        json!({
+            "name": filter.name,
+            "once": filter.is_once_per_request,
+            "rebuild": filter.runs_on_rebuild,
+        })
+    });
+    let weighers = weigher::ALL
+        .iter()
+        .map(|weigher| json!({"name": weigher.name, "low": weigher.low, "high": weigher.high}));
+    json!({
+        "filters": filters.collect::<Vec<_>>(),
+        "weighers": weighers.collect::<Vec<_>>(),
+        "config": SchedulerConfig::default(),
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a few seconds in microseconds"
+)]
+fn table(line: &Line) -> HostTable {
+    let mut hosts = HostTable::new(&line.config);
+    let aggregates = line.aggregates.iter().map(|(uuid, metadata)| {
+        let aggregate = Aggregate {
+            name: uuid.to_string(),
+            metadata: metadata.clone(),
+        };
+        (*uuid, aggregate)
+    });
+    hosts.aggregates_mut().put(aggregates);
+    for (slot, host) in (0..).zip(&line.hosts) {
+        let heard_at = Timestamp(NOW_S * 1_000_000 - (host.silent_s * 1e6) as i64);
+        let report = HostUpdate::Full(Box::new(host.report.clone()));
+        assert!(hosts.apply(host.uuid, heard_at, &report), "full reports are taken");
+        hosts.bind_to_slot(host.uuid, slot);
+        let amounts = Amounts {
+            ram_total_mb: host.ram_total_mb,
+            ram_free_mb: host.ram_free_mb,
+            disk_total_gb: host.disk_total_gb,
+            disk_free_mb: host.disk_free_mb,
+            disk_used_mb: host.disk_used_mb,
+            vcpus_total: host.vcpus_total,
+            vcpus_used: host.vcpus_used,
+            ram_ratio: host.ram_ratio,
+            cpu_ratio: host.cpu_ratio,
+            disk_ratio: host.disk_ratio,
+            devices_free: host.devices_free,
+        };
+        hosts.set_amounts(slot, amounts);
+        let members = host.aggregates.iter().copied();
+        hosts.aggregates_mut().set_membership(slot, members);
+    }
+    hosts.advance(Timestamp::from_seconds(NOW_S));
+    hosts
+}
+
+fn policy(config: SchedulerConfig) -> Policy {
+    Policy::new(config).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+fn passing(line: &Line, hosts: &HostTable, request: &RequestSpec, filters: Vec<String>) -> Value {
+    let policy = policy(SchedulerConfig {
+        enabled_filters: filters,
+        weight_classes: Vec::new(),
+        ..line.config.clone()
+    });
+    let compiled = match policy.compile(request, hosts, line.instance) {
+        Err(refused) => return json!({"refused": refused.to_string()}),
+        Ok(compiled) => compiled.filters,
+    };
+    let slots = 0..u32::try_from(line.hosts.len()).expect("few hosts");
+    let verdicts = slots.map(|slot| {
+        let by_word = compiled.word(slot as usize / 64) >> (slot % 64) & 1 == 1;
+        let passes = compiled.passes(slot);
+        let both = by_word && compiled.passes_the_rest(slot);
+        assert_eq!(both, passes, "words and single answers say the same");
+        assert_eq!(compiled.refused_by(slot).is_none(), passes);
+        passes
+    });
+    verdicts.collect()
+}
+
+fn weights(line: &Line, hosts: &HostTable, request: &RequestSpec, names: Vec<String>) -> Vec<f64> {
+    let policy = policy(SchedulerConfig {
+        enabled_filters: Vec::new(),
+        weight_classes: names,
+        ..line.config.clone()
+    });
+    let compiled = policy.compile(request, hosts, line.instance);
+    let slots: Vec<u32> = (0..u32::try_from(line.hosts.len()).expect("few hosts")).collect();
+    compiled.expect("no weigher refuses a request").weighers.weights(&slots)
+}
+
+fn answer(line: &Line) -> Value {
+    let request: RequestSpec = match request::read(&line.request) {
+        Err(refused) => return json!({"refused": refused.to_string()}),
+        Ok(request) => request,
+    };
+    let hosts = table(line);
+    // A filter alone is asked without what the request says of hosts by name.
+    let unnamed = RequestSpec {
+        ignore_hosts: Vec::new(),
+        force_hosts: Vec::new(),
+        force_nodes: Vec::new(),
+        requested_destination: None,
+        ..request.clone()
+    };
+    let filters = filter::ALL.iter().map(|filter| {
+        let alone = vec![filter.name.to_owned()];
+        (filter.name, passing(line, &hosts, &unnamed, alone))
+    });
+    let weighers = weigher::ALL.iter().map(|weigher| {
+        let alone = vec![weigher.name.to_owned()];
+        (weigher.name, weights(line, &hosts, &request, alone))
+    });
+    let all = weights(line, &hosts, &request, line.config.weight_classes.clone());
+    json!({
+        "filters": filters.collect::<BTreeMap<_, _>>(),
+        "all_filters": passing(line, &hosts, &request, line.all_filters.clone()),
+        "weighers": weighers.collect::<BTreeMap<_, _>>(),
+        "order": weigher::rank(&all),
+        "weights": all,
+    })
+}
+
+fn main() -> std::io::Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if std::env::args().nth(1).as_deref() == Some("--list") {
+        return writeln!(out, "{}", list());
+    }
+    for text in std::io::stdin().lock().lines() {
+        let line: Line = serde_json::from_str(&text?).unwrap_or_else(|error| panic!("{error}"));
+        writeln!(out, "{}", answer(&line))?;
+        out.flush()?;
+    }
+    Ok(())
+}
