@@ -1,10 +1,12 @@
 //! `placewright journal`: looks after a store without a server.
 
-use std::io::{self, BufWriter, IsTerminal as _, Write};
+mod export;
+
+use std::io::{self, IsTerminal as _};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use placewright_journal::{Journal, SqliteJournal, SqliteOptions, Stats, compact, verify};
 use serde::Serialize;
@@ -24,7 +26,7 @@ pub(crate) enum JournalCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print the changes as JSON lines, one entry a line
+    /// Print the changes as JSON lines, one entry a line, in the form of the change stream
     #[command(after_help = "Example: every change of one provider\n  \
         placewright journal export | grep 7a9d7a9d-1111-2222-3333-444444444444")]
     Export {
@@ -81,7 +83,7 @@ impl JournalCommand {
         match self {
             Self::Verify(store) => run_verify(&store),
             Self::Stats { store, json } => run_stats(&store, json).map(|()| true),
-            Self::Export { store, from, to } => run_export(&store, from, to).map(|()| true),
+            Self::Export { store, from, to } => export::run(store.read()?, from, to).map(|()| true),
             Self::Compact { store, keep } => run_compact(&store, keep).map(|()| true),
         }
     }
@@ -191,64 +193,6 @@ fn run_stats(store: &StoreArgs, json: bool) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn run_export(store: &StoreArgs, from: Option<u64>, to: u64) -> anyhow::Result<()> {
-    #[derive(Serialize)]
-    struct Line<'a> {
-        sequence: u64,
-        changes: &'a [placewright_placement::change::Change],
-    }
-    let mut journal = store.read()?;
-    let from = match from {
-        Some(from) => from,
-        None => journal.first_held()?,
-    };
-    let mut out = BufWriter::new(io::stdout().lock());
-    let mut failure = None;
-    journal.read(from, &mut |sequence, record| {
-        if sequence > to {
-            return ControlFlow::Break(());
-        }
-        let written = placewright_placement::record::decode(record)
-            .with_context(|| format!("entry {sequence}"))
-            .and_then(|changes| {
-                serde_json::to_writer(
-                    &mut out,
-                    &Line {
-                        sequence,
-                        changes: &changes,
-                    },
-                )?;
-                Ok(out.write_all(b"\n")?)
-            });
-        match written {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failure = Some(error);
-                ControlFlow::Break(())
-            }
-        }
-    })?;
-    match failure {
-        // Whoever reads the lines (`head`, say) may stop early.
-        Some(error) if is_broken_pipe(&error) => Ok(()),
-        Some(error) => Err(error),
-        None => match out.flush() {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(()),
-        },
-    }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let io = cause.downcast_ref::<io::Error>();
-        let json = cause
-            .downcast_ref::<serde_json::Error>()
-            .and_then(serde_json::Error::io_error_kind);
-        io.map(io::Error::kind).or(json) == Some(io::ErrorKind::BrokenPipe)
-    })
 }
 
 fn run_compact(store: &StoreArgs, keep: u64) -> anyhow::Result<()> {

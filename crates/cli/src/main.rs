@@ -3,6 +3,7 @@
 mod bench;
 mod config;
 mod control;
+mod in_process;
 mod journal;
 mod openapi;
 mod options;

@@ -1,16 +1,12 @@
 //! `placewright openapi`: prints what a server would serve at `/placewright/v1/openapi.json`.
 
-use std::sync::Arc;
-
-use anyhow::bail;
 use clap::Args;
-use http_body_util::{BodyExt as _, Empty};
-use hyper::Request;
-use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use http_body_util::BodyExt as _;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
-use placewright_server::{HttpMetrics, Microversion, Placement, ServerOptions, Service};
-use prometheus_client::registry::Registry;
+use placewright_server::{Microversion, Placement};
+
+use crate::in_process;
 
 /// Which document.
 #[derive(Debug, Args)]
@@ -21,40 +17,23 @@ pub(crate) struct OpenApi {
 }
 
 impl OpenApi {
-    /// Asks a service without sockets and store.
+    /// Prints it.
     ///
     /// # Errors
     /// The system gives no threads, or standard output cannot be written.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let engine = Engine::<Placement>::open(MemoryJournal::new(), Options::default(), ())?;
-        let authenticator = Authenticator::new(&AuthConfig::default())?;
-        let (policy, _) = Policy::load(&PolicyConfig::default())?;
-        let mut registry = Registry::default();
-        let metrics = HttpMetrics::new(&mut registry);
-        let options = ServerOptions::default();
-        let service = Service::new(
-            options,
-            engine,
-            authenticator,
-            policy,
-            metrics,
-            Arc::new(registry),
-        );
         let version = self.microversion.unwrap_or(Microversion::MAX);
         let uri = format!("/placewright/v1/openapi.json?microversion={version}");
-        let request = Request::get(uri).body(Empty::new())?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (head, body) = runtime.block_on(async {
-            let (head, body) = service.handle(request, None).await.into_parts();
-            body.collect().await.map(|body| (head, body.to_bytes()))
+        let service = in_process::service(engine)?;
+        let text = runtime.block_on(async {
+            let answer = in_process::get(&service, &uri).await?;
+            anyhow::Ok(answer.into_body().collect().await?.to_bytes())
         })?;
-        let text = String::from_utf8_lossy(&body);
-        if !head.status.is_success() {
-            bail!("the service answered {}: {text}", head.status);
-        }
-        crate::print(&format!("{text}\n"))
+        crate::print(&format!("{}\n", String::from_utf8_lossy(&text)))
     }
 }
 

@@ -167,7 +167,7 @@ fn the_journal_commands_look_after_a_store_beside_a_running_server() {
     let (code, text, _) = run(&["journal", "export", "--from", "2", "--store", path]);
     assert_eq!((code, text.lines().count()), (0, 1), "{text}");
     assert!(
-        text.contains(PROVIDER) && text.starts_with("{\"sequence\":2,"),
+        text.contains(PROVIDER) && text.starts_with("{\"sequence\": 2,"),
         "{text}"
     );
     let (code, _, error) = run(&["journal", "compact", "--store", path]);

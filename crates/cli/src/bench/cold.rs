@@ -42,6 +42,7 @@ struct Report {
     build_s: f64,
     store_mib: f64,
     big_ready_ms: f64,
+    big_cpu_s: f64,
     big_resident_mib: f64,
     big_peak_mib: f64,
     empty_ready_ms: f64,
@@ -76,6 +77,7 @@ impl ColdBench {
         let build_s = start.elapsed().as_secs_f64();
         let server = ServerProcess::start(&big)?;
         let big_ready_ms = milliseconds(server.time_to_ready);
+        let big_cpu_s = server.cpu_s()?;
         let memory = server.memory()?;
         server.stop()?;
 
@@ -93,6 +95,7 @@ impl ColdBench {
             build_s,
             store_mib: mebibytes(size_of(&big)?),
             big_ready_ms,
+            big_cpu_s,
             big_resident_mib: mebibytes(memory.resident_bytes),
             big_peak_mib,
             empty_ready_ms,
@@ -119,8 +122,8 @@ impl Report {
             self.store_mib, self.build_s
         );
         println!(
-            "              ready in {:.0} ms, {:.0} MiB resident, {:.0} MiB at most",
-            self.big_ready_ms, self.big_resident_mib, self.big_peak_mib
+            "              ready in {:.0} ms ({:.1} s of processor time), {:.0} MiB resident, {:.0} MiB at most",
+            self.big_ready_ms, self.big_cpu_s, self.big_resident_mib, self.big_peak_mib
         );
     }
 }

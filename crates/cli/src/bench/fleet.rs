@@ -6,7 +6,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use placewright_engine::{Engine, Options, SubmitError};
 use placewright_journal::{SqliteJournal, SqliteOptions};
 use placewright_placement::{
@@ -46,6 +46,13 @@ impl Writer {
         Ok(())
     }
 
+    async fn wait_for_all(&mut self) -> anyhow::Result<()> {
+        while !self.under_way.is_empty() {
+            self.wait_for_one().await?;
+        }
+        Ok(())
+    }
+
     async fn wait_for_one(&mut self) -> anyhow::Result<()> {
         if let Some(answer) = self.under_way.pop_front()
             && let Err(refusal) = answer.await?
@@ -76,60 +83,67 @@ async fn fill(engine: Engine<Placement>, size: Size) -> anyhow::Result<()> {
         engine,
         under_way: VecDeque::new(),
     };
+    // The engine may decide commands that wait together in any order, so each step ends before the
+    // next one, which builds on it.
     writer.write(Command::SyncStandardNames { at }).await?;
-    for host in 0..size.hosts {
-        for command in host_commands(host, at) {
-            writer.write(command).await?;
+    writer.wait_for_all().await?;
+    for step in [create, set_inventories, set_traits, set_aggregates] {
+        for host in 0..size.hosts {
+            writer.write(step(host, at)).await?;
         }
+        writer.wait_for_all().await?;
     }
     for number in 0..size.consumers {
         writer
             .write(claim(number, number % size.hosts.max(1), at))
             .await?;
     }
-    while !writer.under_way.is_empty() {
-        writer.wait_for_one().await.context("the last commands")?;
-    }
-    Ok(())
+    writer.wait_for_all().await
 }
 
-/// What makes a host: its provider, then its inventories, traits and aggregates.
-fn host_commands(host: u64, at: Timestamp) -> [Command; 4] {
-    let provider = host_uuid(host);
+fn create(host: u64, at: Timestamp) -> Command {
+    let name = format!("host-{host}");
+    Command::CreateProvider {
+        uuid: host_uuid(host),
+        name,
+        parent: None,
+        at,
+    }
+}
+
+fn set_inventories(host: u64, at: Timestamp) -> Command {
     let inventories = vec![
         ("VCPU".to_owned(), inventory(64, 16.0)),
         ("MEMORY_MB".to_owned(), inventory(1 << 20, 1.0)),
         ("DISK_GB".to_owned(), inventory(8192, 1.0)),
     ];
+    Command::SetInventories {
+        provider: host_uuid(host),
+        generation: Some(0),
+        inventories,
+        may_reserve_all: true,
+        at,
+    }
+}
+
+fn set_traits(host: u64, at: Timestamp) -> Command {
     let traits = vec!["HW_CPU_X86_AVX2".to_owned(), "COMPUTE_NODE".to_owned()];
+    Command::SetTraits {
+        provider: host_uuid(host),
+        generation: Some(1),
+        traits,
+        at,
+    }
+}
+
+fn set_aggregates(host: u64, at: Timestamp) -> Command {
     let aggregates = vec![Numbers::new(u64::MAX, host % 100).uuid().to_string()];
-    [
-        Command::CreateProvider {
-            uuid: provider,
-            name: format!("host-{host}"),
-            parent: None,
-            at,
-        },
-        Command::SetInventories {
-            provider,
-            generation: Some(0),
-            inventories,
-            may_reserve_all: true,
-            at,
-        },
-        Command::SetTraits {
-            provider,
-            generation: Some(1),
-            traits,
-            at,
-        },
-        Command::SetAggregates {
-            provider,
-            generation: Some(2),
-            aggregates,
-            at,
-        },
-    ]
+    Command::SetAggregates {
+        provider: host_uuid(host),
+        generation: Some(2),
+        aggregates,
+        at,
+    }
 }
 
 /// A new consumer's claim of a small instance.

@@ -24,6 +24,9 @@ const READY_MAX: Duration = Duration::from_secs(300);
 /// The time between two questions whether it is ready.
 const READY_POLL: Duration = Duration::from_micros(500);
 
+/// The clock ticks of a second in `/proc/*/stat`: 100 on every Linux.
+const TICKS_PER_S: f64 = 100.0;
+
 /// The memory of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
@@ -94,6 +97,25 @@ impl ServerProcess {
             resident_bytes: field("VmRSS:")?,
             peak_bytes: field("VmHWM:")?,
         })
+    }
+
+    /// The processor time that it has used, in seconds: unlike the time to ready, it does not tell
+    /// how busy the machine is.
+    ///
+    /// # Errors
+    /// The system has no `/proc`, or the process ended.
+    pub(crate) fn cpu_s(&self) -> anyhow::Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name of the program, in brackets, may hold spaces. Of what follows, user and system
+        // time are the 12th and 13th.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let ticks = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(str::parse::<f64>);
+        let ticks = ticks.sum::<Result<f64, _>>().context("no times in /proc")?;
+        Ok(ticks / TICKS_PER_S)
     }
 
     /// Ends it with SIGTERM and waits; the answer is the time it took.

@@ -1,0 +1,47 @@
+//! The service without sockets, for commands that print what a server would answer.
+
+use std::sync::Arc;
+
+use anyhow::bail;
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::{Request, Response};
+use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use placewright_engine::Engine;
+use placewright_server::{Body, HttpMetrics, Placement, ServerOptions, Service};
+use prometheus_client::registry::Registry;
+
+/// A service on this engine. What it streams ends when it is dropped.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub(crate) fn service(engine: Engine<Placement>) -> anyhow::Result<Service> {
+    let authenticator = Authenticator::new(&AuthConfig::default())?;
+    let (policy, _) = Policy::load(&PolicyConfig::default())?;
+    let mut registry = Registry::default();
+    let metrics = HttpMetrics::new(&mut registry);
+    let options = ServerOptions::default();
+    Ok(Service::new(
+        options,
+        engine,
+        authenticator,
+        policy,
+        metrics,
+        Arc::new(registry),
+    ))
+}
+
+/// Asks it as an administrator: GET of a path with its query.
+///
+/// # Errors
+/// The answer is no success.
+pub(crate) async fn get(service: &Service, uri: &str) -> anyhow::Result<Response<Body>> {
+    let request = Request::get(uri)
+        .header("x-auth-token", "admin")
+        .body(Empty::<Bytes>::new())?;
+    let response = service.handle(request, None).await;
+    if !response.status().is_success() {
+        bail!("{uri}: status {}", response.status());
+    }
+    Ok(response)
+}

@@ -1,0 +1,86 @@
+//! `placewright journal export`: the changes as JSON lines, in the form of the change stream.
+//!
+//! Names of resource classes and traits are part of a line, so the state is loaded first, and the
+//! lines are those that a service on this store would stream.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Context as _, bail};
+use http_body_util::BodyExt as _;
+use placewright_engine::{Engine, Options};
+use placewright_journal::{Journal as _, SqliteJournal};
+use placewright_server::{Body, Placement};
+
+use crate::in_process;
+
+/// Prints the entries `from` (the first held one when absent) to `to`, as far as there are any.
+///
+/// # Errors
+/// The store cannot be read, `from` is no longer held, or standard output cannot be written.
+pub(super) fn run(mut journal: SqliteJournal, from: Option<u64>, to: u64) -> anyhow::Result<()> {
+    let first_held = journal.first_held()?;
+    let from = from.unwrap_or(first_held);
+    if from < first_held {
+        bail!("entry {from} is no longer held: the first held entry is {first_held}");
+    }
+    // Nothing is written to a store that is only looked at.
+    let options = Options {
+        snapshot_entries: u64::MAX,
+        snapshot_bytes: u64::MAX,
+        ..Options::default()
+    };
+    let engine = Engine::<Placement>::open(journal, options, ())?;
+    let last = to.min(engine.durable_sequence());
+    if from > last {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let service = in_process::service(engine)?;
+    let printed = runtime.block_on(async {
+        let uri = format!("/placewright/v1/changes?after={}", from - 1);
+        let answer = in_process::get(&service, &uri).await?;
+        print_until(answer.into_body(), last).await
+    });
+    match printed {
+        // Whoever reads the lines (`head`, say) may stop early.
+        Err(error) if is_broken_pipe(&error) => Ok(()),
+        printed => printed,
+    }
+}
+
+/// Prints the data of each event up to the one with the number `last`.
+async fn print_until(mut stream: Body, last: u64) -> anyhow::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut text = Vec::new();
+    let mut sequence = 0;
+    while let Some(frame) = stream.frame().await {
+        text.extend_from_slice(&frame?.into_data().unwrap_or_default());
+        let mut start = 0;
+        while let Some(length) = text[start..].iter().position(|byte| *byte == b'\n') {
+            let line = &text[start..start + length];
+            start += length + 1;
+            if let Some(id) = line.strip_prefix(b"id: ") {
+                sequence = std::str::from_utf8(id)?
+                    .parse()
+                    .context("an event's number")?;
+            } else if line.starts_with(b"event: error") {
+                bail!("the journal cannot be read behind entry {sequence}");
+            } else if let Some(data) = line.strip_prefix(b"data: ") {
+                out.write_all(data)?;
+                out.write_all(b"\n")?;
+                if sequence >= last {
+                    return Ok(out.flush()?);
+                }
+            }
+        }
+        text.drain(..start);
+    }
+    bail!("the journal ended behind entry {sequence}, before entry {last}")
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
