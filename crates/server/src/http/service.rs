@@ -1,6 +1,9 @@
 //! One request from head to answer: the checks in their order, the handler, and the headers that
 //! all answers share.
 
+mod answer;
+mod checks;
+
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,20 +12,19 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response};
 use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
 use placewright_engine::{Engine, SubmitError};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, State, Strategy, Timestamp};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use crate::http::accept::Accept;
 use crate::http::body::{self, Body};
 use crate::http::call::Call;
-use crate::http::error::{self, ApiError, ApiResult, ErrorContext};
-use crate::http::microversion::{self, Microversion, VersionError};
+use crate::http::error::{ApiError, ApiResult};
+use crate::http::microversion::Microversion;
 use crate::http::own::{self, Page};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -34,8 +36,6 @@ use crate::metrics::HttpMetrics;
 use crate::options::ServerOptions;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
-const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
-const JSON: &str = "application/json";
 
 /// The HTTP service without sockets: a request in, an answer out.
 pub struct Service {
@@ -113,8 +113,8 @@ impl Service {
             cors => {
                 let answer = self.answer(&parts, body, &mut exchange).await;
                 let mut response = match answer {
-                    Ok(reply) => accepted(&parts, reply, &exchange),
-                    Err(error) => refused(&parts, &error, &exchange),
+                    Ok(reply) => answer::accepted(&parts, reply, &exchange),
+                    Err(error) => answer::refused(&parts, &error, &exchange),
                 };
                 if let Some(cors) = cors {
                     cors.decorate(&parts.headers, response.headers_mut());
@@ -135,7 +135,7 @@ impl Service {
         B::Error: fmt::Display,
     {
         let path = routes::decode_path(parts.uri.path());
-        check_head(parts, self.options.head_bytes_max)?;
+        checks::check_head(parts, self.options.head_bytes_max)?;
         let page = Page::find(&path);
         if let Some(page) = page {
             exchange.route = page.path();
@@ -148,14 +148,14 @@ impl Service {
         if let Some(page) = page {
             return own::show(self, page, parts, identity.as_deref());
         }
-        let version = negotiate(&parts.headers)?;
+        let version = checks::negotiate(&parts.headers)?;
         exchange.version = Some(version);
-        check_content_length(&parts.headers)?;
+        checks::check_content_length(&parts.headers)?;
         let found = routes::find(&path).ok_or_else(|| ApiError::not_found("").at_door())?;
         let entry = Entry::of(found.route);
         exchange.route = entry.path;
-        let operation = choose(entry, parts, version)?;
-        check_needs(operation.needs, &parts.headers)?;
+        let operation = checks::choose(entry, parts, version)?;
+        checks::check_needs(operation.needs, &parts.headers)?;
         self.check_policy(operation, &found, parts, identity.as_deref())?;
         let content = match operation.needs {
             Needs::JsonBody => {
@@ -327,127 +327,6 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// The connection's buffer bounds a head only roughly.
-fn check_head(parts: &Parts, bytes_max: usize) -> ApiResult<()> {
-    let line = parts.uri.path().len() + parts.uri.query().map_or(0, str::len);
-    let headers = parts
-        .headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4);
-    if line + headers.sum::<usize>() > bytes_max {
-        return Err(ApiError::new(431, format!("The limit is {bytes_max} bytes.")).at_door());
-    }
-    Ok(())
-}
-
-fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
-    microversion::negotiate(headers).map_err(|error| {
-        let status = match error {
-            VersionError::Malformed { .. } => 400,
-            VersionError::Unacceptable(_) => 406,
-        };
-        ApiError::new(status, format!("Invalid microversion: {error}")).at_door()
-    })
-}
-
-/// A body has to say what it is, also where nobody reads it.
-fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
-    let length = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok());
-    let has_body = length.is_some_and(|length| length.trim().parse::<u64>() != Ok(0));
-    if has_body && content_type(headers).is_empty() {
-        return Err(
-            ApiError::bad_request("content-type header required when content-length > 0").at_door(),
-        );
-    }
-    Ok(())
-}
-
-fn content_type(headers: &HeaderMap) -> &str {
-    headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("")
-}
-
-fn choose(
-    entry: &'static Entry,
-    parts: &Parts,
-    version: Microversion,
-) -> ApiResult<&'static Operation> {
-    let method = parts.method.as_str();
-    let (operation, known) = entry.operation(method, version);
-    if let Some(operation) = operation {
-        return Ok(operation);
-    }
-    if !known {
-        let detail = "The method specified is not allowed for this resource.";
-        return Err(ApiError::new(405, detail).with_allow(entry.allow));
-    }
-    if entry.route == Route::Aggregates {
-        // Here the reference looks at the headers before the version.
-        let operation = entry
-            .operations
-            .iter()
-            .find(|operation| operation.method == method);
-        check_needs(
-            operation.map_or(Needs::Nothing, |one| one.needs),
-            &parts.headers,
-        )?;
-    }
-    let status = match (entry.route, method) {
-        (Route::Inventories, "DELETE") => 405,
-        _ => 404,
-    };
-    Err(ApiError::new(status, ""))
-}
-
-fn check_needs(needs: Needs, headers: &HeaderMap) -> ApiResult<()> {
-    match needs {
-        Needs::Nothing => Ok(()),
-        Needs::AcceptJson => {
-            if Accept::parse(Some(&accept_text(headers))).takes(JSON) {
-                return Ok(());
-            }
-            Err(ApiError::new(406, "Only application/json is provided"))
-        }
-        Needs::JsonBody => match content_type(headers).split(';').next().unwrap_or("") {
-            JSON => Ok(()),
-            other => {
-                let other = if other.is_empty() { "None" } else { other };
-                Err(ApiError::new(
-                    415,
-                    format!("The media type {other} is not supported, use {JSON}"),
-                ))
-            }
-        },
-    }
-}
-
-/// The `Accept` header as one text; none, an empty one and `*/*` stand for JSON.
-fn accept_text(headers: &HeaderMap) -> String {
-    let mut values = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .map(|value| value.to_str());
-    let text = match (values.next(), values.next()) {
-        (None, _) => return JSON.to_owned(),
-        (Some(one), None) => one.unwrap_or("?").to_owned(),
-        (Some(first), Some(second)) => {
-            let rest = [first, second].into_iter().chain(values);
-            rest.map(|value| value.unwrap_or("?"))
-                .collect::<Vec<_>>()
-                .join(",")
-        }
-    };
-    if text.is_empty() || text == "*/*" {
-        JSON.to_owned()
-    } else {
-        text
-    }
-}
-
 /// What a client is told when the engine could not carry a command out.
 fn unavailable(error: &SubmitError) -> ApiError {
     let mut text = format!("The change was not made: {error}");
@@ -467,86 +346,4 @@ fn unavailable(error: &SubmitError) -> ApiError {
             ApiError::unavailable(text)
         }
     }
-}
-
-fn accepted(parts: &Parts, reply: Reply, exchange: &Exchange) -> Response<Body> {
-    let mut response = Response::new(reply.body);
-    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
-    let headers = response.headers_mut();
-    if let Some(content_type) = reply.content_type {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    }
-    if let Some(path) = reply.location
-        && let Ok(location) = HeaderValue::from_str(&absolute(parts, &path))
-    {
-        headers.insert(header::LOCATION, location);
-    }
-    if reply.no_cache {
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    }
-    if let Some(seconds) = reply.last_modified
-        && let Ok(value) = HeaderValue::from_str(&date::http_date(seconds))
-    {
-        headers.insert(header::LAST_MODIFIED, value);
-    }
-    put_version(headers, exchange.version, true);
-    response
-}
-
-fn put_version(headers: &mut HeaderMap, version: Option<Microversion>, varies: bool) {
-    let Some(version) = version else { return };
-    headers.insert(
-        API_VERSION,
-        HeaderValue::from_static(version.header_value()),
-    );
-    if varies {
-        headers.insert(header::VARY, HeaderValue::from_static(microversion::HEADER));
-    }
-}
-
-/// A path with the scheme and host that the client used, as far as it is known.
-fn absolute(parts: &Parts, path: &str) -> String {
-    let host = parts
-        .headers
-        .get(header::HOST)
-        .and_then(|value| value.to_str().ok());
-    match host.or_else(|| parts.uri.authority().map(|authority| authority.as_str())) {
-        Some(host) => format!("http://{host}{path}"),
-        None => path.to_owned(),
-    }
-}
-
-fn refused(parts: &Parts, error: &ApiError, exchange: &Exchange) -> Response<Body> {
-    let accept = accept_text(&parts.headers);
-    let sent = content_type(&parts.headers);
-    let context = ErrorContext {
-        method: parts.method.as_str(),
-        accept: &accept,
-        content_type: if sent.is_empty() { "None" } else { sent },
-        version: exchange.version,
-        request_id: exchange.request_id.as_str(),
-    };
-    let (body, content_type) = if parts.method == Method::HEAD {
-        (Vec::new(), "text/html; charset=UTF-8")
-    } else {
-        error::render(error, &context)
-    };
-    let mut response = Response::new(Body::Whole(body.into()));
-    *response.status_mut() =
-        StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    if let Some(methods) = error.allow() {
-        headers.insert(header::ALLOW, HeaderValue::from_static(methods));
-    }
-    if let Some(challenge) = error.challenge()
-        && let Ok(value) = HeaderValue::from_str(challenge)
-    {
-        headers.insert(header::WWW_AUTHENTICATE, value);
-    }
-    if let Some(seconds) = error.retry_after_s() {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    put_version(headers, exchange.version, error.varies());
-    response
 }

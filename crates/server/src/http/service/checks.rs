@@ -1,0 +1,132 @@
+//! What is checked of a request's head, in the order of the reference.
+
+use hyper::header::{self, HeaderMap};
+use hyper::http::request::Parts;
+
+use crate::http::accept::Accept;
+use crate::http::error::{ApiError, ApiResult};
+use crate::http::microversion::{self, Microversion, VersionError};
+use crate::http::routes::{Entry, Needs, Operation, Route};
+
+const JSON: &str = "application/json";
+
+/// The connection's buffer bounds a head only roughly.
+pub(super) fn check_head(parts: &Parts, bytes_max: usize) -> ApiResult<()> {
+    let line = parts.uri.path().len() + parts.uri.query().map_or(0, str::len);
+    let headers = parts
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4);
+    if line + headers.sum::<usize>() > bytes_max {
+        return Err(ApiError::new(431, format!("The limit is {bytes_max} bytes.")).at_door());
+    }
+    Ok(())
+}
+
+pub(super) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
+    microversion::negotiate(headers).map_err(|error| {
+        let status = match error {
+            VersionError::Malformed { .. } => 400,
+            VersionError::Unacceptable(_) => 406,
+        };
+        ApiError::new(status, format!("Invalid microversion: {error}")).at_door()
+    })
+}
+
+/// A body has to say what it is, also where nobody reads it.
+pub(super) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    let has_body = length.is_some_and(|length| length.trim().parse::<u64>() != Ok(0));
+    if has_body && content_type(headers).is_empty() {
+        return Err(
+            ApiError::bad_request("content-type header required when content-length > 0").at_door(),
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn content_type(headers: &HeaderMap) -> &str {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("")
+}
+
+pub(super) fn choose(
+    entry: &'static Entry,
+    parts: &Parts,
+    version: Microversion,
+) -> ApiResult<&'static Operation> {
+    let method = parts.method.as_str();
+    let (operation, known) = entry.operation(method, version);
+    if let Some(operation) = operation {
+        return Ok(operation);
+    }
+    if !known {
+        let detail = "The method specified is not allowed for this resource.";
+        return Err(ApiError::new(405, detail).with_allow(entry.allow));
+    }
+    if entry.route == Route::Aggregates {
+        // Here the reference looks at the headers before the version.
+        let operation = entry
+            .operations
+            .iter()
+            .find(|operation| operation.method == method);
+        check_needs(
+            operation.map_or(Needs::Nothing, |one| one.needs),
+            &parts.headers,
+        )?;
+    }
+    let status = match (entry.route, method) {
+        (Route::Inventories, "DELETE") => 405,
+        _ => 404,
+    };
+    Err(ApiError::new(status, ""))
+}
+
+pub(super) fn check_needs(needs: Needs, headers: &HeaderMap) -> ApiResult<()> {
+    match needs {
+        Needs::Nothing => Ok(()),
+        Needs::AcceptJson => {
+            if Accept::parse(Some(&accept_text(headers))).takes(JSON) {
+                return Ok(());
+            }
+            Err(ApiError::new(406, "Only application/json is provided"))
+        }
+        Needs::JsonBody => match content_type(headers).split(';').next().unwrap_or("") {
+            JSON => Ok(()),
+            other => {
+                let other = if other.is_empty() { "None" } else { other };
+                Err(ApiError::new(
+                    415,
+                    format!("The media type {other} is not supported, use {JSON}"),
+                ))
+            }
+        },
+    }
+}
+
+/// The `Accept` header as one text; none, an empty one and `*/*` stand for JSON.
+pub(super) fn accept_text(headers: &HeaderMap) -> String {
+    let mut values = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .map(|value| value.to_str());
+    let text = match (values.next(), values.next()) {
+        (None, _) => return JSON.to_owned(),
+        (Some(one), None) => one.unwrap_or("?").to_owned(),
+        (Some(first), Some(second)) => {
+            let rest = [first, second].into_iter().chain(values);
+            rest.map(|value| value.unwrap_or("?"))
+                .collect::<Vec<_>>()
+                .join(",")
+        }
+    };
+    if text.is_empty() || text == "*/*" {
+        JSON.to_owned()
+    } else {
+        text
+    }
+}

@@ -1,0 +1,202 @@
+//! A service on a journal in memory, called without sockets.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, Response};
+use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use placewright_engine::{Engine, Options};
+use placewright_journal::MemoryJournal;
+use placewright_placement::{Command, Timestamp};
+use placewright_server::{Body, HttpMetrics, Placement, ServerOptions, Service};
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+
+pub(crate) async fn service(options: ServerOptions) -> Service {
+    service_with(options, Options::default(), "").await
+}
+
+/// A service with the standard names, this engine, and these policies over the defaults.
+pub(crate) async fn service_with(options: ServerOptions, engine: Options, policy: &str) -> Service {
+    let engine: Engine<Placement> = Engine::open(MemoryJournal::new(), engine, ()).unwrap();
+    let at = Timestamp::from_seconds(1_790_000_000);
+    engine
+        .submit(Command::SyncStandardNames { at })
+        .await
+        .unwrap()
+        .unwrap();
+    let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
+    let text = if policy.is_empty() { "{}" } else { policy };
+    let config = PolicyConfig::default();
+    let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), text).unwrap();
+    let mut registry = Registry::default();
+    let metrics = HttpMetrics::new(&mut registry);
+    Service::new(
+        options,
+        engine,
+        authenticator,
+        policy,
+        metrics,
+        Arc::new(registry),
+    )
+}
+
+/// A request being put together; it comes from an admin, in the newest version.
+pub(crate) struct Call<'a> {
+    method: &'a str,
+    path: &'a str,
+    headers: Vec<(&'a str, &'a str)>,
+    body: Option<String>,
+}
+
+pub(crate) fn call<'a>(method: &'a str, path: &'a str) -> Call<'a> {
+    let headers = vec![
+        ("x-auth-token", "admin"),
+        ("openstack-api-version", "placement latest"),
+    ];
+    Call {
+        method,
+        path,
+        headers,
+        body: None,
+    }
+}
+
+pub(crate) fn get(path: &str) -> Call<'_> {
+    call("GET", path)
+}
+
+impl<'a> Call<'a> {
+    /// Sets a header; an empty value takes it away.
+    pub(crate) fn header(mut self, name: &'a str, value: &'a str) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        if !value.is_empty() {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    pub(crate) fn version(self, version: &'a str) -> Self {
+        self.header("openstack-api-version", version)
+    }
+
+    pub(crate) fn json(mut self, body: impl Into<String>) -> Self {
+        self.body = Some(body.into());
+        self.header("content-type", "application/json")
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<String>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    fn request(self) -> Request<Full<Bytes>> {
+        let mut request = Request::builder().method(self.method).uri(self.path);
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        let body = self.body.unwrap_or_default();
+        if !body.is_empty() {
+            request = request.header("content-length", body.len());
+        }
+        request.body(Full::new(Bytes::from(body))).unwrap()
+    }
+
+    pub(crate) async fn raw(self, service: &Service) -> Response<Body> {
+        service.handle(self.request(), None).await
+    }
+
+    pub(crate) async fn send(self, service: &Service) -> Answer {
+        let response = self.raw(service).await;
+        let status = response.status().as_u16();
+        let headers = response.headers().iter();
+        let headers = headers
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        Answer {
+            status,
+            headers,
+            text: String::from_utf8(text.to_vec()).unwrap(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub(crate) fn detail(&self) -> String {
+        let json = self.json();
+        let detail = json["errors"][0]["detail"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned();
+        detail
+            .split("\n\n ")
+            .last()
+            .unwrap_or("")
+            .trim_end()
+            .to_owned()
+    }
+
+    pub(crate) fn code(&self) -> String {
+        self.json()["errors"][0]["code"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
+    }
+}
+
+pub(crate) const HOST: &str = "11111111-1111-1111-1111-111111111111";
+pub(crate) const OTHER: &str = "22222222-2222-2222-2222-222222222222";
+pub(crate) const CONSUMER: &str = "33333333-3333-3333-3333-333333333333";
+
+/// Creates a host with 8 VCPU at generation 1.
+pub(crate) async fn create_host(service: &Service, uuid: &str) {
+    let body = format!(r#"{{"name": "host-{uuid}", "uuid": "{uuid}"}}"#);
+    assert_eq!(
+        call("POST", "/resource_providers")
+            .json(body)
+            .send(service)
+            .await
+            .status,
+        200
+    );
+    let path = format!("/resource_providers/{uuid}/inventories");
+    let body = r#"{"resource_class": "VCPU", "total": 8}"#;
+    assert_eq!(
+        call("POST", &path).json(body).send(service).await.status,
+        201
+    );
+}
+
+/// The body of a claim of VCPU.
+pub(crate) fn claim(provider: &str, amount: u32, generation: Option<u64>) -> String {
+    let generation = generation.map_or("null".to_owned(), |generation| generation.to_string());
+    format!(
+        r#"{{"allocations": {{"{provider}": {{"resources": {{"VCPU": {amount}}}}}}},
+            "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE",
+            "consumer_generation": {generation}}}"#
+    )
+}
