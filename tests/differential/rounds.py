@@ -25,6 +25,8 @@ class Difference:
     left: wire.Response
     right: wire.Response
     shared: set[str] | None
+    # The requests with the generations that they were sent with, when known.
+    played: list[Request] = dataclasses.field(default_factory=list)
 
     @property
     def signature(self) -> str:

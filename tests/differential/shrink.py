@@ -27,12 +27,20 @@ class Shrinker:
             return False
         self.pair.reset(consumers_of(requests))
         *before, last = requests
+        played = []
         for request in before:
+            played.append(request.resolved(self.pair.generations))
             left, _ = self.pair.send(request)
             heal(self.pair, request, left.status)
+        played.append(last.resolved(self.pair.generations))
         text, left, right = ask_both(self.pair, last, self.best.shared)
         found = dataclasses.replace(
-            self.best, requests=requests, text=text, left=left, right=right
+            self.best,
+            requests=requests,
+            played=played,
+            text=text,
+            left=left,
+            right=right,
         )
         if not text or found.signature != self.best.signature:
             return False

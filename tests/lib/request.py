@@ -65,7 +65,7 @@ class Generations:
             body = request.body if isinstance(request.body, dict) else {}
             if parts[0] == "reshaper":
                 for provider in body.get("inventories", {}):
-                    self._bump(provider)
+                    self.bump(provider)
                 body = body.get("allocations", {})
             for consumer, written in body.items():
                 self._written(consumer, written)
@@ -78,7 +78,7 @@ class Generations:
                 if isinstance(row, dict) and "uuid" in row and "generation" in row:
                     self.providers[row["uuid"]] = row["generation"]
         elif request.method == "DELETE" and len(parts) > 2:
-            self._bump(parts[1])
+            self.bump(parts[1])
 
     def _written(self, consumer: str, body: Any) -> None:
         generation = self.consumers.get(consumer)
@@ -99,9 +99,9 @@ class Generations:
         else:
             providers = []
         for provider in providers:
-            self._bump(provider)
+            self.bump(provider)
 
-    def _bump(self, provider: str) -> None:
+    def bump(self, provider: str) -> None:
         self.providers[provider] = self.providers.get(provider, 0) + 1
 
 
@@ -157,11 +157,19 @@ class Request:
         head = "\r\n".join([*lines, "", ""])
         return head.encode("utf-8", "surrogateescape") + (body or b"")
 
+    def resolved(self, generations: Generations) -> "Request":
+        """The same with numbers where generations stand."""
+        if self.body is None or isinstance(self.body, bytes):
+            return self
+        body = json.loads(self.body_bytes(generations))
+        return dataclasses.replace(self, body=body)
+
     def curl(self, base: str, generations: Generations) -> str:
+        """A command for a shell; ``base`` is a word of that shell, like "$1"."""
         words = ["curl", "-si", "-X", self.method]
         for name, value in self.all_headers():
             words += ["-H", f"{name}: {value}"]
         body = self.body_bytes(generations)
         if body is not None:
             words += ["--data-binary", body.decode("utf-8", "backslashreplace")]
-        return shlex.join([*words, base + self.path])
+        return f"{shlex.join(words)} {base}{shlex.quote(self.path)}"
