@@ -5,6 +5,8 @@
 //!
 //! - An image property without a standard trait is passed over with a warning; Nova drops the
 //!   traits of all other properties with it.
+//! - The trait of an IOMMU model is the one that its hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova
+//!   looks for `COMPUTE_VIOMMU_…`, which does not exist.
 //! - A zone that no aggregate carries is refused unless it is the default one. Nova's API refuses
 //!   it too, but its scheduler would look everywhere.
 

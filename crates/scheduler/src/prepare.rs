@@ -92,6 +92,7 @@ pub fn prepare(
         target::point(request, spec, |target| surroundings.compute_nodes(target))?;
     }
     let query = translation.request.to_candidate_query()?;
+    translation.rules.extend(translation.request.host_rule());
     let fallback = translation.fallback.as_ref();
     let fallback = fallback.map(translate::resource_request::ResourceRequest::to_candidate_query);
     Ok(Prepared {

@@ -17,7 +17,7 @@ const DEVICE_TRAITS: [(&str, &str); 7] = [
     ("hw_vif_model", "COMPUTE_NET_VIF_MODEL"),
     ("hw_architecture", "HW_ARCH"),
     ("hw_emulation_architecture", "COMPUTE_ARCH"),
-    ("hw_viommu_model", "COMPUTE_VIOMMU"),
+    ("hw_viommu_model", "COMPUTE_VIOMMU_MODEL"),
 ];
 
 /// The image's disk format; a volume has none to speak of.

@@ -30,7 +30,7 @@ pub(super) fn add_groups(
         };
         let field = || format!("requested_networks[{index}].device_profile");
         let profile = find(spec, name, field)?;
-        if device_count(profile) > 1 {
+        if device_count(profile, field)? > 1 {
             return Err(BadRequest::invalid(
                 field(),
                 "a port is made of one device, and this profile has more",
@@ -102,11 +102,19 @@ fn add_profile(
 }
 
 /// How many devices a profile asks for.
-fn device_count(profile: &DeviceProfile) -> i64 {
+fn device_count(
+    profile: &DeviceProfile,
+    field: impl FnOnce() -> String,
+) -> Result<i64, BadRequest> {
     let properties = profile.groups.iter().flat_map(|group| &group.properties);
-    let amounts = properties.filter_map(|(key, value)| match ExtraSpecKey::parse(key) {
-        ExtraSpecKey::Resources { .. } => whole_number(value),
-        ExtraSpecKey::Trait { .. } | ExtraSpecKey::GroupPolicy | ExtraSpecKey::Other => None,
-    });
-    amounts.fold(0, i64::saturating_add)
+    let mut count = 0_i64;
+    for (key, value) in properties {
+        if let ExtraSpecKey::Resources { .. } = ExtraSpecKey::parse(key) {
+            let Some(amount) = whole_number(value) else {
+                return Err(BadRequest::malformed(field(), value, "a number of devices"));
+            };
+            count = count.saturating_add(amount);
+        }
+    }
+    Ok(count)
 }

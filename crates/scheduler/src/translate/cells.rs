@@ -118,7 +118,9 @@ pub(super) fn relate(guest: &GuestTopology, translation: &mut Translation) {
                 request.same_subtree.push(near.collect());
                 false
             }
-            CandidateRule::NearAny { .. } | CandidateRule::Apart { .. } => true,
+            CandidateRule::NearAny { .. }
+            | CandidateRule::Apart { .. }
+            | CandidateRule::Host { .. } => true,
         });
         return;
     }

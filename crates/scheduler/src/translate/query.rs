@@ -9,13 +9,14 @@ use uuid::Uuid;
 use crate::error::BadRequest;
 use crate::request::RequestGroup;
 use crate::translate::resource_request::ResourceRequest;
+use crate::translate::rule::CandidateRule;
 
 impl ResourceRequest {
     /// The query for our own search.
     ///
     /// A group without a suffix whose amounts are all 0 cannot be asked for. What it says then
-    /// holds for the host itself: its traits, and its aggregates by way of a group that takes
-    /// nothing and lies above all others.
+    /// holds for the host itself: its traits are asked of the root, its tree of every other group,
+    /// and its aggregates are the [`host_rule`](Self::host_rule).
     ///
     /// # Errors
     ///
@@ -32,14 +33,13 @@ impl ResourceRequest {
             nested: true,
             ..CandidateQuery::default()
         };
-        if let Some(group) = &self.unsuffixed {
-            if group.resources.is_empty() {
-                self.ask_of_host(group, &mut query);
-            } else {
-                query.groups.push(query_group(group));
-            }
+        let unsuffixed = self.unsuffixed.as_ref();
+        let taking = unsuffixed.filter(|group| !group.resources.is_empty());
+        let groups = taking.into_iter().chain(&self.suffixed);
+        query.groups.extend(groups.map(query_group));
+        if let Some(group) = unsuffixed.filter(|group| group.resources.is_empty()) {
+            ask_of_host(group, &mut query);
         }
-        query.groups.extend(self.suffixed.iter().map(query_group));
         Ok(query)
     }
 
@@ -76,40 +76,16 @@ impl ResourceRequest {
         Ok(())
     }
 
-    /// Asks of the host what the group without a suffix says, when that takes nothing.
-    fn ask_of_host(&self, group: &RequestGroup, query: &mut CandidateQuery) {
-        let add = |to: &mut Vec<String>, from: &BTreeSet<String>| {
-            to.extend(from.iter().cloned());
-            to.sort_unstable();
-            to.dedup();
-        };
-        add(&mut query.root_required, &group.required_traits);
-        add(&mut query.root_forbidden, &group.forbidden_traits);
-        let mut suffix = String::from("_host");
-        while (self.suffixed.iter()).any(|other| other.requester_id == suffix) {
-            suffix.push('_');
-        }
-        let mut host = query_group(&RequestGroup {
-            requester_id: suffix.clone(),
-            aggregates: group.aggregates.clone(),
+    /// What holds for the host itself and no query can say, where there is such a thing: see
+    /// [`to_candidate_query`](Self::to_candidate_query).
+    #[must_use]
+    pub fn host_rule(&self) -> Option<CandidateRule> {
+        let group = self.unsuffixed.as_ref()?;
+        let has_aggregates = !group.aggregates.is_empty() || !group.forbidden_aggregates.is_empty();
+        (group.resources.is_empty() && has_aggregates).then(|| CandidateRule::Host {
+            member_of: group.aggregates.clone(),
             forbidden_aggregates: group.forbidden_aggregates.clone(),
-            in_tree: group.in_tree,
-            ..RequestGroup::default()
-        });
-        if host.member_of.is_empty() && host.forbidden_aggregates.is_empty() {
-            // The tree alone can be asked of any group, and all are in one tree.
-            let in_tree = host.in_tree.take();
-            let mut groups: Vec<_> = self.suffixed.iter().map(query_group).collect();
-            for group in &mut groups {
-                group.in_tree = group.in_tree.take().or_else(|| in_tree.clone());
-            }
-            query.groups = groups;
-            return;
-        }
-        let mut all = vec![suffix];
-        all.extend(self.suffixed.iter().map(|group| group.requester_id.clone()));
-        query.same_subtree.push(all);
-        query.groups.push(host);
+        })
     }
 
     /// The query as Nova would write it, parameters in alphabetical order.
@@ -145,6 +121,24 @@ impl ResourceRequest {
             .iter()
             .map(|(name, value)| format!("{}={}", encode(name), encode(value)));
         encoded.collect::<Vec<_>>().join("&")
+    }
+}
+
+/// Asks of the host what the group without a suffix says, when that takes nothing.
+fn ask_of_host(group: &RequestGroup, query: &mut CandidateQuery) {
+    let add = |to: &mut Vec<String>, from: &BTreeSet<String>| {
+        to.extend(from.iter().cloned());
+        to.sort_unstable();
+        to.dedup();
+    };
+    add(&mut query.root_required, &group.required_traits);
+    add(&mut query.root_forbidden, &group.forbidden_traits);
+    let in_tree = group.in_tree.map(|uuid| uuid.to_string());
+    if let Some(in_tree) = in_tree {
+        for other in &mut query.groups {
+            // All groups are in one tree, so that one of two different trees is asked in vain.
+            other.in_tree.get_or_insert_with(|| in_tree.clone());
+        }
     }
 }
 

@@ -1,0 +1,292 @@
+//! NUMA cells and devices as groups, answered by placement's own search.
+
+use placewright_placement::{
+    Command, Inventory, ProviderId, State, Timestamp, decide, find_candidates,
+};
+use placewright_scheduler::prefilter::PrefilterOptions;
+use placewright_scheduler::prefilter::Surroundings;
+use placewright_scheduler::prepare::{PrepareOptions, Prepared, prepare};
+use placewright_scheduler::request::{self, Destination, RequestSpec};
+use placewright_scheduler::translate::TranslateOptions;
+use placewright_scheduler::translate::pci::PciAlias;
+use placewright_scheduler::translate::target::{ComputeNode, Target};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// A fleet without aggregates of the compute service.
+struct Nothing;
+
+impl Surroundings for Nothing {
+    fn each_aggregate(&self, _visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {}
+    fn segment_aggregates(&self, _segment: Uuid) -> Option<Vec<Uuid>> {
+        None
+    }
+    fn compute_version_min(&self) -> u32 {
+        0
+    }
+    fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode> {
+        let host = target.host.unwrap_or_default();
+        let number = host
+            .bytes()
+            .fold(0, |sum, byte| sum * 256 + u128::from(byte));
+        vec![ComputeNode {
+            uuid: Uuid::from_u128(number),
+            host: host.to_owned(),
+            node: host.to_owned(),
+        }]
+    }
+}
+
+struct Fleet(State);
+
+impl Fleet {
+    fn new() -> Self {
+        let mut fleet = Self(State::default());
+        let at = Timestamp::from_seconds(1);
+        fleet.run(&Command::SyncStandardNames { at });
+        let name = "CUSTOM_GPU".to_owned();
+        fleet.run(&Command::CreateClass {
+            name,
+            ensure: true,
+            at,
+        });
+        fleet
+    }
+
+    fn run(&mut self, command: &Command) {
+        let mut changes = Vec::new();
+        decide(&self.0, command, &mut changes).expect("nothing stands in its way");
+        for change in &changes {
+            self.0.apply(change);
+        }
+    }
+
+    /// Adds a provider whose UUID is its name.
+    fn add(&mut self, name: &str, parent: Option<&str>, has: &[(&str, i32)], traits: &[&str]) {
+        let at = Timestamp::from_seconds(1);
+        let uuid = uuid_of(name);
+        let parent = parent.map(uuid_of);
+        self.run(&Command::CreateProvider {
+            uuid,
+            name: name.to_owned(),
+            parent,
+            at,
+        });
+        for (class, total) in has {
+            let inventory = Inventory {
+                total: *total,
+                reserved: 0,
+                min_unit: 1,
+                max_unit: *total,
+                step_size: 1,
+                allocation_ratio: 1.0,
+            };
+            self.run(&Command::AddInventory {
+                provider: uuid,
+                class: (*class).to_owned(),
+                inventory,
+                may_reserve_all: true,
+                at,
+            });
+        }
+        let traits = traits.iter().map(|name| (*name).to_owned()).collect();
+        self.run(&Command::SetTraits {
+            provider: uuid,
+            generation: None,
+            traits,
+            at,
+        });
+    }
+
+    fn join(&mut self, name: &str, aggregate: Uuid) {
+        self.run(&Command::SetAggregates {
+            provider: uuid_of(name),
+            generation: None,
+            aggregates: vec![aggregate.to_string()],
+            at: Timestamp::from_seconds(1),
+        });
+    }
+
+    /// A host of two NUMA nodes with 4 PCPU, 4 VCPU and 1024 MiB each, and a GPU below the second.
+    fn add_numa_host(&mut self, name: &str) {
+        self.add(name, None, &[("DISK_GB", 100)], &["HW_CPU_X86_AVX2"]);
+        for node in 0..2 {
+            let has = [("PCPU", 4), ("VCPU", 4), ("MEMORY_MB", 1024)];
+            let child = format!("{name}{node}");
+            self.add(&child, Some(name), &has, &["HW_NUMA_ROOT"]);
+        }
+        let gpu = format!("{name}g");
+        self.add(&gpu, Some(&format!("{name}1")), &[("CUSTOM_GPU", 1)], &[]);
+    }
+
+    fn add_flat_host(&mut self, name: &str) {
+        let has = [
+            ("PCPU", 8),
+            ("VCPU", 8),
+            ("MEMORY_MB", 2048),
+            ("DISK_GB", 100),
+        ];
+        self.add(name, None, &has, &["HW_CPU_X86_AVX2"]);
+        let gpu = format!("{name}g");
+        self.add(&gpu, Some(name), &[("CUSTOM_GPU", 1)], &[]);
+    }
+
+    /// What serves each group, of every candidate that keeps the rules; hosts' names are letters.
+    fn places(&self, prepared: &Prepared) -> Vec<String> {
+        let state = &self.0;
+        let query = &prepared.query;
+        let found = find_candidates(state, query).expect("known names");
+        let rules = &prepared.translation.rules;
+        let kept = found.iter().filter(|candidate| {
+            rules
+                .iter()
+                .all(|rule| rule.admits(state, query, *candidate))
+        });
+        let name = |id: &ProviderId| &*state.provider(*id).expect("there").name;
+        let mut places: Vec<_> = kept
+            .map(|candidate| {
+                let groups = query.groups.iter().zip(candidate.mappings());
+                let text = groups.map(|(group, serving)| {
+                    let serving: Vec<_> = serving.iter().map(name).collect();
+                    format!("{}={}", group.suffix, serving.join("+"))
+                });
+                text.collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        places.sort_unstable();
+        places
+    }
+}
+
+fn uuid_of(name: &str) -> Uuid {
+    Uuid::from_u128(
+        name.bytes()
+            .fold(0, |sum, byte| sum * 256 + u128::from(byte)),
+    )
+}
+
+fn options() -> PrepareOptions {
+    let gpu = |policy: &str| {
+        let json = json!({"numa_policy": policy, "spec": [{"resource_class": "gpu"}]});
+        serde_json::from_value::<PciAlias>(json).expect("an alias")
+    };
+    let policies = ["required", "legacy", "preferred"];
+    let aliases = policies.map(|policy| (policy.to_owned(), gpu(policy)));
+    PrepareOptions {
+        translate: TranslateOptions {
+            pci_aliases: aliases.into(),
+            ..TranslateOptions::default()
+        },
+        prefilter: PrefilterOptions::default(),
+    }
+}
+
+fn spec(root_gb: u32, extra_specs: Value) -> RequestSpec {
+    let flavor = json!({
+        "vcpus": 4, "memory_mb": 1024, "root_gb": root_gb, "extra_specs": extra_specs,
+    });
+    request::read(json!({"flavor": flavor})).expect("readable")
+}
+
+fn places(fleet: &Fleet, spec: &RequestSpec) -> Vec<String> {
+    fleet.places(&prepare(spec, &options(), &Nothing).expect("sound"))
+}
+
+fn both_hosts() -> Fleet {
+    let mut fleet = Fleet::new();
+    fleet.add_numa_host("n");
+    fleet.add_flat_host("f");
+    fleet
+}
+
+#[test]
+fn a_guest_of_one_cell_takes_one_node_or_a_flat_host() {
+    let extra_specs = json!({"hw:cpu_policy": "dedicated", "trait:HW_CPU_X86_AVX2": "required"});
+    assert_eq!(
+        places(&both_hosts(), &spec(1, extra_specs)),
+        ["=f _NUMA0=f", "=n _NUMA0=n0", "=n _NUMA0=n1"]
+    );
+    let avx512 = json!({"hw:cpu_policy": "dedicated", "trait:HW_CPU_X86_AVX512F": "required"});
+    assert!(places(&both_hosts(), &spec(1, avx512)).is_empty());
+}
+
+#[test]
+fn cells_are_on_nodes_of_their_own() {
+    let extra_specs = json!({"hw:numa_nodes": 2, "hw:cpu_policy": "mixed",
+                             "hw:cpu_dedicated_mask": "0-1"});
+    assert_eq!(
+        places(&both_hosts(), &spec(1, extra_specs.clone())),
+        ["=n _NUMA0=n0 _NUMA1=n1", "=n _NUMA0=n1 _NUMA1=n0"]
+    );
+    let mut with_group = extra_specs;
+    with_group["resources_x:CUSTOM_GPU"] = json!(1);
+    with_group["group_policy"] = json!("none");
+    assert_eq!(
+        places(&both_hosts(), &spec(1, with_group)),
+        [
+            "=n _x=ng _NUMA0=n0 _NUMA1=n1",
+            "=n _x=ng _NUMA0=n1 _NUMA1=n0"
+        ],
+        "also where other groups may share"
+    );
+}
+
+#[test]
+fn devices_are_as_near_as_their_policy_says() {
+    let near = |policy: &str| {
+        let mut extra_specs = json!({"hw:cpu_policy": "dedicated"});
+        extra_specs["pci_passthrough:alias"] = json!(format!("{policy}:1"));
+        places(&both_hosts(), &spec(1, extra_specs))
+    };
+    let on_flat = "=f pci_alias_0-0=fg _NUMA0=f";
+    let same_node = "=n pci_alias_0-0=ng _NUMA0=n1";
+    let other_node = "=n pci_alias_0-0=ng _NUMA0=n0";
+    assert_eq!(near("required"), [on_flat, same_node]);
+    assert_eq!(near("legacy"), [on_flat, same_node]);
+    assert_eq!(near("preferred"), [on_flat, other_node, same_node]);
+
+    let mut fleet = Fleet::new();
+    fleet.add("m", None, &[("DISK_GB", 100)], &[]);
+    fleet.add(
+        "m0",
+        Some("m"),
+        &[("PCPU", 4), ("MEMORY_MB", 1024)],
+        &["HW_NUMA_ROOT"],
+    );
+    fleet.add("mg", Some("m"), &[("CUSTOM_GPU", 1)], &[]);
+    let of_no_node = |policy: &str| {
+        let alias = format!("{policy}:1");
+        let extra_specs = json!({"hw:cpu_policy": "dedicated", "pci_passthrough:alias": alias});
+        places(&fleet, &spec(1, extra_specs)).len()
+    };
+    assert_eq!((of_no_node("required"), of_no_node("legacy")), (0, 1));
+}
+
+#[test]
+fn hosts_can_be_named_though_everything_is_in_groups() {
+    let mut fleet = both_hosts();
+    let aggregate = Uuid::from_u128(77);
+    fleet.join("n", aggregate);
+    let mut pinned = spec(0, json!({"hw:cpu_policy": "dedicated"}));
+    assert_eq!(places(&fleet, &pinned).len(), 3);
+    pinned.requested_destination = Some(Destination {
+        aggregates: vec![vec![aggregate]],
+        ..Destination::default()
+    });
+    assert_eq!(
+        places(&fleet, &pinned),
+        ["_NUMA0=n0", "_NUMA0=n1"],
+        "aggregates hold for the host, which gives nothing itself"
+    );
+    pinned.requested_destination = Some(Destination {
+        forbidden_aggregates: [aggregate].into(),
+        ..Destination::default()
+    });
+    assert_eq!(places(&fleet, &pinned), ["_NUMA0=f"]);
+    pinned.requested_destination = Some(Destination {
+        host: Some("n".to_owned()),
+        ..Destination::default()
+    });
+    assert_eq!(places(&fleet, &pinned), ["_NUMA0=n0", "_NUMA0=n1"]);
+}

@@ -1,0 +1,152 @@
+//! Requests as JSON: what is read, and which field an error is about.
+
+use placewright_scheduler::request::{self, RequestSpec};
+use serde_json::{Value, json};
+
+fn read(json: Value) -> Result<RequestSpec, request::Unreadable> {
+    request::read(json)
+}
+
+fn with(field: &str, value: Value) -> Value {
+    let mut whole = json!({"flavor": {"vcpus": 1, "memory_mb": 64}});
+    whole[field] = value;
+    whole
+}
+
+#[test]
+fn errors_name_the_field() {
+    let rows = [
+        (json!({}), "."),
+        (json!({"flavor": {"vcpus": 1}}), "flavor"),
+        (
+            json!({"flavor": {"vcpus": -1, "memory_mb": 1}}),
+            "flavor.vcpus",
+        ),
+        (
+            json!({"flavor": {"vcpus": 1.5, "memory_mb": 1}}),
+            "flavor.vcpus",
+        ),
+        (with("flavour", json!(1)), "flavour"),
+        (with("is_bfv", json!("yes")), "is_bfv"),
+        (with("image", json!({"properties": []})), "image.properties"),
+        (with("ignore_hosts", json!([1])), "ignore_hosts[0]"),
+        (
+            with("scheduler_hints", json!({"group": {"a": 1}})),
+            "scheduler_hints.group",
+        ),
+        (
+            with("requested_destination", json!({"aggregates": [["x"]]})),
+            "requested_destination.aggregates[0][0]",
+        ),
+        (
+            with(
+                "requested_resources",
+                json!([{"requester_id": "a", "resources": {"VGPU": -1}}]),
+            ),
+            "requested_resources[0].resources.VGPU",
+        ),
+        (
+            with(
+                "topology_rules",
+                json!([{"level": "rack", "relation": "near"}]),
+            ),
+            "topology_rules[0].relation",
+        ),
+        (
+            with("instance_group", json!({"uuid": "x", "policy": "affinity"})),
+            "instance_group.uuid",
+        ),
+    ];
+    for (json, field) in rows {
+        let text = json.to_string();
+        let error = read(json).expect_err(&text);
+        assert_eq!(error.field, field, "{error} in {text}");
+    }
+    let nulls = json!({"flavor": {"vcpus": 1, "memory_mb": 1, "extra_specs": {"a": null}}});
+    assert_eq!(read(nulls).expect_err("null").field, "flavor.extra_specs.a");
+}
+
+#[test]
+fn image_properties_are_brought_to_one_form() {
+    let spec = read(with(
+        "image",
+        json!({"properties": {
+            "architecture": "amd64", "hypervisor_type": "XAPI", "hw_vm_mode": "HV",
+            "hw_vif_model": "VirtualVmxnet3", "vmware_adaptertype": "lsiLogicsas",
+            "hw_boot_menu": "Yes", "hw_numa_nodes": " 2 ", "os_type": "Linux", "mine": "As It Is",
+            "img_hv_requested_version": ">=2.6, <9", "hw_disk_bus": "virtio",
+            "trait:CUSTOM_A": "required", "trait:CUSTOM_B": "no",
+            "hw_numa_cpus.0": "0-1", "hw_numa_cpus.1": "2", "hw_numa_mem.0": 64,
+            "hw_numa_mem.1": "32", "img_mappings": [{"virtual": "ami"}],
+        }}),
+    ))
+    .expect("readable");
+    let properties = &spec.image.as_ref().expect("an image").properties;
+    for (name, value) in [
+        ("hw_architecture", "x86_64"),
+        ("img_hv_type", "xen"),
+        ("hw_vm_mode", "hvm"),
+        ("hw_vif_model", "vmxnet3"),
+        ("hw_scsi_model", "lsisas1068"),
+        ("hw_boot_menu", "true"),
+        ("hw_numa_nodes", "2"),
+        ("os_type", "linux"),
+        ("hw_disk_bus", "virtio"),
+    ] {
+        assert_eq!(properties.get(name), Some(value), "{name}");
+    }
+    assert_eq!(
+        (properties.get("mine"), properties.raw("mine")),
+        (None, Some("As It Is"))
+    );
+    assert_eq!(
+        properties.traits_required().collect::<Vec<_>>(),
+        ["CUSTOM_A"]
+    );
+    assert_eq!(properties.numa_cpus().expect("cells")[0], [0, 1].into());
+    assert_eq!(properties.numa_memory_mb(), Some(&[64, 32][..]));
+    let again = read(serde_json::to_value(&spec).expect("written"));
+    assert_eq!(again.expect("readable"), spec);
+}
+
+#[test]
+fn impossible_image_properties_are_refused() {
+    for (name, value) in [
+        ("hw_architecture", "vax"),
+        ("hw_disk_bus", "floppy"),
+        ("hw_numa_nodes", "two"),
+        ("img_hv_requested_version", "about 3"),
+        ("vm_mode", "odd"),
+        ("hw_numa_mem.0", "-1"),
+        ("hw_numa_cpus.0", "3-1"),
+    ] {
+        let error = read(with("image", json!({"properties": {name: value}}))).expect_err(name);
+        assert!(
+            error
+                .message
+                .contains(&format!("image.properties[{name:?}]")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn defaults_hints_and_ignored_hosts() {
+    let spec = read(with(
+        "scheduler_hints",
+        json!({"query": "[\"=\"]", "different_host": ["a", "b"], "none": []}),
+    ))
+    .expect("readable");
+    assert_eq!(spec.hint("different_host"), Some("a"));
+    assert_eq!(spec.hints("different_host").len(), 2);
+    assert_eq!(
+        (spec.hint("query"), spec.hint("none")),
+        (Some("[\"=\"]"), None)
+    );
+    assert_eq!(
+        (spec.num_instances, spec.is_bfv, spec.is_forced()),
+        (1, false, false)
+    );
+    let spec = read(with("ignore_hosts", json!(["Host1"]))).expect("readable");
+    assert!(spec.ignores_host("hOST1") && !spec.ignores_host("host2"));
+}
