@@ -72,6 +72,55 @@ async fn the_description_follows_the_version() {
     assert_eq!(ask("?version=1").await.status, 400);
 }
 
+#[tokio::test]
+async fn an_explanation_names_what_is_missing() {
+    let service = service(ServerOptions::default()).await;
+    create_host(&service, HOST).await;
+    let ask = |query: &'static str| get(query);
+    let path = "/placewright/v1/explain?resources=VCPU:16,MEMORY_MB:1&required=HW_CPU_X86_AVX";
+    let told = ask(path).send(&service).await.json();
+    assert_eq!((&told["roots"], &told["left"]), (&1.into(), &0.into()));
+    let constraints = told["constraints"].as_array().unwrap();
+    let vcpu = constraints
+        .iter()
+        .find(|one| one["constraint"] == "resources=VCPU:16")
+        .unwrap();
+    assert_eq!(
+        (&vcpu["removed_alone"], &vcpu["group"]),
+        (&1.into(), &"".into())
+    );
+    assert_eq!(
+        told["smallest_impossible_set"].as_array().map(Vec::len),
+        Some(1)
+    );
+    let miss = &told["near_misses"][0];
+    assert_eq!(miss["example"]["uuid"], HOST);
+    let lacks: Vec<(&Value, &Value)> = (miss["lacks"].as_array().unwrap().iter())
+        .map(|lack| (&lack["reason"], &lack["missing"]))
+        .collect();
+    assert!(lacks.contains(&(&"amount".into(), &8.into())), "{told}");
+    let path = "/placewright/v1/explain?resources=CUSTOM_NOPE:1";
+    assert_eq!(ask(path).send(&service).await.status, 400);
+    let path = "/placewright/v1/explain?resources1=VCPU:1";
+    assert_eq!(
+        ask(path)
+            .version("placement 1.10")
+            .send(&service)
+            .await
+            .status,
+        400
+    );
+    assert_eq!(ask(path).version("").send(&service).await.status, 200);
+    assert_eq!(
+        ask(path)
+            .header("x-auth-token", "bob")
+            .send(&service)
+            .await
+            .status,
+        403
+    );
+}
+
 /// Reads events until so many came.
 struct Events {
     body: Body,

@@ -1,10 +1,11 @@
 //! Placewright's own pages beside the Placement API.
 //!
 //! Open to all: `/metrics`, `/healthz`, `/readyz`, `/placewright/v1/openapi.json`. For those whom a
-//! policy rule lets: `/placewright/v1/changes`.
+//! policy rule lets: `/placewright/v1/changes`, `/placewright/v1/explain`.
 
 mod change_json;
 mod changes;
+mod explain;
 mod openapi;
 
 use hyper::http::request::Parts;
@@ -28,15 +29,18 @@ pub(crate) enum Page {
     OpenApi,
     /// Every durable change in order.
     Changes,
+    /// Why a request for candidates finds what it finds.
+    Explain,
 }
 
 impl Page {
-    const ALL: [Page; 5] = [
+    const ALL: [Page; 6] = [
         Page::Metrics,
         Page::Health,
         Page::Ready,
         Page::OpenApi,
         Page::Changes,
+        Page::Explain,
     ];
 
     /// The page at a path.
@@ -52,6 +56,7 @@ impl Page {
             Page::Ready => "/readyz",
             Page::OpenApi => "/placewright/v1/openapi.json",
             Page::Changes => "/placewright/v1/changes",
+            Page::Explain => "/placewright/v1/explain",
         }
     }
 
@@ -60,6 +65,7 @@ impl Page {
         match self {
             Page::Metrics | Page::Health | Page::Ready | Page::OpenApi => None,
             Page::Changes => Some(Rule::ChangesFollow),
+            Page::Explain => Some(Rule::ExplainShow),
         }
     }
 
@@ -73,7 +79,7 @@ impl Page {
 ///
 /// # Errors
 /// What the client is told instead.
-pub(crate) fn show(
+pub(crate) async fn show(
     service: &Service,
     page: Page,
     parts: &Parts,
@@ -94,6 +100,7 @@ pub(crate) fn show(
         Page::Ready => Ok(plain(200, "ready\n")),
         Page::OpenApi => openapi::show(&query),
         Page::Changes => changes::follow(service, &query, &parts.headers),
+        Page::Explain => explain::show(service, parts).await,
     }
 }
 

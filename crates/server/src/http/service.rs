@@ -2,7 +2,7 @@
 //! all answers share.
 
 mod answer;
-mod checks;
+pub(crate) mod checks;
 
 use std::error::Error;
 use std::fmt;
@@ -146,7 +146,7 @@ impl Service {
             _ => Some(self.authenticate(&parts.headers).await?),
         };
         if let Some(page) = page {
-            return own::show(self, page, parts, identity.as_deref());
+            return own::show(self, page, parts, identity.as_deref()).await;
         }
         let version = checks::negotiate(&parts.headers)?;
         exchange.version = Some(version);

@@ -23,7 +23,7 @@ pub(super) fn check_head(parts: &Parts, bytes_max: usize) -> ApiResult<()> {
     Ok(())
 }
 
-pub(super) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
+pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
     microversion::negotiate(headers).map_err(|error| {
         let status = match error {
             VersionError::Malformed { .. } => 400,
