@@ -31,6 +31,8 @@ use skyline::Skyline;
 pub const BLOCK_HOSTS: usize = 64;
 /// Blocks in a group.
 const GROUP_BLOCKS: usize = 16;
+/// So many blocks of a group may have got worse before its skyline is taken anew.
+const OUTDATED_MAX: u32 = 12;
 
 /// One number for each host, by slot; the length is a multiple of [`BLOCK_HOSTS`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -214,6 +216,8 @@ pub struct Ranking {
     blocks: Summaries,
     groups: Summaries,
     stale: Vec<bool>,
+    /// How many blocks of each group got worse since the group's skyline was taken.
+    outdated: Vec<u32>,
     /// The hosts of each block whose points are on its skyline.
     on_top: Vec<u64>,
     /// Whether a host that is on no skyline can hold an end of a scale.
@@ -237,6 +241,7 @@ impl Ranking {
             groups: Summaries::default(),
             stale: Vec::new(),
             on_top: Vec::new(),
+            outdated: Vec::new(),
         };
         ranking.grow(feasible.len());
         ranking.feasible_count = feasible.iter().map(|word| word.count_ones() as usize).sum();
@@ -276,6 +281,7 @@ impl Ranking {
         self.feasible.resize(blocks, 0);
         self.stale.resize(blocks, false);
         self.on_top.resize(blocks, 0);
+        self.outdated.resize(blocks.div_ceil(GROUP_BLOCKS), 0);
         self.blocks.resize(self.terms.len(), blocks);
         self.groups
             .resize(self.terms.len(), blocks.div_ceil(GROUP_BLOCKS));
@@ -317,10 +323,17 @@ impl Ranking {
         self.groups.widen(block / GROUP_BLOCKS, &raws, &point);
     }
 
-    /// Takes everything about a stale block anew, and about its group.
+    /// Takes everything about a stale block anew, and about its group when that has promised too
+    /// much too often: one look at a group's blocks costs far less than joining their skylines.
     fn refresh(&mut self, block: usize, columns: &[Column]) {
+        let group = block / GROUP_BLOCKS;
         self.refresh_block(block, columns);
-        self.refresh_group(block / GROUP_BLOCKS);
+        self.outdated[group] += 1;
+        if self.outdated[group] >= OUTDATED_MAX {
+            self.refresh_group(group);
+        } else {
+            self.refresh_group_ends(group);
+        }
     }
 
     fn refresh_block(&mut self, block: usize, columns: &[Column]) {
@@ -340,14 +353,13 @@ impl Ranking {
                 term.bounded(low)
             };
         }
+        // A host that is good in everything covers most others at the first comparison.
+        let first = self.scale_free_best(block, columns);
         let skyline = &mut self.blocks.skylines[block];
         skyline.clear();
         self.on_top[block] = 0;
-        let mut rest = mask;
         let mut point: Few<f64> = SmallVec::from_elem(0.0, self.terms.len());
-        while rest != 0 {
-            let bit = rest.trailing_zeros() as usize;
-            rest &= rest - 1;
+        let mut add = |bit: usize| {
             for (value, term) in point.iter_mut().zip(&self.terms) {
                 *value = term.turned(columns[term.column].block(block)[bit]);
             }
@@ -355,10 +367,33 @@ impl Ranking {
             if skyline.add(&point) {
                 self.on_top[block] |= 1 << bit;
             }
+        };
+        if mask >> first & 1 == 1 {
+            add(first);
+        }
+        let mut rest = mask & !(1 << first);
+        while rest != 0 {
+            add(rest.trailing_zeros() as usize);
+            rest &= rest - 1;
         }
     }
 
-    fn refresh_group(&mut self, group: usize) {
+    /// A feasible host of a block that is good in all terms; any if there is none.
+    fn scale_free_best(&self, block: usize, columns: &[Column]) -> usize {
+        let scales: Few<Scale> = (0..self.terms.len())
+            .map(|number| {
+                let (low, high) = (
+                    self.blocks.lows[number][block],
+                    self.blocks.highs[number][block],
+                );
+                Scale::new(self.terms[number].multiplier, low, high)
+            })
+            .collect();
+        let scores = self.score_block(block, columns, &scales);
+        kernel::first_best(&scores, self.feasible[block])
+    }
+
+    fn refresh_group_ends(&mut self, group: usize) {
         let start = group * GROUP_BLOCKS;
         let end = (start + GROUP_BLOCKS).min(self.stale.len());
         let most = |values: &[f64]| values.iter().fold(f64::NEG_INFINITY, |a, b| larger(a, *b));
@@ -367,6 +402,13 @@ impl Ranking {
             self.groups.highs[term][group] = most(&self.blocks.highs[term][start..end]);
             self.groups.lows[term][group] = least(&self.blocks.lows[term][start..end]);
         }
+    }
+
+    fn refresh_group(&mut self, group: usize) {
+        let start = group * GROUP_BLOCKS;
+        let end = (start + GROUP_BLOCKS).min(self.stale.len());
+        self.refresh_group_ends(group);
+        self.outdated[group] = 0;
         let skyline = &mut self.groups.skylines[group];
         skyline.clear();
         for block in &self.blocks.skylines[start..end] {

@@ -44,6 +44,19 @@ pub(super) fn range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
     )
 }
 
+/// The place of the largest score among the hosts of the mask, the first of several; 0 without any.
+pub(super) fn first_best(scores: &[f64; BLOCK_HOSTS], mut mask: u64) -> usize {
+    let mut top = (0, f64::NEG_INFINITY);
+    while mask != 0 {
+        let place = mask.trailing_zeros() as usize;
+        mask &= mask - 1;
+        if scores[place] > top.1 {
+            top = (place, scores[place]);
+        }
+    }
+    top.0
+}
+
 /// Which values are at least so much, one bit each.
 pub(super) fn at_least(values: &[f64; BLOCK_HOSTS], least: f64) -> u64 {
     let mut mask = 0;
