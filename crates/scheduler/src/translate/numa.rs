@@ -1,6 +1,6 @@
 //! The guest's NUMA cells: how many, and which processors and memory are in each.
 
-use crate::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
+use crate::cpu_set::{CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
 use crate::flavor::extra_spec_field;
 use crate::image::NUMA_NODES_MAX;
@@ -8,6 +8,9 @@ use crate::text::whole_number;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
 use crate::translate::memory::PageSize;
 use crate::translate::wish::{Wishes, flavor_field, image_field};
+
+/// The most cells of a guest: as many as numbered extra specs can describe.
+const CELLS_MAX: u32 = NUMA_NODES_MAX as u32;
 
 /// How a guest sees processors and memory, and how they are to be laid out on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,10 +258,10 @@ fn node_count(wishes: &Wishes<'_>) -> Result<Option<u32>, BadRequest> {
     let count = said
         .parse::<u32>()
         .ok()
-        .filter(|count| (1..=CPU_LIMIT).contains(count) && said == count.to_string());
+        .filter(|count| (1..=CELLS_MAX).contains(count) && said == count.to_string());
     match count {
         Some(count) => Ok(Some(count)),
-        None => Err(BadRequest::malformed(field, said, "a number of at least 1")),
+        None => Err(BadRequest::malformed(field, said, "a number from 1 to 128")),
     }
 }
 
