@@ -1,8 +1,10 @@
 //! The one binary of Placewright.
 
 mod bench;
+mod client;
 mod config;
 mod control;
+mod explain;
 mod in_process;
 mod journal;
 mod openapi;
@@ -36,6 +38,8 @@ enum Command {
     /// Look after a store without a server
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    /// Say why a request for allocation candidates finds what it finds
+    Explain(explain::Explain),
     /// Print the API's description (OpenAPI 3.1)
     Openapi(openapi::OpenApi),
     /// Print what policies can say
@@ -92,6 +96,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Explain(command) => command.run()?,
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
         Command::Bench(command) => {

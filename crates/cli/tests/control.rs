@@ -217,3 +217,51 @@ fn wrong_files_and_missing_options_of_access_are_told_before_anything_starts() {
         }
     }
 }
+
+#[test]
+fn explain_says_what_removed_the_hosts_and_what_they_lack() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Control::start(&directory.path().join("store"), &[]);
+    let url = format!("http://{}", server.address);
+    let body = format!("{{\"name\": \"host1\", \"uuid\": \"{PROVIDER}\"}}");
+    server.request("POST /resource_providers", &body);
+    server.request(
+        &format!("PUT /resource_providers/{PROVIDER}/inventories"),
+        "{\"resource_provider_generation\": 0, \"inventories\": {\"VCPU\": {\"total\": 6}}}",
+    );
+
+    let (code, text, error) = run(&["explain", "--url", &url, "resources=VCPU:8"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        text.contains("Nothing fits: none of 1 host is left."),
+        "{text}"
+    );
+    assert!(
+        text.contains("         1         1   resources=VCPU:8"),
+        "{text}"
+    );
+    assert!(
+        text.contains("This alone leaves nothing: resources=VCPU:8"),
+        "{text}"
+    );
+    assert!(
+        text.contains("2 too few free for resources=VCPU:8"),
+        "{text}"
+    );
+
+    let (code, text, _) = run(&["explain", "--url", &url, "?resources=VCPU:4"]);
+    assert_eq!(
+        (code, text.contains("1 of 1 host can serve")),
+        (0, true),
+        "{text}"
+    );
+    let (code, _, error) = run(&["explain", "--url", &url, "resources=VCPU"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("400 Bad Request"), "{error}");
+    let (code, _, error) = run(&["explain", "--url", "http://127.0.0.1:1", "resources=VCPU:1"]);
+    assert_eq!(code, 1);
+    assert!(
+        error.contains("no answer from http://127.0.0.1:1/"),
+        "{error}"
+    );
+}

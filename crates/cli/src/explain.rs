@@ -1,0 +1,158 @@
+//! `placewright explain`: why a request for candidates finds what it finds, for a person to read.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Deserialize;
+
+use crate::client::Client;
+
+/// What to explain.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    placewright explain 'resources=VCPU:8,MEMORY_MB:16384&required=HW_CPU_X86_AVX2'\n  \
+    placewright explain --json 'resources=VCPU:8' | jq .near_misses")]
+pub(crate) struct Explain {
+    /// The query of `GET /allocation_candidates`, as it stands behind the question mark
+    query: String,
+
+    #[command(flatten)]
+    client: Client,
+
+    /// Print the server's answer as it is
+    #[arg(long)]
+    json: bool,
+}
+
+/// The server's answer.
+#[derive(Debug, Deserialize)]
+struct Explanation {
+    roots: u64,
+    left: u64,
+    exact: bool,
+    constraints: Vec<Effect>,
+    smallest_impossible_set: Option<Vec<String>>,
+    near_misses: Vec<NearMiss>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Effect {
+    constraint: String,
+    removed: u64,
+    removed_alone: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct NearMiss {
+    roots: u64,
+    example: Option<Provider>,
+    lacks: Vec<Lack>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Provider {
+    uuid: String,
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Lack {
+    constraint: Option<String>,
+    reason: String,
+    missing: Option<i64>,
+}
+
+impl Explain {
+    /// Asks the server and prints.
+    ///
+    /// # Errors
+    /// The server does not answer, or refuses the query.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let query = self.query.strip_prefix('?').unwrap_or(&self.query);
+        let answer = self
+            .client
+            .get(&format!("/placewright/v1/explain?{query}"))?;
+        if self.json {
+            return crate::print(&format!("{answer}\n"));
+        }
+        let explanation: Explanation =
+            serde_json::from_value(answer).context("the server's answer is no explanation")?;
+        crate::print(&explanation.to_text())
+    }
+}
+
+impl Explanation {
+    fn to_text(&self) -> String {
+        let mut out = String::new();
+        let _ = match (self.roots, self.left) {
+            (0, _) => writeln!(out, "There are no hosts at all."),
+            (roots, 0) => writeln!(out, "Nothing fits: none of {} is left.", hosts(roots)),
+            (roots, left) => writeln!(out, "{left} of {} can serve this request.", hosts(roots)),
+        };
+        if !self.exact {
+            out.push_str("Some trees are too wide to be searched in full: counts are at least.\n");
+        }
+        out.push_str("\n   removed     alone   constraint, in the order applied\n");
+        for Effect {
+            constraint,
+            removed,
+            removed_alone,
+        } in &self.constraints
+        {
+            let _ = writeln!(out, "{removed:>10}{removed_alone:>10}   {constraint}");
+        }
+        match self.smallest_impossible_set.as_deref() {
+            None | Some([]) => {}
+            Some([one]) => {
+                let _ = writeln!(out, "\nThis alone leaves nothing: {one}");
+            }
+            Some(several) => {
+                let _ = writeln!(out, "\nThese together leave nothing:");
+                for constraint in several {
+                    let _ = writeln!(out, "  {constraint}");
+                }
+            }
+        }
+        if !self.near_misses.is_empty() {
+            out.push_str("\nNearest misses:\n");
+            for miss in &self.near_misses {
+                let _ = writeln!(out, "  {}", miss.to_text());
+            }
+        }
+        out
+    }
+}
+
+impl NearMiss {
+    fn to_text(&self) -> String {
+        let lacks: Vec<String> = self.lacks.iter().map(Lack::to_text).collect();
+        let example = match &self.example {
+            Some(Provider { uuid, name }) if self.roots == 1 => format!(": {name} ({uuid})"),
+            Some(Provider { uuid, name }) => format!(", as {name} ({uuid})"),
+            None => String::new(),
+        };
+        format!("{}{example}: {}", hosts(self.roots), lacks.join("; "))
+    }
+}
+
+impl Lack {
+    fn to_text(&self) -> String {
+        let constraint = self.constraint.as_deref().unwrap_or("a constraint");
+        match (self.reason.as_str(), self.missing) {
+            ("amount", Some(missing)) => format!("{missing} too few free for {constraint}"),
+            ("inventory", _) => format!("has no inventory for {constraint}"),
+            ("units", _) => format!("its units do not allow {constraint}"),
+            // What a newer server may say too: that the constraint does not hold is true of all.
+            _ => format!("fails {constraint}"),
+        }
+    }
+}
+
+/// A number of roots, in an operator's word.
+fn hosts(number: u64) -> String {
+    match number {
+        1 => "1 host".to_owned(),
+        number => format!("{number} hosts"),
+    }
+}
