@@ -265,3 +265,61 @@ fn explain_says_what_removed_the_hosts_and_what_they_lack() {
         "{error}"
     );
 }
+
+#[test]
+fn systemd_is_told_when_it_is_ready_alive_and_stopping() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let variables = [
+        ("NOTIFY_SOCKET", path.to_str().unwrap()),
+        ("WATCHDOG_USEC", "100000"),
+    ];
+    let server = Control::start_in(&directory.path().join("store"), &[], &variables);
+    let next = || {
+        let mut message = [0; 256];
+        let length = socket.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..length])
+            .trim()
+            .to_owned()
+    };
+    assert_eq!(next(), "READY=1");
+    assert_eq!(
+        (next(), next()),
+        ("WATCHDOG=1".to_owned(), "WATCHDOG=1".to_owned())
+    );
+    server.signal(Signal::TERM);
+    while next() != "STOPPING=1" {}
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn the_load_generator_loads_asks_and_claims_without_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Control::start(
+        &directory.path().join("store"),
+        &["--log-filter", "warn,placewright=info"],
+    );
+    let url = format!("http://{}", server.address);
+    let (code, text, error) = run(&[
+        "bench",
+        "http",
+        "--url",
+        &url,
+        "--hosts",
+        "20",
+        "--requests",
+        "50",
+        "--json",
+    ]);
+    assert_eq!(code, 0, "{error}{text}");
+    let phases: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (index, (phase, requests)) in [("load", 80), ("candidates", 50), ("claims", 50)]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(phases[index]["phase"], phase);
+        assert_eq!(phases[index]["succeeded"], requests);
+        assert_eq!(phases[index]["failed"], 0);
+    }
+}

@@ -49,12 +49,18 @@ pub(crate) struct Control {
 impl Control {
     /// Starts it on a store and waits until its log says that it is ready.
     pub(crate) fn start(store: &Path, flags: &[&str]) -> Self {
+        Self::start_in(store, flags, &[])
+    }
+
+    /// The same with more environment variables.
+    pub(crate) fn start_in(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let address = free_address();
         let listen = address.to_string();
         let mut child = placewright(&["control", "--config", "/dev/null", "--store-path"])
             .arg(store)
             .args(["--placement-listen", &listen])
             .args(flags)
+            .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
