@@ -7,6 +7,8 @@
 //! (which callers do once for equal requests), are timed on their own. After each claim some older
 //! instance ends, so that the fleet stays as full as it is.
 
+#![expect(clippy::disallowed_methods, reason = "it times what the scheduler itself must not")]
+
 use std::time::Instant;
 
 use placewright_placement::group::{Relation, Rule, Scope as Place};
@@ -68,6 +70,7 @@ fn zone(number: u64) -> Uuid {
 }
 
 /// Hosts of three sizes; one in ten is a tree whose two NUMA nodes hold its CPUs.
+#[expect(clippy::too_many_lines, reason = "one fleet, described in a row")]
 fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
     let mut state = State::default();
     run(&mut state, &Command::SyncStandardNames { at: AT });

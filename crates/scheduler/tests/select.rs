@@ -49,6 +49,7 @@ fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
 }
 
 /// A fleet in which every third host is a tree with two NUMA nodes that hold its CPUs.
+#[expect(clippy::too_many_lines, reason = "one fleet, described in a row")]
 fn fleet(sizes: &[u8]) -> State {
     let at = Timestamp::from_seconds(1);
     let mut state = State::default();
@@ -185,7 +186,7 @@ fn request() -> impl Strategy<Value = RequestSpec> {
 /// Something that happens between two requests.
 #[derive(Clone, Debug)]
 enum Event {
-    Claim(RequestSpec, u8),
+    Claim(Box<RequestSpec>, u8),
     Release(u8),
     Disable(u32, bool),
     Load(u32, u32),
@@ -193,7 +194,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => (request(), 0u8..40).prop_map(|(request, who)| Event::Claim(request, who)),
+        6 => (request(), 0u8..40).prop_map(|(request, who)| Event::Claim(Box::new(request), who)),
         2 => (0u8..40).prop_map(Event::Release),
         1 => (0..HOSTS, any::<bool>()).prop_map(|(host, on)| Event::Disable(host, on)),
         1 => (0..HOSTS, 0u32..4).prop_map(|(host, ops)| Event::Load(host, ops)),
