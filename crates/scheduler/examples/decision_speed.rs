@@ -7,7 +7,10 @@
 //! (which callers do once for equal requests), are timed on their own. After each claim some older
 //! instance ends, so that the fleet stays as full as it is.
 
-#![expect(clippy::disallowed_methods, reason = "it times what the scheduler itself must not")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it times what the scheduler itself must not"
+)]
 
 use std::time::Instant;
 
