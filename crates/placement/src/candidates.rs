@@ -12,6 +12,7 @@ pub(crate) mod anchors;
 mod answer;
 pub(crate) mod bits;
 mod bounds;
+mod branch;
 pub(crate) mod complete;
 mod flat;
 mod hosts;
@@ -23,6 +24,7 @@ pub(crate) mod resolve;
 mod rules;
 mod run;
 pub(crate) mod sharing;
+mod traits;
 pub(crate) mod tree;
 
 pub use answer::{CandidateView, Candidates};

@@ -47,6 +47,13 @@ impl Bits {
         }
     }
 
+    /// Takes out every number of `other`.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine &= !theirs;
+        }
+    }
+
     #[inline]
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.0
@@ -66,5 +73,22 @@ impl Bits {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
+    }
+
+    /// How many numbers are in the set.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The numbers, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, word)| {
+            let mut word = *word;
+            std::iter::from_fn(move || {
+                let bit = word.checked_ilog2()?;
+                word &= !(1 << bit);
+                Some(index * 64 + bit as usize)
+            })
+        })
     }
 }

@@ -7,6 +7,22 @@ use super::plan::Plan;
 use super::tree::TreeSearch;
 
 impl TreeSearch {
+    /// Whether all places together have as much of each contended class as all choices want, and
+    /// enough of them serve suffixed groups where each wants its own.
+    pub(super) fn could_hold_all(&self, plan: &Plan<'_>) -> bool {
+        let width = plan.contended.len();
+        let enough = |class: usize| {
+            let there = self.residual.iter().skip(class).step_by(width);
+            let there = there
+                .map(|left| (*left).max(0))
+                .fold(0, i64::saturating_add);
+            plan.wanted[class] <= there
+        };
+        let serves_group = |serves: &&Bits| serves.meets(&plan.granular_kinds);
+        (0..width).all(enough)
+            && (!plan.isolate || plan.granular <= self.serves.iter().filter(serves_group).count())
+    }
+
     /// Whether the open places have, class by class, as much as is wanted in sum.
     pub(super) fn sums_fit(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>]) -> bool {
         let width = plan.contended.len();
@@ -32,8 +48,17 @@ impl TreeSearch {
 
     /// Whether every choice finds a place when places only count how many they can take at most.
     pub(super) fn counts_fit(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>]) -> bool {
-        let mut room: Vec<usize> = (0..self.places.len())
-            .map(|place| self.most_at(plan, rest, open, place))
+        if plan.contended.is_empty() && !plan.isolate {
+            return true;
+        }
+        let mut here: Vec<SmallVec<[usize; 8]>> = vec![SmallVec::new(); self.places.len()];
+        for (choice, open) in rest.iter().zip(open) {
+            for place in open {
+                here[*place as usize].push(*choice);
+            }
+        }
+        let mut room: Vec<usize> = (here.iter().enumerate())
+            .map(|(place, here)| self.most_at(plan, here, place))
             .collect();
         let mut holders: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.places.len()];
         (0..rest.len()).all(|index| {
@@ -42,19 +67,14 @@ impl TreeSearch {
         })
     }
 
-    /// The most choices that a place could take together: for each class the smallest amounts
-    /// first.
-    fn most_at(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>], place: usize) -> usize {
-        let here = || {
-            rest.iter()
-                .zip(open)
-                .filter(|(_, open)| open.iter().any(|other| *other as usize == place))
-                .map(|(choice, _)| &plan.choices[*choice])
-        };
+    /// The most of some choices that a place could take together: for each class the smallest
+    /// amounts first.
+    fn most_at(&self, plan: &Plan<'_>, here: &[usize], place: usize) -> usize {
+        let here = || here.iter().map(|choice| &plan.choices[*choice]);
         let mut most = here().count();
         if plan.isolate {
-            most = here().filter(|choice| !choice.granular).count()
-                + usize::from(here().any(|choice| choice.granular));
+            let granular = here().filter(|choice| choice.granular).count();
+            most = most - granular + granular.min(1);
         }
         let width = plan.contended.len();
         for class in 0..width {

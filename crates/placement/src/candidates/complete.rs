@@ -6,6 +6,8 @@
 //! matching with counts are tried as proofs, and at last a search of bounded length that tries
 //! nothing twice that only names tell apart.
 
+use smallvec::SmallVec;
+
 use super::plan::Plan;
 use super::tree::{NOWHERE, TreeSearch};
 
@@ -14,24 +16,26 @@ const STEPS: u32 = 100_000;
 
 /// Buffers and the allowance that all searches of one request share.
 pub(crate) struct Scratch {
-    /// By choice: the places that are open to it now.
-    open: Vec<Vec<u32>>,
+    /// By choice: the places that are open to it now, room left aside, as of a call.
+    open: Vec<(u32, Vec<u32>)>,
+    call: u32,
     /// By choice: where the example has it.
     example: Vec<u32>,
     /// By place and component: the round in which an exchange path last came by.
     visited: Vec<u32>,
     round: u32,
     /// By twin and place: whether an equal choice was found to have no future there.
-    refuted: Vec<bool>,
+    pub(super) refuted: Vec<bool>,
     /// Steps left.
-    steps: u32,
+    pub(super) steps: u32,
 }
 
 impl Scratch {
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let choices = plan.choices.len();
         Self {
-            open: vec![Vec::new(); choices],
+            open: vec![(0, Vec::new()); choices],
+            call: 0,
             example: vec![NOWHERE; choices],
             visited: Vec::new(),
             round: 0,
@@ -54,79 +58,141 @@ impl TreeSearch {
         depth: usize,
         scratch: &mut Scratch,
     ) -> bool {
-        let rest: Vec<usize> = self.order[depth..].to_vec();
-        if rest.is_empty() {
+        if depth == self.order.len() {
             return true;
         }
-        if !self.find_open(plan, &rest, scratch) {
+        let mut rest: SmallVec<[usize; 32]> = SmallVec::from_slice(&self.order[depth..]);
+        scratch.call += 1;
+        if !plan.collective.is_empty() && !self.aim_for_traits(plan, &rest, scratch) {
             return false;
         }
-        let placed = self.exchange(plan, &rest, scratch);
-        if placed {
-            let keeps = plan.only_room_binds()
-                || self.keeps_rules(plan, |choice| match self.chosen[choice] {
-                    NOWHERE => scratch.example[choice],
-                    place => place,
-                });
-            if keeps {
-                for choice in &rest {
-                    self.witness[*choice] = scratch.example[*choice];
-                }
-                return true;
+        if !self.exchange(plan, &rest, scratch) {
+            // Where all that compete ask for the same, exchange paths find what there is.
+            return !plan.uniform && self.try_all(plan, &mut rest, scratch);
+        }
+        let place_of = |choice: usize| match self.chosen[choice] {
+            NOWHERE => scratch.example[choice],
+            place => place,
+        };
+        if plan.only_room_binds() || self.keeps_rules(plan, place_of) {
+            for choice in &rest {
+                self.witness[*choice] = scratch.example[*choice];
             }
-        } else if plan.uniform {
+            return true;
+        }
+        let broken: SmallVec<[usize; 16]> = plan
+            .subtrees
+            .iter()
+            .filter(|set| !self.in_one_subtree(set, place_of))
+            .flatten()
+            .copied()
+            .collect();
+        self.mend(plan, &rest, &broken, scratch) || self.try_all(plan, &mut rest, scratch)
+    }
+
+    /// Keeps the example but for the choices whose subtrees are broken, and tries all for those.
+    fn mend(
+        &mut self,
+        plan: &Plan<'_>,
+        rest: &[usize],
+        broken: &[usize],
+        scratch: &mut Scratch,
+    ) -> bool {
+        let (mut moving, staying): (SmallVec<[usize; 32]>, SmallVec<[usize; 32]>) = rest
+            .iter()
+            .copied()
+            .partition(|choice| broken.contains(choice));
+        if moving.is_empty() || staying.is_empty() {
             return false;
         }
+        for choice in &staying {
+            self.put(plan, *choice, scratch.example[*choice]);
+        }
+        let mended = self.try_all(plan, &mut moving, scratch)
+            && self.keeps_rules(plan, |choice| match self.chosen[choice] {
+                NOWHERE => self.witness[choice],
+                place => place,
+            });
+        for choice in &staying {
+            if mended {
+                self.witness[*choice] = self.chosen[*choice];
+            }
+            self.take(plan, *choice);
+        }
+        mended
+    }
+
+    /// Tries everything.
+    fn try_all(
+        &mut self,
+        plan: &Plan<'_>,
+        rest: &mut SmallVec<[usize; 32]>,
+        scratch: &mut Scratch,
+    ) -> bool {
         scratch.refuted.clear();
         scratch
             .refuted
             .resize(plan.choices.len() * self.places.len(), false);
-        let mut rest = rest;
-        self.branch(plan, &mut rest, scratch)
+        self.branch(plan, rest, scratch)
     }
 
-    /// Lists the places open to each choice. False when one has none.
-    fn find_open(&self, plan: &Plan<'_>, rest: &[usize], scratch: &mut Scratch) -> bool {
-        for choice in rest {
-            let kind = plan.choices[*choice].kind;
-            let mut open = std::mem::take(&mut scratch.open[*choice]);
+    /// How many places are open to a choice, room left aside.
+    pub(super) fn open_count(
+        &self,
+        plan: &Plan<'_>,
+        choice: usize,
+        scratch: &mut Scratch,
+    ) -> usize {
+        let options = &self.options[plan.choices[choice].kind];
+        if plan.only_room_binds() {
+            return options.len();
+        }
+        let (call, open) = &mut scratch.open[choice];
+        if *call != scratch.call {
+            *call = scratch.call;
             open.clear();
             open.extend(
-                self.options[kind]
+                options
                     .iter()
-                    .filter(|place| self.admits(plan, *choice, **place)),
+                    .filter(|place| self.leaves_rules(plan, choice, **place)),
             );
-            let none = open.is_empty();
-            scratch.open[*choice] = open;
-            if none {
-                return false;
-            }
         }
-        true
+        open.len()
+    }
+
+    pub(super) fn open_place(
+        &self,
+        plan: &Plan<'_>,
+        choice: usize,
+        index: usize,
+        scratch: &Scratch,
+    ) -> u32 {
+        if plan.only_room_binds() {
+            self.options[plan.choices[choice].kind][index]
+        } else {
+            scratch.open[choice].1[index]
+        }
     }
 
     /// Places all choices, moving placed ones aside where needed. The room taken is given back.
     fn exchange(&mut self, plan: &Plan<'_>, rest: &[usize], scratch: &mut Scratch) -> bool {
-        let mut all = true;
         for choice in rest {
             let known = self.witness[*choice];
             scratch.example[*choice] = NOWHERE;
-            if scratch.open[*choice].contains(&known)
-                && self.fits(plan, &plan.choices[*choice], known)
-            {
+            let open = known != NOWHERE && self.admits(plan, *choice, known);
+            if open {
                 self.load(plan, &plan.choices[*choice], known);
                 scratch.example[*choice] = known;
             }
         }
-        for choice in rest {
-            if scratch.example[*choice] == NOWHERE {
-                scratch.round += 1;
-                scratch
-                    .visited
-                    .resize(plan.choices.len() * self.places.len(), 0);
-                all = all && self.make_room(plan, rest, *choice, scratch);
-            }
+        let marks = plan.choices.len() * self.places.len();
+        if scratch.visited.len() < marks {
+            scratch.visited.resize(marks, 0);
         }
+        let all = rest.iter().all(|choice| {
+            scratch.round += 1;
+            scratch.example[*choice] != NOWHERE || self.make_room(plan, rest, *choice, scratch)
+        });
         for choice in rest {
             if scratch.example[*choice] != NOWHERE {
                 self.unload(plan, &plan.choices[*choice], scratch.example[*choice]);
@@ -144,16 +210,17 @@ impl TreeSearch {
         scratch: &mut Scratch,
     ) -> bool {
         let wanted = &plan.choices[choice];
-        for index in 0..scratch.open[choice].len() {
-            let place = scratch.open[choice][index];
+        let open = self.open_count(plan, choice, scratch);
+        for index in 0..open {
+            let place = self.open_place(plan, choice, index, scratch);
             if self.fits(plan, wanted, place) {
                 self.load(plan, wanted, place);
                 scratch.example[choice] = place;
                 return true;
             }
         }
-        for index in 0..scratch.open[choice].len() {
-            let place = scratch.open[choice][index];
+        for index in 0..open {
+            let place = self.open_place(plan, choice, index, scratch);
             let mark = place as usize * plan.choices.len() + wanted.component;
             if scratch.visited[mark] == scratch.round {
                 continue;
@@ -180,100 +247,5 @@ impl TreeSearch {
             }
         }
         false
-    }
-
-    /// Tries everything, the choice with the fewest open places first. Leaves the choices as they
-    /// were; when it succeeds, `witness` has the places.
-    fn branch(&mut self, plan: &Plan<'_>, rest: &mut Vec<usize>, scratch: &mut Scratch) -> bool {
-        if rest.is_empty() {
-            return true;
-        }
-        if scratch.steps == 0 {
-            return false;
-        }
-        scratch.steps -= 1;
-        let mut fewest = (usize::MAX, 0);
-        let mut open: Vec<Vec<u32>> = Vec::with_capacity(rest.len());
-        for (index, choice) in rest.iter().enumerate() {
-            let places = self.unrefuted(plan, *choice, scratch);
-            fewest = fewest.min((places.len(), index));
-            open.push(places);
-        }
-        if fewest.0 == 0 || !self.sums_fit(plan, rest, &open) || !self.counts_fit(plan, rest, &open)
-        {
-            return false;
-        }
-        let places = std::mem::take(&mut open[fewest.1]);
-        let choice = rest.remove(fewest.1);
-        let twin = plan.choices[choice].twin * self.places.len();
-        let mut refuted: Vec<usize> = Vec::new();
-        let mut found = false;
-        for (index, place) in places.iter().enumerate() {
-            let tried = places[..index]
-                .iter()
-                .any(|other| self.alike(plan, *other, *place));
-            if !tried {
-                self.put(plan, choice, *place);
-                found = self.branch(plan, rest, scratch);
-                self.take(plan, choice);
-                if found {
-                    self.witness[choice] = *place;
-                    break;
-                }
-            }
-            scratch.refuted[twin + *place as usize] = true;
-            refuted.push(twin + *place as usize);
-        }
-        for mark in refuted {
-            scratch.refuted[mark] = false;
-        }
-        rest.insert(fewest.1, choice);
-        found
-    }
-
-    fn unrefuted(&self, plan: &Plan<'_>, choice: usize, scratch: &Scratch) -> Vec<u32> {
-        let twin = plan.choices[choice].twin * self.places.len();
-        self.options[plan.choices[choice].kind]
-            .iter()
-            .copied()
-            .filter(|place| {
-                !scratch.refuted[twin + *place as usize] && self.admits(plan, choice, *place)
-            })
-            .collect()
-    }
-
-    /// Whether only the names tell two places apart, for all choices still to be made.
-    fn alike(&self, plan: &Plan<'_>, one: u32, other: u32) -> bool {
-        let (one, other) = (one as usize, other as usize);
-        let row = |place: usize| {
-            let width = plan.contended.len();
-            &self.residual[place * width..(place + 1) * width]
-        };
-        let same = self.serves[one] == self.serves[other]
-            && row(one) == row(other)
-            && (!plan.isolate || self.granular_at[one] == self.granular_at[other]);
-        if !same || plan.only_room_binds() {
-            return same;
-        }
-        let leaf = |place: usize| {
-            self.above.is_empty()
-                || (0..self.above.len())
-                    .all(|under| under == place || !self.above[under].contains(place))
-        };
-        let same_above = || {
-            self.above.is_empty()
-                || (0..self.places.len()).all(|place| {
-                    place == one
-                        || place == other
-                        || self.above[one].contains(place) == self.above[other].contains(place)
-                })
-        };
-        self.count_at[one] == 0
-            && self.count_at[other] == 0
-            && self.covers.get(one) == self.covers.get(other)
-            && self.tree_of.get(one) == self.tree_of.get(other)
-            && leaf(one)
-            && leaf(other)
-            && same_above()
     }
 }

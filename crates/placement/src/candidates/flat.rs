@@ -55,8 +55,7 @@ impl<'a> FlatPass<'a> {
             .filter(|(class, _)| plan.contended.contains(class))
             .copied()
             .collect();
-        let granular = plan.resolved.iter().filter(|group| group.granular).count();
-        pass.possible = !(plan.isolate && granular > 1) && state.provider_count() > 0;
+        pass.possible = !(plan.isolate && plan.granular > 1) && state.provider_count() > 0;
         pass
     }
 

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::bits::Bits;
 use super::lookup::{SetFilter, room_word};
 use super::query::{CandidateQuery, GroupPolicy};
 use super::resolve::{ResolvedGroup, ResolvedRoot};
@@ -17,6 +18,8 @@ pub(crate) struct Choice {
     pub(crate) kind: usize,
     /// What it takes of the classes that several choices take: (place in `contended`, amount).
     pub(crate) contended: SmallVec<[(usize, i64); 4]>,
+    /// The sets of `subtrees` that it is in.
+    pub(crate) sets: SmallVec<[usize; 2]>,
     /// Choices with the same number can be exchanged for each other.
     pub(crate) twin: usize,
     /// Choices with different numbers never compete for room.
@@ -77,8 +80,14 @@ pub(crate) struct Plan<'a> {
     pub(crate) root: SetFilter<'a>,
     /// The classes that more than one choice takes.
     pub(crate) contended: SmallVec<[ClassId; 4]>,
+    /// How much of each of them all choices want.
+    pub(crate) wanted: SmallVec<[i64; 4]>,
     /// Whether suffixed groups must not share a provider.
     pub(crate) isolate: bool,
+    /// How many suffixed groups there are.
+    pub(crate) granular: usize,
+    /// The kinds of the suffixed groups.
+    pub(crate) granular_kinds: Bits,
     /// Choices whose providers must lie under one of them.
     pub(crate) subtrees: Vec<SmallVec<[usize; 4]>>,
     /// One of each list must be among the traits of the providers of the group without suffix.
@@ -118,7 +127,10 @@ impl<'a> Plan<'a> {
             kinds: Vec::new(),
             groups: groups.len(),
             root: SetFilter::default(),
+            wanted: SmallVec::from_elem(0, contended.len()),
             contended,
+            granular: groups.iter().filter(|group| group.granular).count(),
+            granular_kinds: Bits::default(),
             isolate: query.group_policy == Some(GroupPolicy::Isolate),
             subtrees: Vec::new(),
             collective: Vec::new(),
@@ -135,6 +147,7 @@ impl<'a> Plan<'a> {
                 let twin = (0..index).find(|other| groups[*other] == *group);
                 let kind = twin.map_or(first, |other| kind_of[other]);
                 if kind == first {
+                    plan.granular_kinds.insert(kind);
                     plan.kinds
                         .push(granular_kind(state, group, leniency.bare_groups));
                 }
@@ -199,17 +212,21 @@ impl<'a> Plan<'a> {
     }
 
     fn choose(&mut self, group: usize, kind: usize, resources: &[(ClassId, i64)], granular: bool) {
-        let contended = resources
+        let contended: SmallVec<[(usize, i64); 4]> = resources
             .iter()
             .filter_map(|(class, amount)| {
                 let place = self.contended.iter().position(|other| other == class)?;
                 Some((place, *amount))
             })
             .collect();
+        for (place, amount) in &contended {
+            self.wanted[*place] = self.wanted[*place].saturating_add(*amount);
+        }
         self.choices.push(Choice {
             group,
             kind,
             contended,
+            sets: SmallVec::new(),
             twin: 0,
             component: 0,
             granular,
@@ -218,23 +235,17 @@ impl<'a> Plan<'a> {
 
     /// Choices of one kind that the same sets of `same_subtree` name can be exchanged.
     fn number_twins(&mut self) {
-        let sets = |choice: usize| -> Vec<usize> {
-            (0..self.subtrees.len())
-                .filter(|set| self.subtrees[*set].contains(&choice))
-                .collect()
-        };
-        let twins: Vec<usize> = (0..self.choices.len())
-            .map(|choice| {
-                (0..choice)
-                    .find(|other| {
-                        self.choices[*other].kind == self.choices[choice].kind
-                            && sets(*other) == sets(choice)
-                    })
-                    .unwrap_or(choice)
-            })
-            .collect();
-        for (choice, twin) in self.choices.iter_mut().zip(twins) {
-            choice.twin = twin;
+        for (number, set) in self.subtrees.iter().enumerate() {
+            for choice in set {
+                self.choices[*choice].sets.push(number);
+            }
+        }
+        for choice in 0..self.choices.len() {
+            let of = &self.choices[choice];
+            let twin = self.choices[..choice]
+                .iter()
+                .position(|other| other.kind == of.kind && other.sets == of.sets);
+            self.choices[choice].twin = twin.unwrap_or(choice);
         }
     }
 

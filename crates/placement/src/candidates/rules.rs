@@ -58,13 +58,17 @@ impl TreeSearch {
     /// Whether a choice can be made as far as the choices made so far, and what is open to each of
     /// the others alone, can tell.
     pub(super) fn admits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
-        self.fits(plan, &plan.choices[choice], place)
-            && (plan.nested || self.one_of_its_tree(place))
+        self.fits(plan, &plan.choices[choice], place) && self.leaves_rules(plan, choice, place)
+    }
+
+    /// As [`Self::admits`], but for room.
+    pub(super) fn leaves_rules(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
+        (plan.nested || self.one_of_its_tree(place))
             && (plan.collective.is_empty() || self.leaves_traits(plan, choice, place))
-            && plan
-                .subtrees
+            && plan.choices[choice]
+                .sets
                 .iter()
-                .all(|set| !set.contains(&choice) || self.leaves_subtree(plan, set, choice, place))
+                .all(|set| self.leaves_subtree(plan, &plan.subtrees[*set], choice, place))
     }
 
     /// Whether no other provider of a place's tree is taken.
@@ -73,24 +77,6 @@ impl TreeSearch {
         self.chosen.iter().all(|other| {
             *other == NOWHERE || *other == place || self.tree_of[*other as usize] != tree
         })
-    }
-
-    /// Whether the providers of the group without suffix can still have all traits together.
-    fn leaves_traits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
-        if plan.choices[choice].granular {
-            return true;
-        }
-        let mut covered = self.covers[place as usize].clone();
-        for (other, chosen) in self.chosen.iter().enumerate() {
-            if other == choice || plan.choices[other].granular {
-                continue;
-            }
-            covered.union(match *chosen {
-                NOWHERE => &self.kind_covers[plan.choices[other].kind],
-                place => &self.covers[place as usize],
-            });
-        }
-        covered.covers(&Bits::first(plan.collective.len()))
     }
 
     /// Whether a set of choices can still lie under one of them when this one is made.
@@ -102,41 +88,38 @@ impl TreeSearch {
                 common.intersect(&self.above[self.chosen[other] as usize]);
             }
         }
+        // What may be on top: a place chosen, or one still open to another choice.
         let mut tops = Bits::default();
-        let mut offer = |top: u32| {
-            if common.contains(top as usize) {
-                tops.insert(top as usize);
-            }
-        };
-        offer(place);
+        tops.insert(place as usize);
         for other in others() {
             match self.chosen[other] {
-                NOWHERE => {
-                    for option in &self.options[plan.choices[other].kind] {
-                        offer(*option);
-                    }
-                }
-                place => offer(place),
+                NOWHERE => tops.union(&self.serving[plan.choices[other].kind]),
+                place => tops.insert(place as usize),
             }
         }
-        let reaches = |other: usize| {
-            self.options[plan.choices[other].kind]
-                .iter()
-                .any(|option| self.above[*option as usize].meets(&tops))
+        tops.intersect(&common);
+        // They lie on one line to the root, so the highest has all below it.
+        let Some(top) = tops.iter().min_by_key(|top| self.above[*top].len()) else {
+            return false;
         };
-        !tops.is_empty() && others().all(|other| self.chosen[other] != NOWHERE || reaches(other))
+        others().all(|other| {
+            self.chosen[other] != NOWHERE
+                || self.below[top].meets(&self.serving[plan.choices[other].kind])
+        })
+    }
+
+    /// Whether the places of a set of choices lie under one of them.
+    pub(super) fn in_one_subtree(&self, set: &[usize], place_of: impl Fn(usize) -> u32) -> bool {
+        let mut common = self.above[place_of(set[0]) as usize].clone();
+        for choice in &set[1..] {
+            common.intersect(&self.above[place_of(*choice) as usize]);
+        }
+        set.iter()
+            .any(|choice| common.contains(place_of(*choice) as usize))
     }
 
     /// Whether a complete set of choices keeps the rules that are not about room.
     pub(super) fn keeps_rules(&self, plan: &Plan<'_>, place_of: impl Fn(usize) -> u32) -> bool {
-        let in_one_tree = |set: &[usize]| {
-            let mut common = self.above[place_of(set[0]) as usize].clone();
-            for choice in &set[1..] {
-                common.intersect(&self.above[place_of(*choice) as usize]);
-            }
-            set.iter()
-                .any(|choice| common.contains(place_of(*choice) as usize))
-        };
         let one_a_tree = || {
             (0..self.chosen.len()).all(|one| {
                 (0..one).all(|other| {
@@ -154,7 +137,9 @@ impl TreeSearch {
             }
             covered.covers(&Bits::first(plan.collective.len()))
         };
-        plan.subtrees.iter().all(|set| in_one_tree(set))
+        plan.subtrees
+            .iter()
+            .all(|set| self.in_one_subtree(set, &place_of))
             && (plan.nested || one_a_tree())
             && (plan.collective.is_empty() || traits())
     }

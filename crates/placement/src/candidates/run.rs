@@ -18,6 +18,26 @@ use crate::slot_set::bits;
 /// serve a request than there is memory.
 const WITHOUT_LIMIT: usize = 100_000;
 
+/// The trees that had a candidate in the first of several rounds.
+struct FirstRound {
+    /// One search for all of them.
+    search: TreeSearch,
+    /// The seed of the order within each, if it is to be random.
+    seed: Option<u64>,
+    /// Each with what its search was told, and how many candidates it made.
+    trees: Vec<(ProviderId, bool, usize)>,
+}
+
+impl FirstRound {
+    fn new(plan: &Plan<'_>, seed: Option<u64>) -> Self {
+        Self {
+            search: TreeSearch::new(plan),
+            seed,
+            trees: Vec::new(),
+        }
+    }
+}
+
 /// One run of the search.
 pub(crate) struct Run<'r, 'a> {
     plan: &'r Plan<'a>,
@@ -48,7 +68,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     pub(crate) fn search(mut self, options: &SearchOptions) -> Candidates {
         match (options.seed, options.strategy) {
-            (Some(seed), _) => self.shuffled(&mut Shuffle::new(seed)),
+            (Some(seed), _) => self.shuffled(seed),
             (None, Strategy::DepthFirst) => self.depth_first(),
             (None, Strategy::BreadthFirst) => self.breadth_first(),
         }
@@ -82,23 +102,23 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn breadth_first(&mut self) {
-        let mut searches = Vec::new();
+        let mut first = FirstRound::new(self.plan, None);
         for word in 0..self.anchors.words {
             let roots = self.anchors.word(self.plan, word);
             for slot in bits(roots.hosts | roots.trees, word) {
                 let is_tree = roots.trees >> (slot % 64) & 1 == 1;
-                self.visit(ProviderId(slot), is_tree, None, &mut searches);
+                self.visit(ProviderId(slot), is_tree, &mut first);
                 if self.is_full() {
                     return;
                 }
             }
         }
-        self.go_round(searches);
+        self.go_round(&first);
     }
 
     /// Breadth first over the roots in random order, each tree's choices in random order: the
     /// reference draws its sample from all candidates of all roots.
-    fn shuffled(&mut self, shuffle: &mut Shuffle) {
+    fn shuffled(&mut self, seed: u64) {
         let mut roots = Vec::new();
         for word in 0..self.anchors.words {
             let masks = self.anchors.word(self.plan, word);
@@ -107,55 +127,56 @@ impl<'r, 'a> Run<'r, 'a> {
                     .map(|slot| (ProviderId(slot), masks.trees >> (slot % 64) & 1 == 1)),
             );
         }
-        shuffle.order(&mut roots);
-        let mut searches = Vec::new();
+        Shuffle::new(seed).order(&mut roots);
+        let mut first = FirstRound::new(self.plan, Some(seed));
         for (root, is_tree) in roots {
-            self.visit(root, is_tree, Some(shuffle), &mut searches);
+            self.visit(root, is_tree, &mut first);
             if self.is_full() {
                 return;
             }
         }
-        self.go_round(searches);
+        self.go_round(&first);
     }
 
-    /// Takes the first candidate of a root; a tree that has one is kept for more.
-    fn visit(
-        &mut self,
-        root: ProviderId,
-        is_tree: bool,
-        shuffle: Option<&mut Shuffle>,
-        searches: &mut Vec<TreeSearch>,
-    ) {
+    /// Takes the first candidate of a root; a tree that has one is noted for more.
+    fn visit(&mut self, root: ProviderId, is_tree: bool, first: &mut FirstRound) {
         if !is_tree {
             self.answer
                 .push_host(root, &self.anchors.flat.total, self.plan.groups);
-            return;
-        }
-        let mut search = TreeSearch::new(self.plan);
-        if self.open(&mut search, root, shuffle) && self.step(&mut search) {
-            searches.push(search);
+        } else if self.open(&mut first.search, root, first.seed) && self.step(&mut first.search) {
+            let search = &first.search;
+            first.trees.push((root, search.only_with_own, search.made));
         }
     }
 
-    /// One candidate of each tree after the other until there are no more.
-    fn go_round(&mut self, mut searches: Vec<TreeSearch>) {
+    /// One candidate of each tree after the other until there are no more. Trees are only now given
+    /// a search of their own: mostly the first round is enough.
+    fn go_round(&mut self, first: &FirstRound) {
+        let mut searches: Vec<TreeSearch> = Vec::with_capacity(first.trees.len());
+        for (root, only_with_own, made) in &first.trees {
+            let mut search = TreeSearch::new(self.plan);
+            self.take_up(&mut search, *root, first.seed);
+            search.only_with_own = *only_with_own;
+            if (0..*made).all(|_| search.next(self.plan, &mut self.scratch)) {
+                searches.push(search);
+            }
+        }
         while !searches.is_empty() {
             searches.retain_mut(|search| !self.is_full() && self.step(search));
         }
     }
 
-    fn open(
-        &mut self,
-        search: &mut TreeSearch,
-        root: ProviderId,
-        shuffle: Option<&mut Shuffle>,
-    ) -> bool {
-        if !search.open(
-            self.plan,
-            &self.anchors.matches,
-            &self.anchors.sharing,
-            root,
-        ) {
+    fn take_up(&mut self, search: &mut TreeSearch, root: ProviderId, seed: Option<u64>) -> bool {
+        let (matches, sharing) = (&self.anchors.matches, &self.anchors.sharing);
+        let opened = search.open(self.plan, matches, sharing, root);
+        if let Some(seed) = seed {
+            search.shuffle(&mut Shuffle::new(seed ^ u64::from(root.0).rotate_left(32)));
+        }
+        opened
+    }
+
+    fn open(&mut self, search: &mut TreeSearch, root: ProviderId, seed: Option<u64>) -> bool {
+        if !self.take_up(search, root, seed) {
             return false;
         }
         if !self.anchors.sharing.is_empty() {
@@ -164,10 +185,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 search.only_with_own = self.shared_options.insert(options, ()).is_some();
             }
         }
-        if let Some(shuffle) = shuffle {
-            search.shuffle(shuffle);
-        }
-        true
+        !search.only_with_own || search.has_own()
     }
 
     /// Adds the next candidate of a tree that is not there yet.

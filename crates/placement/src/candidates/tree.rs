@@ -1,10 +1,13 @@
 //! One tree as the search sees it: who in it, or sharing with it, may serve which choice.
 
+use smallvec::SmallVec;
+
 use super::bits::Bits;
 use super::complete::Scratch;
 use super::order::Shuffle;
 use super::plan::{Kind, Plan, headroom};
 use super::sharing::Sharing;
+use super::traits::Offers;
 use crate::ids::ProviderId;
 
 /// No place chosen.
@@ -34,10 +37,14 @@ pub(crate) struct TreeSearch {
     pub(super) shared: Vec<bool>,
     /// By place: the places above it, and itself. Only with `same_subtree`.
     pub(super) above: Vec<Bits>,
+    /// By place: the places under it, and itself. Only with `same_subtree`.
+    pub(super) below: Vec<Bits>,
+    /// By kind: the places that may serve it, as a set. Only with `same_subtree`.
+    pub(super) serving: Vec<Bits>,
     /// By place: which lists of collective traits it has one of. Only with such lists.
     pub(super) covers: Vec<Bits>,
-    /// By kind: the union over the places that may serve it.
-    pub(super) kind_covers: Vec<Bits>,
+    /// By kind: places that may serve it, for each set of lists that one has. Only with such lists.
+    pub(super) offers: Vec<Offers>,
     /// By place: the root of its tree. Only when no two providers of a tree may be taken.
     pub(super) tree_of: Vec<ProviderId>,
     /// By place: how many choices are there, and how many of them are suffixed groups.
@@ -49,12 +56,16 @@ pub(crate) struct TreeSearch {
     pub(super) chosen: Vec<u32>,
     /// By depth: the next option to try.
     cursor: Vec<usize>,
+    /// By depth: options that were tried and leave nothing.
+    failed: Vec<SmallVec<[u32; 4]>>,
     /// By choice: a place in a completion that is known to work, as far as `witnessed` says.
     pub(super) witness: Vec<u32>,
     /// Whether the witness completes what is chosen now.
     witnessed: bool,
     /// Whether candidates of shared places only were found from another tree.
     pub(super) only_with_own: bool,
+    /// How many candidates were made of this tree.
+    pub(super) made: usize,
     started: bool,
 }
 
@@ -70,17 +81,21 @@ impl TreeSearch {
             residual: Vec::new(),
             shared: Vec::new(),
             above: Vec::new(),
+            below: Vec::new(),
+            serving: Vec::new(),
             covers: Vec::new(),
-            kind_covers: Vec::new(),
+            offers: Vec::new(),
             tree_of: Vec::new(),
             count_at: Vec::new(),
             granular_at: Vec::new(),
             order: (0..choices).collect(),
             chosen: vec![NOWHERE; choices],
             cursor: vec![0; choices],
+            failed: vec![SmallVec::new(); choices],
             witness: vec![NOWHERE; choices],
             witnessed: false,
             only_with_own: false,
+            made: 0,
             started: false,
         }
     }
@@ -122,6 +137,9 @@ impl TreeSearch {
                     .push(provider.map_or(*id, |provider| provider.root));
             }
         }
+        if !self.could_hold_all(plan) {
+            return false;
+        }
         self.note_lineage(plan);
         self.note_collective(plan);
         true
@@ -136,16 +154,23 @@ impl TreeSearch {
         self.residual.clear();
         self.shared.clear();
         self.above.clear();
+        self.below.clear();
+        self.serving.clear();
         self.covers.clear();
-        self.kind_covers.clear();
+        self.offers.clear();
         self.tree_of.clear();
         self.count_at.clear();
         self.granular_at.clear();
         self.chosen.fill(NOWHERE);
         self.witness.fill(NOWHERE);
         self.cursor.fill(0);
+        self.failed.iter_mut().for_each(SmallVec::clear);
+        for (depth, choice) in self.order.iter_mut().enumerate() {
+            *choice = depth;
+        }
         self.witnessed = false;
         self.only_with_own = false;
+        self.made = 0;
         self.started = false;
     }
 
@@ -239,27 +264,18 @@ impl TreeSearch {
             }
             self.above.push(above);
         }
-    }
-
-    fn note_collective(&mut self, plan: &Plan<'_>) {
-        if plan.collective.is_empty() {
-            return;
-        }
-        for id in &self.places {
-            let mut covers = Bits::default();
-            for (list, any) in plan.collective.iter().enumerate() {
-                if any.iter().any(|members| members.contains(id.0)) {
-                    covers.insert(list);
-                }
+        self.below.resize(self.places.len(), Bits::default());
+        for (place, above) in self.above.iter().enumerate() {
+            for top in above.iter() {
+                self.below[top].insert(place);
             }
-            self.covers.push(covers);
         }
         for options in &self.options {
-            let mut union = Bits::default();
+            let mut serving = Bits::default();
             for place in options {
-                union.union(&self.covers[*place as usize]);
+                serving.insert(*place as usize);
             }
-            self.kind_covers.push(union);
+            self.serving.push(serving);
         }
     }
 
@@ -292,6 +308,11 @@ impl TreeSearch {
         signature
     }
 
+    /// Whether any place is one that only this tree can use.
+    pub(crate) fn has_own(&self) -> bool {
+        self.shared.contains(&false)
+    }
+
     /// Whether every place chosen can be used by other trees too.
     pub(crate) fn all_shared(&self) -> bool {
         self.chosen.iter().all(|place| self.shared[*place as usize])
@@ -316,9 +337,11 @@ impl TreeSearch {
             if self.advance(plan, depth, scratch) {
                 depth += 1;
                 if depth == count {
+                    self.made += 1;
                     return true;
                 }
                 self.cursor[depth] = 0;
+                self.failed[depth].clear();
             } else if depth == 0 {
                 return false;
             } else {
@@ -338,6 +361,13 @@ impl TreeSearch {
             if !self.admits(plan, choice, place) || !self.leaves_own(plan, depth, place) {
                 continue;
             }
+            // What only the name tells from a place without a future has none either.
+            if self.failed[depth]
+                .iter()
+                .any(|other| self.alike(plan, *other, place))
+            {
+                continue;
+            }
             self.put(plan, choice, place);
             if (self.witnessed && self.witness[choice] == place)
                 || self.complete(plan, depth + 1, scratch)
@@ -346,6 +376,7 @@ impl TreeSearch {
                 return true;
             }
             self.take(plan, choice);
+            self.failed[depth].push(place);
         }
         false
     }

@@ -1,0 +1,165 @@
+//! Traits that the providers of the group without suffix must have together.
+
+use smallvec::SmallVec;
+
+use super::bits::Bits;
+use super::complete::Scratch;
+use super::plan::Plan;
+use super::tree::{NOWHERE, TreeSearch};
+
+/// How many steps a first look at traits may take.
+const STEPS: u32 = 200;
+
+/// The places open to a choice, one for each set of wanted traits that some of them have.
+pub(super) type Offers = SmallVec<[(Bits, u32); 4]>;
+
+impl TreeSearch {
+    /// Notes what each place and each kind has of the traits.
+    pub(super) fn note_collective(&mut self, plan: &Plan<'_>) {
+        if plan.collective.is_empty() {
+            return;
+        }
+        for id in &self.places {
+            let mut covers = Bits::default();
+            for (list, any) in plan.collective.iter().enumerate() {
+                if any.iter().any(|members| members.contains(id.0)) {
+                    covers.insert(list);
+                }
+            }
+            self.covers.push(covers);
+        }
+        for options in &self.options {
+            let mut offers = Offers::new();
+            for place in options {
+                let covers = &self.covers[*place as usize];
+                if !offers.iter().any(|(other, _)| other.covers(covers)) {
+                    offers.push((covers.clone(), *place));
+                }
+            }
+            self.offers.push(offers);
+        }
+    }
+
+    /// Whether the providers of the group without suffix can still have all traits together.
+    pub(super) fn leaves_traits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
+        if plan.choices[choice].granular {
+            return true;
+        }
+        let mut missing = Bits::first(plan.collective.len());
+        missing.subtract(&self.covers[place as usize]);
+        let mut open: SmallVec<[&Offers; 8]> = SmallVec::new();
+        for (other, of) in plan.choices.iter().enumerate() {
+            if other == choice || of.granular {
+                continue;
+            }
+            match self.chosen[other] {
+                NOWHERE => open.push(&self.offers[of.kind]),
+                place => missing.subtract(&self.covers[place as usize]),
+            }
+        }
+        let mut steps = STEPS;
+        cover(&open, &missing, &mut SmallVec::new(), &mut steps) || steps == 0
+    }
+
+    /// Makes the witness one that has all traits, room left aside. False when there is none.
+    pub(super) fn aim_for_traits(
+        &mut self,
+        plan: &Plan<'_>,
+        rest: &[usize],
+        scratch: &mut Scratch,
+    ) -> bool {
+        let mut missing = Bits::first(plan.collective.len());
+        for (choice, of) in plan.choices.iter().enumerate() {
+            let place = self.chosen[choice];
+            if !of.granular && place != NOWHERE {
+                missing.subtract(&self.covers[place as usize]);
+            }
+        }
+        let mut still = missing.clone();
+        let mut open: SmallVec<[usize; 8]> = SmallVec::new();
+        for choice in rest
+            .iter()
+            .filter(|choice| !plan.choices[**choice].granular)
+        {
+            open.push(*choice);
+            let known = self.witness[*choice];
+            if known != NOWHERE && self.leaves_rules(plan, *choice, known) {
+                still.subtract(&self.covers[known as usize]);
+            }
+        }
+        if still.is_empty() {
+            return true;
+        }
+        let offers: SmallVec<[Offers; 4]> = open
+            .iter()
+            .map(|choice| self.open_offers(plan, *choice, &missing, scratch))
+            .collect();
+        let offers: SmallVec<[&Offers; 8]> = offers.iter().collect();
+        let mut taken: SmallVec<[u32; 8]> = SmallVec::new();
+        if !cover(&offers, &missing, &mut taken, &mut scratch.steps) {
+            return scratch.steps == 0;
+        }
+        for (choice, place) in open.iter().zip(taken) {
+            if place != NOWHERE {
+                self.witness[*choice] = place;
+            }
+        }
+        true
+    }
+
+    fn open_offers(
+        &self,
+        plan: &Plan<'_>,
+        choice: usize,
+        missing: &Bits,
+        scratch: &mut Scratch,
+    ) -> Offers {
+        let mut offers = Offers::new();
+        for index in 0..self.open_count(plan, choice, scratch) {
+            let place = self.open_place(plan, choice, index, scratch);
+            let mut covers = self.covers[place as usize].clone();
+            covers.intersect(missing);
+            let known = offers.iter().any(|(other, _)| other.covers(&covers));
+            if !known && self.fits(plan, &plan.choices[choice], place) {
+                offers.push((covers, place));
+            }
+        }
+        offers
+    }
+}
+
+/// Finds offers, one of each choice, that cover what is missing; `NOWHERE` for a choice that is not
+/// needed. False also when the steps run out.
+fn cover(
+    offers: &[&Offers],
+    missing: &Bits,
+    taken: &mut SmallVec<[u32; 8]>,
+    steps: &mut u32,
+) -> bool {
+    if missing.is_empty() {
+        return true;
+    }
+    let Some(fewer) = steps.checked_sub(1) else {
+        return false;
+    };
+    *steps = fewer;
+    let Some((first, rest)) = offers.split_first() else {
+        return false;
+    };
+    let before = taken.len();
+    for (covers, place) in first.iter().filter(|(covers, _)| covers.meets(missing)) {
+        let mut left = missing.clone();
+        left.subtract(covers);
+        taken.push(*place);
+        if cover(rest, &left, taken, steps) {
+            return true;
+        }
+        taken.truncate(before);
+    }
+    taken.push(NOWHERE);
+    if cover(rest, missing, taken, steps) {
+        return true;
+    }
+    taken.truncate(before);
+    false
+}
