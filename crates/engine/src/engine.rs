@@ -122,6 +122,9 @@ impl<M: Machine> Engine<M> {
     /// Puts a command into the queue, at once; the future answers when its outcome is durable, or
     /// when everything is durable that its refusal was decided on. A future that is dropped does
     /// not take the command back.
+    ///
+    /// Commands that do not wait for each other's answers are decided in any order: await the first
+    /// before submitting one that depends on it.
     pub fn submit(
         &self,
         command: M::Command,
