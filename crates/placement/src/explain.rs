@@ -7,7 +7,7 @@
 //!
 //! Hosts that are no trees and that nobody shares with are looked at 64 at a time, and exactly.
 //! Trees are searched; when there are too many of them the search stops after a fixed amount of
-//! work and [`Explanation::is_exact`] says so.
+//! work and [`Explanation::unsearched`] says how many are missing.
 
 mod constraint;
 mod effects;
@@ -30,6 +30,8 @@ pub struct Explanation {
     pub roots: usize,
     /// How many of them can serve the request.
     pub left: usize,
+    /// How many trees there was no time to search: nobody knows about them.
+    pub unsearched: usize,
     /// The constraints in the order applied, each with what it did.
     pub effects: Vec<Effect>,
     /// The places in `effects` of the smallest set of constraints that together leave nothing; of
@@ -38,8 +40,7 @@ pub struct Explanation {
     pub smallest: Option<Vec<usize>>,
     /// Roots that fail as few constraints as any, those that lack least first; at most ten kinds.
     pub near_misses: Vec<NearMiss>,
-    /// Whether all trees were searched. Otherwise the counts of trees are lower bounds of what was
-    /// removed.
+    /// Whether all trees were searched: `unsearched` is 0.
     pub is_exact: bool,
 }
 
@@ -75,7 +76,7 @@ pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, Que
             removed_alone: ledger.removed_alone(index),
         })
         .collect();
-    let smallest = if left == 0 && !state.roots().is_empty() {
+    let smallest = if left == 0 && ledger.unsearched == 0 && !state.roots().is_empty() {
         ledger.smallest()
     } else {
         None
@@ -84,9 +85,10 @@ pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, Que
     Ok(Explanation {
         roots: state.roots().len(),
         left,
+        unsearched: ledger.unsearched,
         effects,
         smallest,
         near_misses,
-        is_exact: !ledger.gave_up(),
+        is_exact: ledger.unsearched == 0,
     })
 }

@@ -3,15 +3,15 @@
 use std::cell::Cell;
 
 use super::constraint::{Part, Parts};
-use super::relaxed::Relaxed;
+use super::relaxed::{Extent, Relaxed};
 use crate::candidates::CandidateQuery;
 use crate::candidates::lookup::room_for_total;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 use crate::state::State;
 
-/// How many searches of trees one explanation may take.
-const SEARCHES: u32 = 20_000;
+/// How many searches of trees each part of an explanation may take.
+const SEARCHES: u32 = 100_000;
 
 /// What is known about every root.
 pub(super) struct Ledger<'a, 'q> {
@@ -27,6 +27,8 @@ pub(super) struct Ledger<'a, 'q> {
     pub(super) serve: Vec<Vec<u64>>,
     /// Trees that can serve the whole request, once that was found out.
     pub(super) fitting_trees: Vec<ProviderId>,
+    /// How many trees there was no time to search.
+    pub(super) unsearched: usize,
     searches: Cell<u32>,
 }
 
@@ -51,6 +53,7 @@ impl<'a, 'q> Ledger<'a, 'q> {
                 .collect(),
             serve: Vec::new(),
             fitting_trees: Vec::new(),
+            unsearched: 0,
             searches: Cell::new(SEARCHES),
         };
         for index in 0..parts.parts.len() {
@@ -60,11 +63,6 @@ impl<'a, 'q> Ledger<'a, 'q> {
         ledger
     }
 
-    /// Whether some trees were not searched.
-    pub(super) fn gave_up(&self) -> bool {
-        self.searches.get() == 0
-    }
-
     /// Takes one search of the allowance. False when there is none left.
     pub(super) fn may_search(&self) -> bool {
         let left = self.searches.get();
@@ -72,9 +70,19 @@ impl<'a, 'q> Ledger<'a, 'q> {
         left > 0
     }
 
+    /// Gives the next part of the explanation an allowance of its own.
+    pub(super) fn renew_allowance(&self) {
+        self.searches.set(SEARCHES);
+    }
+
     /// The query with the constraints that `includes` admits.
     pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<Relaxed<'a>> {
-        Relaxed::new(self.state, self.query, self.parts, includes)
+        Relaxed::new(self.state, self.query, self.parts, includes, Extent::Fleet)
+    }
+
+    /// The same, to be asked of a few trees only.
+    pub(super) fn relaxed_for_few(&self, includes: impl Fn(usize) -> bool) -> Option<Relaxed<'a>> {
+        Relaxed::new(self.state, self.query, self.parts, includes, Extent::Few)
     }
 
     /// The roots that can serve a constraint alone. For trees, relations between groups count as
@@ -137,46 +145,78 @@ impl<'a, 'q> Ledger<'a, 'q> {
             }
             removed[count] += left.count_ones() as usize;
         }
-        let mut prefixes: Vec<Option<Option<Relaxed<'a>>>> = (0..=count).map(|_| None).collect();
-        for root in self.trees.clone() {
-            let end = self.end_of_tree(root, &mut prefixes);
-            removed[end] += 1;
-            if end == count {
-                self.fitting_trees.push(root);
+        let mut prefixes = Prefixes {
+            ledger: self,
+            ready: (0..=count).map(|_| None).collect(),
+            last_end: count,
+        };
+        let mut fitting = Vec::new();
+        let mut unsearched = 0;
+        for root in &self.trees {
+            match prefixes.end_of_tree(*root) {
+                Some(end) => {
+                    removed[end] += 1;
+                    if end == count {
+                        fitting.push(*root);
+                    }
+                }
+                None => unsearched += 1,
             }
         }
+        self.fitting_trees = fitting;
+        self.unsearched = unsearched;
         let left = removed.pop().unwrap_or_default();
         (removed, left)
+    }
+}
+
+/// The query with its first constraint, its first two, and so on.
+struct Prefixes<'l, 'a, 'q> {
+    ledger: &'l Ledger<'a, 'q>,
+    ready: Vec<Option<Option<Relaxed<'a>>>>,
+    /// Where the last tree ended: many trees are alike.
+    last_end: usize,
+}
+
+impl Prefixes<'_, '_, '_> {
+    /// Whether a tree can serve the first so many constraints; nothing when there is no time.
+    fn fits(&mut self, root: ProviderId, length: usize) -> Option<bool> {
+        if !self.ledger.may_search() {
+            return None;
+        }
+        let ledger = self.ledger;
+        let prefix =
+            self.ready[length].get_or_insert_with(|| ledger.relaxed(|index| index < length));
+        Some(prefix.as_mut().is_some_and(|prefix| prefix.tree_fits(root)))
     }
 
     /// The first constraint that a tree cannot serve together with all before it; their number if
     /// it can serve all.
-    fn end_of_tree(&self, root: ProviderId, prefixes: &mut [Option<Option<Relaxed<'a>>>]) -> usize {
-        let count = self.parts.parts.len();
-        let mut fits = |end: usize| {
-            let prefix = prefixes[end].get_or_insert_with(|| self.relaxed(|index| index < end));
-            prefix.as_mut().is_some_and(|prefix| prefix.tree_fits(root))
-        };
-        let first_alone = (0..count).find(|index| !self.serves(*index, root));
-        let mut high = first_alone.unwrap_or(count);
-        // One constraint that is served alone is served.
-        if (first_alone.is_some() && high <= 1) || !self.may_search() || fits(high) {
-            return high;
-        }
+    fn end_of_tree(&mut self, root: ProviderId) -> Option<usize> {
+        let count = self.ready.len() - 1;
+        let first_alone = (0..count).find(|index| !self.ledger.serves(*index, root));
         // The first `low` constraints can be served, the first `high` cannot.
-        let mut low = 0;
+        let (mut low, mut high) = (0, first_alone.unwrap_or(count));
+        // One constraint that is served alone is served.
+        if (first_alone.is_some() && high <= 1) || self.fits(root, high)? {
+            self.last_end = high;
+            return Some(high);
+        }
+        let mut probe = self.last_end;
         while high - low > 1 {
-            let middle = low.midpoint(high);
-            if !self.may_search() {
-                break;
+            if probe <= low || probe >= high {
+                probe = low.midpoint(high);
             }
-            if fits(middle) {
-                low = middle;
+            if self.fits(root, probe)? {
+                low = probe;
+                probe += 1;
             } else {
-                high = middle;
+                high = probe;
+                probe -= 1;
             }
         }
-        high - 1
+        self.last_end = high - 1;
+        Some(high - 1)
     }
 }
 

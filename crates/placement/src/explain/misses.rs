@@ -1,5 +1,7 @@
 //! Roots that nearly fit, and what they lack.
 
+use smallvec::SmallVec;
+
 use super::constraint::Part;
 use super::effects::Ledger;
 use crate::ids::{ClassId, ProviderId};
@@ -47,18 +49,18 @@ impl Nearest {
         self.found.len() < MOST || self.found.last().is_some_and(|(last, _)| score <= *last)
     }
 
-    fn offer(&mut self, score: i64, root: ProviderId, lacks: Vec<(usize, Lack)>) {
-        let same = (self.found.iter_mut()).find(|(_, miss)| miss.lacks == lacks);
+    fn offer(&mut self, score: i64, roots: usize, example: ProviderId, lacks: Lacks) {
+        let same = (self.found.iter_mut()).find(|(_, miss)| miss.lacks[..] == lacks[..]);
         if let Some((_, miss)) = same {
-            miss.roots += 1;
+            miss.roots += roots;
             return;
         }
         let place = self.found.partition_point(|(other, _)| *other <= score);
         if place < MOST {
             let miss = NearMiss {
-                roots: 1,
-                example: root,
-                lacks,
+                roots,
+                example,
+                lacks: lacks.into_vec(),
             };
             self.found.insert(place, (score, miss));
             self.found.truncate(MOST);
@@ -66,21 +68,27 @@ impl Nearest {
     }
 }
 
+/// What a root fails and by how much.
+type Lacks = SmallVec<[(usize, Lack); 2]>;
+
 impl Ledger<'_, '_> {
     /// The roots that fail fewest constraints, by what they lack.
     pub(super) fn near_misses(&self) -> Vec<NearMiss> {
+        self.renew_allowance();
         let mut nearest = Nearest::default();
         let Some(fewest) = self.fewest_failed() else {
             return Vec::new();
         };
         for (word, hosts) in self.hosts.iter().enumerate() {
-            let failing = if fewest == 1 {
-                self.failing_once(word) & hosts
-            } else {
-                *hosts
-            };
-            for slot in bits(failing, word) {
-                self.offer_host(ProviderId(slot), fewest, &mut nearest);
+            let failing = self.failing(word, fewest) & hosts;
+            if fewest > 1 {
+                for slot in bits(failing, word) {
+                    self.offer_host(ProviderId(slot), &mut nearest);
+                }
+                continue;
+            }
+            for (index, served) in self.serve.iter().enumerate() {
+                self.offer_hosts(index, failing & !served[word], word, &mut nearest);
             }
         }
         for root in &self.trees {
@@ -89,15 +97,35 @@ impl Ledger<'_, '_> {
         nearest.found.into_iter().map(|(_, miss)| miss).collect()
     }
 
-    /// Which of 64 roots fail exactly one constraint alone.
-    fn failing_once(&self, word: usize) -> u64 {
-        let (mut once, mut twice) = (0, 0);
+    /// How many constraints each of 64 roots fails alone, as the digits of binary numbers.
+    fn failures(&self, word: usize) -> SmallVec<[u64; 8]> {
+        let mut digits: SmallVec<[u64; 8]> = SmallVec::new();
         for served in &self.serve {
-            let fails = !served[word];
-            twice |= once & fails;
-            once |= fails;
+            let mut carry = !served[word];
+            for digit in &mut digits {
+                (*digit, carry) = (*digit ^ carry, *digit & carry);
+            }
+            if carry != 0 {
+                digits.push(carry);
+            }
         }
-        once & !twice & self.state.roots().word(word)
+        digits
+    }
+
+    /// Which of 64 roots fail exactly so many constraints alone.
+    fn failing(&self, word: usize, count: usize) -> u64 {
+        let digits = self.failures(word);
+        if count >> digits.len() != 0 {
+            return 0;
+        }
+        let roots = self.state.roots().word(word);
+        (digits.iter().enumerate()).fold(roots, |mask, (place, digit)| {
+            mask & if count >> place & 1 == 1 {
+                *digit
+            } else {
+                !digit
+            }
+        })
     }
 
     fn failed(&self, root: ProviderId) -> impl Iterator<Item = usize> + '_ {
@@ -106,39 +134,67 @@ impl Ledger<'_, '_> {
 
     /// The least number of constraints that a root fails; nothing when no root fails any.
     fn fewest_failed(&self) -> Option<usize> {
-        let words = 0..self.hosts.len();
         let unfit = |root: &&ProviderId| self.fitting_trees.binary_search(root).is_err();
         let puzzled = (self.trees.iter())
             .filter(unfit)
             .any(|root| self.failed(*root).next().is_none());
-        if puzzled || words.clone().any(|word| self.failing_once(word) != 0) {
+        if puzzled {
             return Some(1);
         }
-        words
-            .flat_map(|word| bits(self.state.roots().word(word), word))
-            .map(|slot| self.failed(ProviderId(slot)).count())
-            .filter(|count| *count > 0)
-            .min()
+        let mut fewest = self.serve.len() + 1;
+        for word in 0..self.hosts.len() {
+            while let Some(fewer) = (1..fewest).find(|count| self.failing(word, *count) != 0) {
+                fewest = fewer;
+            }
+        }
+        (fewest <= self.serve.len()).then_some(fewest)
     }
 
-    fn offer_host(&self, root: ProviderId, fewest: usize, nearest: &mut Nearest) {
-        let mut bound = 0;
-        let mut failed = 0;
-        for index in self.failed(root) {
-            bound += self.least_score(index, root);
-            failed += 1;
-        }
-        if failed != fewest || !nearest.could_take(bound) {
+    /// Offers hosts that fail one constraint only.
+    fn offer_hosts(&self, index: usize, failing: u64, word: usize, nearest: &mut Nearest) {
+        let Some(first) = bits(failing, word).next().map(ProviderId) else {
             return;
+        };
+        let (Part::Resource(_, class, amount) | Part::Together(class, amount)) =
+            self.parts.parts[index]
+        else {
+            let lacks = Lacks::from_slice(&[(index, Lack::Condition)]);
+            nearest.offer(WHOLE, failing.count_ones() as usize, first, lacks);
+            return;
+        };
+        let block = self.state.column(class).block(word);
+        for slot in bits(failing, word) {
+            let headroom = block.map_or(-1, |block| block.headroom[slot as usize % 64]);
+            if nearest.could_take(least_score(amount, headroom)) {
+                let lacks = Lacks::from_slice(&[(index, self.lack(index, &[ProviderId(slot)]))]);
+                self.offer(ProviderId(slot), lacks, nearest);
+            }
         }
-        let lacks = self
-            .failed(root)
-            .map(|index| (index, self.lack(index, &[root])));
-        self.offer(root, lacks.collect(), nearest);
+    }
+
+    /// Offers a host that fails several constraints.
+    fn offer_host(&self, root: ProviderId, nearest: &mut Nearest) {
+        let mut bound = 0;
+        for index in self.failed(root) {
+            bound += match self.parts.parts[index] {
+                Part::Resource(_, class, amount) | Part::Together(class, amount) => {
+                    let block = self.state.column(class).block(root.index() / 64);
+                    let headroom = block.map_or(-1, |block| block.headroom[root.index() % 64]);
+                    least_score(amount, headroom)
+                }
+                _ => WHOLE,
+            };
+        }
+        if nearest.could_take(bound) {
+            let lacks = self
+                .failed(root)
+                .map(|index| (index, self.lack(index, &[root])));
+            self.offer(root, lacks.collect(), nearest);
+        }
     }
 
     fn offer_tree(&self, root: ProviderId, fewest: usize, nearest: &mut Nearest) {
-        let failed: Vec<usize> = self.failed(root).collect();
+        let failed: SmallVec<[usize; 8]> = self.failed(root).collect();
         if failed.len() == fewest {
             let members = self.state.subtree(root);
             let lacks = failed
@@ -150,26 +206,26 @@ impl Ledger<'_, '_> {
             for dropped in 0..self.serve.len() {
                 let fits = self.may_search()
                     && self
-                        .relaxed(|index| index != dropped)
+                        .relaxed_for_few(|index| index != dropped)
                         .is_some_and(|mut rest| rest.tree_fits(root));
                 if fits {
                     let lack = match self.parts.parts[dropped] {
                         Part::Resource(_, _, amount) => Lack::Amount(amount),
                         _ => Lack::Condition,
                     };
-                    self.offer(root, vec![(dropped, lack)], nearest);
+                    self.offer(root, Lacks::from_slice(&[(dropped, lack)]), nearest);
                     return;
                 }
             }
         }
     }
 
-    fn offer(&self, root: ProviderId, lacks: Vec<(usize, Lack)>, nearest: &mut Nearest) {
+    fn offer(&self, root: ProviderId, lacks: Lacks, nearest: &mut Nearest) {
         let score = lacks
             .iter()
             .map(|(index, lack)| self.score(*index, *lack))
             .fold(0, i64::saturating_add);
-        nearest.offer(score, root, lacks);
+        nearest.offer(score, 1, root, lacks);
     }
 
     /// What several providers lack of a constraint at least.
@@ -223,18 +279,14 @@ impl Ledger<'_, '_> {
             Lack::Inventory => WHOLE + 2,
         }
     }
+}
 
-    /// A score that a host's lack is not below, from the columns alone.
-    fn least_score(&self, index: usize, root: ProviderId) -> i64 {
-        let (Part::Resource(_, class, amount) | Part::Together(class, amount)) =
-            self.parts.parts[index]
-        else {
-            return WHOLE;
-        };
-        let block = self.state.column(class).block(root.index() / 64);
-        let headroom = block.map_or(-1, |block| block.headroom[root.index() % 64]);
-        share(amount.saturating_sub(i64::from(headroom)).max(0), amount)
-    }
+/// A score that a host's lack is not below, from a column alone.
+fn least_score(amount: i64, headroom: i32) -> i64 {
+    share(
+        amount.saturating_sub(i64::from(headroom.max(0))).max(0),
+        amount,
+    )
 }
 
 /// A part of a whole, at most one.

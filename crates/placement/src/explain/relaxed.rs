@@ -11,6 +11,15 @@ use crate::ids::ProviderId;
 use crate::slot_set::bits;
 use crate::state::State;
 
+/// How many roots a query will be asked of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All of them: who may serve what is found out beforehand.
+    Fleet,
+    /// A few trees.
+    Few,
+}
+
 /// A query with some of its constraints.
 pub(super) struct Relaxed<'a> {
     plan: Plan<'a>,
@@ -26,6 +35,7 @@ impl<'a> Relaxed<'a> {
         query: &CandidateQuery,
         parts: &Parts,
         includes: impl Fn(usize) -> bool,
+        extent: Extent,
     ) -> Option<Self> {
         let selected = parts.select(query, includes);
         if selected.nobody {
@@ -43,7 +53,10 @@ impl<'a> Relaxed<'a> {
             &leniency,
         );
         Some(Self {
-            anchors: Anchors::new(&plan, false)?,
+            anchors: match extent {
+                Extent::Fleet => Anchors::new(&plan, false)?,
+                Extent::Few => Anchors::by_host(&plan),
+            },
             search: TreeSearch::new(&plan),
             scratch: Scratch::new(&plan),
             plan,

@@ -12,51 +12,58 @@ use crate::slot_set::bits;
 
 /// How many sets may be tried.
 const ROUNDS: usize = 500;
+/// How many trees are few.
+const FEW: usize = 64;
 /// How many steps one search for a hitting set may take.
 const STEPS: u32 = 100_000;
 
 impl Ledger<'_, '_> {
     /// The smallest set, if it is found within the work allowed.
     pub(super) fn smallest(&self) -> Option<Vec<usize>> {
+        self.renew_allowance();
         let mut to_hit: Vec<Vec<usize>> = Vec::new();
         for _ in 0..ROUNDS {
             let set = smallest_hitting(&to_hit, self.parts.parts.len())?;
-            let Some(missing) = self.outside_of_some_root(&set) else {
-                return (!self.gave_up()).then_some(set);
-            };
-            if missing.is_empty() {
-                return None;
+            match self.outside_of_some_root(&set)? {
+                None => return Some(set),
+                Some(missing) if missing.is_empty() => return None,
+                Some(missing) => to_hit.push(missing),
             }
-            to_hit.push(missing);
         }
         None
     }
 
     /// For some root that the set leaves: the constraints that have no place beside a largest set
-    /// that leaves it. Nothing when the set leaves no root.
-    fn outside_of_some_root(&self, set: &[usize]) -> Option<Vec<usize>> {
+    /// that leaves it. `Some(None)` when the set leaves no root, nothing when there is no time.
+    fn outside_of_some_root(&self, set: &[usize]) -> Option<Option<Vec<usize>>> {
         let count = self.parts.parts.len();
         for (word, hosts) in self.hosts.iter().enumerate() {
             let left = (set.iter()).fold(*hosts, |left, index| left & self.serve[*index][word]);
             if let Some(slot) = bits(left, word).next() {
                 let fails = |index: &usize| !self.serves(*index, ProviderId(slot));
-                return Some((0..count).filter(fails).collect());
+                return Some(Some((0..count).filter(fails).collect()));
             }
         }
-        let mut relaxed = None;
-        for root in &self.trees {
+        // The first tree that might be left often is: the fleet is looked at only if it is not.
+        let mut few = None;
+        let mut fleet = None;
+        for (number, root) in self.trees.iter().enumerate() {
             if set.iter().any(|index| !self.serves(*index, *root)) {
                 continue;
             }
             if !self.may_search() {
                 return None;
             }
-            let relaxed = relaxed.get_or_insert_with(|| self.relaxed(|index| set.contains(&index)));
+            let relaxed = if number < FEW {
+                few.get_or_insert_with(|| self.relaxed_for_few(|index| set.contains(&index)))
+            } else {
+                fleet.get_or_insert_with(|| self.relaxed(|index| set.contains(&index)))
+            };
             if relaxed.as_mut().is_some_and(|set| set.tree_fits(*root)) {
-                return Some(self.grow(set, *root));
+                return Some(Some(self.grow(set, *root)));
             }
         }
-        None
+        Some(None)
     }
 
     /// Adds constraints to a set one by one as long as a tree can serve all; what is left out.
@@ -73,7 +80,7 @@ impl Ledger<'_, '_> {
             let fits = self.serves(index, root)
                 && self.may_search()
                 && self
-                    .relaxed(|other| other == index || inside.contains(other))
+                    .relaxed_for_few(|other| other == index || inside.contains(other))
                     .is_some_and(|mut more| more.tree_fits(root));
             if fits {
                 inside.insert(index);
