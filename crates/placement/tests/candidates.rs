@@ -9,7 +9,9 @@ mod model;
 
 use std::collections::BTreeSet;
 
-use fleet::{build, fleet as any_fleet, provider_query, query as any_query};
+use fleet::{
+    build, device_query, device_tree, fleet as any_fleet, provider_query, query as any_query,
+};
 use model::{Found, Model, Verdict};
 use placewright_placement::candidates::{HostSearch, find_candidates_as_trees};
 use placewright_placement::{
@@ -65,6 +67,21 @@ proptest! {
         let state = build(&mut fleet);
         let expected = Model(&fleet).candidates(&query);
         prop_assert_eq!(verdict(&state, find_candidates(&state, &query)), expected);
+    }
+
+    #[test]
+    fn the_search_solves_puzzles_of_devices(
+        mut fleet in device_tree(),
+        query in device_query(),
+        seed in any::<u64>(),
+    ) {
+        let state = build(&mut fleet);
+        let expected = Model(&fleet).candidates(&query);
+        prop_assert_eq!(verdict(&state, find_candidates(&state, &query)), expected);
+        let mut shuffled = query.clone();
+        shuffled.options.seed = Some(seed);
+        let shuffled = verdict(&state, find_candidates(&state, &shuffled));
+        prop_assert_eq!(shuffled, verdict(&state, find_candidates(&state, &query)));
     }
 
     #[test]

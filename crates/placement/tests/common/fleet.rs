@@ -273,6 +273,106 @@ pub(crate) fn query() -> impl Strategy<Value = CandidateQuery> {
         )
 }
 
+fn device(parent: usize) -> impl Strategy<Value = Member> {
+    let plenty = |total: i32| Inventory {
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    };
+    let traits = prop::collection::btree_set(0usize..2, 0..2);
+    (1i32..5, prop::option::of(1i32..5), traits, 0..=parent).prop_map(
+        move |(vgpu, disk, traits, parent)| Member {
+            parent: Some(parent),
+            stocks: ([("VGPU", Some(vgpu)), ("DISK_GB", disk)].into_iter())
+                .filter_map(|(class, total)| {
+                    Some(Stock {
+                        class,
+                        inventory: plenty(total?),
+                        used: 0,
+                    })
+                })
+                .collect(),
+            traits: traits.into_iter().map(|index| TRAITS[index]).collect(),
+            aggregates: Vec::new(),
+        },
+    )
+}
+
+/// One tree: a host, two NUMA nodes, and devices below any of them that are hard to tell apart.
+pub(crate) fn device_tree() -> impl Strategy<Value = Fleet> {
+    let node = |parent: Option<usize>, traits: &[&'static str]| Member {
+        parent,
+        stocks: Vec::new(),
+        traits: traits.to_vec(),
+        aggregates: Vec::new(),
+    };
+    let top = vec![
+        node(None, &[]),
+        node(Some(0), &TRAITS[2..3]),
+        node(Some(0), &TRAITS[2..3]),
+    ];
+    prop::collection::vec(device(2), 2..7).prop_map(move |devices| {
+        let mut fleet = top.clone();
+        fleet.extend(devices);
+        fleet
+    })
+}
+
+/// Many groups that compete for the devices of one tree, alone, in pairs with a NUMA node each, or
+/// with a group without suffix.
+pub(crate) fn device_query() -> impl Strategy<Value = CandidateQuery> {
+    let amounts = || (1i64..4, prop::option::weighted(0.3, 1i64..4));
+    let wants = || prop::option::weighted(0.3, prop::sample::select(&TRAITS[..2]));
+    let groups = prop::collection::vec((amounts(), wants(), prop::bool::weighted(0.3)), 1..5);
+    let shared = prop::option::weighted(0.5, (amounts(), prop::collection::vec(wants(), 0..3)));
+    (groups, shared, prop::bool::ANY, prop::bool::weighted(0.9)).prop_map(
+        |(groups, unsuffixed, isolate, nested)| {
+            let group = |suffix: String, (vgpu, disk): (i64, Option<i64>)| RequestGroup {
+                suffix,
+                resources: ([("VGPU", Some(vgpu)), ("DISK_GB", disk)].into_iter())
+                    .filter_map(|(class, amount)| Some((class.to_owned(), amount?)))
+                    .collect(),
+                ..RequestGroup::default()
+            };
+            let mut query = CandidateQuery {
+                nested,
+                group_policy: Some(if isolate {
+                    GroupPolicy::Isolate
+                } else {
+                    GroupPolicy::None
+                }),
+                ..CandidateQuery::default()
+            };
+            if let Some((amounts, traits)) = unsuffixed {
+                let mut group = group(String::new(), amounts);
+                let wanted = traits.into_iter().flatten();
+                group.required = wanted.map(|name| vec![name.to_owned()]).collect();
+                query.groups.push(group);
+            }
+            for (number, (amounts, wanted, on_node)) in groups.into_iter().enumerate() {
+                let mut device = group(format!("_D{number}"), amounts);
+                device.required = wanted.iter().map(|name| vec![(*name).to_owned()]).collect();
+                if on_node && nested {
+                    let node = RequestGroup {
+                        suffix: format!("_N{number}"),
+                        required: vec![vec![TRAITS[2].to_owned()]],
+                        ..RequestGroup::default()
+                    };
+                    query
+                        .same_subtree
+                        .push(vec![node.suffix.clone(), device.suffix.clone()]);
+                    query.groups.push(node);
+                }
+                query.groups.push(device);
+            }
+            query
+        },
+    )
+}
+
 /// Filters for the list of providers.
 pub(crate) fn provider_query() -> impl Strategy<Value = ProviderQuery> {
     let place = || prop::option::weighted(0.15, 0usize..9);
