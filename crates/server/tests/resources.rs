@@ -156,6 +156,11 @@ async fn inventories_are_shown_as_they_were_written() {
             "Unknown resource class",
         ),
         (
+            r#"{"resource_provider_generation": 7, "inventories": {"bad-rc": 5}}"#,
+            409,
+            "generation conflict",
+        ),
+        (
             r#"{"resource_provider_generation": 2, "inventories": {"bad-rc": 5}}"#,
             400,
             "5 is not of type 'object'",

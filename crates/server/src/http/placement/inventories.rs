@@ -1,12 +1,13 @@
 //! `/resource_providers/{uuid}/inventories` and one inventory of them
 
-use placewright_placement::{Command, Inventory, Outcome};
+use placewright_placement::{Command, Inventory, Outcome, Refusal, State};
+use uuid::Uuid;
 
 use crate::http::call::{self, Call};
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::{Json, Writer};
 use crate::http::pattern::Pattern;
-use crate::http::refusals::Attempt;
+use crate::http::refusals::{Attempt, to_error};
 use crate::http::reply::Reply;
 use crate::http::schemas;
 
@@ -222,26 +223,45 @@ pub(crate) fn records(inventories: &Json<'_>) -> ApiResult<Vec<(String, Inventor
     inventories.members().iter().map(record).collect()
 }
 
+/// What the state refuses first of a provider and the generation that a client saw.
+pub(super) fn first_refusal(state: &State, uuid: Uuid, given: u64) -> Option<Refusal> {
+    let Some(provider) = state.provider_by_uuid(uuid) else {
+        return Some(Refusal::ProviderNotFound { uuid });
+    };
+    let actual = provider.generation;
+    (actual != given).then_some(Refusal::ProviderGenerationConflict {
+        uuid,
+        actual,
+        given,
+    })
+}
+
 pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
     let provider = call.provider_uuid()?;
     let body = call
         .json_of_provider(provider, &schemas::inventories::SET)
         .await?;
     let given = body.get("inventories").unwrap_or(&Json::Null);
+    let attempt = Attempt::SetInventories(call.parameter());
+    let generation = call::generation(body.get("resource_provider_generation"));
     let inventories = match records(given) {
         Ok(inventories) => inventories,
-        Err(error) => return Err(call.provider_first(provider, error).await),
+        Err(error) => {
+            // Records that escaped the schema are looked at after the generation.
+            let earlier = call
+                .read(|state| first_refusal(state, provider, generation))
+                .await;
+            return Err(earlier.map_or(error, |refusal| to_error(&refusal, &attempt)));
+        }
     };
     let command = Command::SetInventories {
         provider,
-        generation: Some(call::generation(body.get("resource_provider_generation"))),
+        generation: Some(generation),
         inventories,
         may_reserve_all: call.version.since(26),
         at: call.at,
     };
-    let outcome = call
-        .submit(command, Attempt::SetInventories(call.parameter()))
-        .await?;
+    let outcome = call.submit(command, attempt).await?;
     let mut writer = Writer::with_capacity(128 + given.members().len() * 160);
     writer.open_object();
     writer.key("resource_provider_generation");

@@ -3,11 +3,11 @@
 use placewright_placement::{Command, InventoryReplacement, Refusal, State};
 
 use super::allocations::claims_of;
-use super::inventories::records;
+use super::inventories::{self, records};
 use crate::http::call::{self, Call};
 use crate::http::error::ApiResult;
 use crate::http::json::Json;
-use crate::http::refusals::{self, Attempt};
+use crate::http::refusals::{self, Attempt, to_error};
 use crate::http::reply::Reply;
 use crate::http::{schemas, uuids};
 
@@ -15,24 +15,25 @@ pub(crate) async fn reshape(call: &Call<'_>) -> ApiResult<Reply> {
     let body = call.json(schemas::allocations::reshape(call.version))?;
     let mut inventories = Vec::new();
     for (key, replacement) in body.get("inventories").unwrap_or(&Json::Null).members() {
-        let Some(provider) = uuids::canonical(key) else {
-            let earlier = call.read(|state| first_refusal(state, &inventories)).await;
-            return Err(match earlier {
-                Some(refusal) => refusals::to_error(&refusal, &Attempt::Reshape),
-                None => refusals::reshape_provider_not_found(key),
-            });
-        };
-        inventories.push(InventoryReplacement {
-            provider,
-            generation: call::generation(replacement.get("resource_provider_generation")),
-            inventories: records(replacement.get("inventories").unwrap_or(&Json::Null))?,
-        });
+        match read_replacement(key, replacement) {
+            Ok(replacement) => inventories.push(replacement),
+            Err(error) => {
+                // A record that escaped the schema is looked at after its provider's generation.
+                inventories.extend(uuids::canonical(key).map(|provider| InventoryReplacement {
+                    provider,
+                    generation: call::generation(replacement.get("resource_provider_generation")),
+                    inventories: Vec::new(),
+                }));
+                let earlier = call.read(|state| first_refusal(state, &inventories)).await;
+                return Err(earlier.map_or(error, |refusal| to_error(&refusal, &Attempt::Reshape)));
+            }
+        }
     }
     let claims = claims_of(call, body.get("allocations").unwrap_or(&Json::Null))?;
     if claims.has_unknown() {
         let earlier = call.read(|state| first_refusal(state, &inventories)).await;
         if let Some(refusal) = earlier {
-            return Err(refusals::to_error(&refusal, &Attempt::Reshape));
+            return Err(to_error(&refusal, &Attempt::Reshape));
         }
     }
     claims.refuse_unknown(call, Attempt::Reshape).await?;
@@ -45,18 +46,28 @@ pub(crate) async fn reshape(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(204))
 }
 
+/// Reads the new inventories of one provider.
+///
+/// # Errors
+/// The provider cannot exist, or a record escaped the schema and is none.
+fn read_replacement(key: &str, replacement: &Json<'_>) -> ApiResult<InventoryReplacement> {
+    let provider =
+        uuids::canonical(key).ok_or_else(|| refusals::reshape_provider_not_found(key))?;
+    Ok(InventoryReplacement {
+        provider,
+        generation: call::generation(replacement.get("resource_provider_generation")),
+        inventories: records(replacement.get("inventories").unwrap_or(&Json::Null))?,
+    })
+}
+
 /// What the state refuses first about the providers of some replacements.
 fn first_refusal(state: &State, replacements: &[InventoryReplacement]) -> Option<Refusal> {
     replacements.iter().find_map(|replacement| {
         let uuid = replacement.provider;
-        let Some(provider) = state.provider_by_uuid(uuid) else {
-            return Some(Refusal::ReshapeProviderNotFound { uuid });
-        };
-        let (actual, given) = (provider.generation, replacement.generation);
-        (actual != given).then_some(Refusal::ProviderGenerationConflict {
-            uuid,
-            actual,
-            given,
+        let refusal = inventories::first_refusal(state, uuid, replacement.generation)?;
+        Some(match refusal {
+            Refusal::ProviderNotFound { uuid } => Refusal::ReshapeProviderNotFound { uuid },
+            other => other,
         })
     })
 }
