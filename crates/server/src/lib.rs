@@ -39,4 +39,4 @@ pub use http::service::Service;
 pub use machine::Placement;
 pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};
-pub use server::{Server, Stopped};
+pub use server::{HttpService, Server, Stopped};

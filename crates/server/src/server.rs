@@ -6,16 +6,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::http::body::Body;
 use crate::http::service::Service;
+use crate::metrics::HttpMetrics;
+use crate::options::ServerOptions;
 use crate::wire::Wire;
 
 /// After a failed accept (no file descriptors left, say) the next is tried this much later.
@@ -30,22 +33,67 @@ pub enum Stopped {
     TimedOut,
 }
 
-/// Serves a [`Service`] on TCP.
-#[derive(Debug, Clone)]
-pub struct Server {
-    service: Arc<Service>,
+/// What a [`Server`] puts on TCP.
+pub trait HttpService: Send + Sync + 'static {
+    /// Its limits and times.
+    fn options(&self) -> &ServerOptions;
+
+    /// Where its connections are counted.
+    fn metrics(&self) -> &HttpMetrics;
+
+    /// Is told that it is about to stop.
+    fn stopping(&self);
+
+    /// Answers a request. Never fails: what goes wrong is an answer too.
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+    ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-impl Server {
+impl HttpService for Service {
+    fn options(&self) -> &ServerOptions {
+        &self.options
+    }
+
+    fn metrics(&self) -> &HttpMetrics {
+        &self.metrics
+    }
+
+    fn stopping(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    async fn handle(&self, request: Request<Incoming>, remote: SocketAddr) -> Response<Body> {
+        Service::handle(self, request, Some(remote)).await
+    }
+}
+
+/// Serves an [`HttpService`] on TCP.
+#[derive(Debug)]
+pub struct Server<S = Service> {
+    service: Arc<S>,
+}
+
+impl<S> Clone for Server<S> {
+    fn clone(&self) -> Self {
+        Self {
+            service: Arc::clone(&self.service),
+        }
+    }
+}
+
+impl<S: HttpService> Server<S> {
     /// A server for this service.
-    pub fn new(service: Service) -> Self {
+    pub fn new(service: S) -> Self {
         Self {
             service: Arc::new(service),
         }
     }
 
     /// The service, for calls without sockets.
-    pub fn service(&self) -> &Arc<Service> {
+    pub fn service(&self) -> &Arc<S> {
         &self.service
     }
 
@@ -53,7 +101,7 @@ impl Server {
     ///
     /// New connections are refused from then on, idle ones are closed, streams of changes end.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Stopped {
-        let options = &self.service.options;
+        let options = self.service.options();
         let permits = Arc::new(Semaphore::new(options.connections_max));
         let graceful = GracefulShutdown::new();
         let http = self.http();
@@ -79,13 +127,11 @@ impl Server {
             let service = Arc::clone(&self.service);
             let answer = service_fn(move |request: Request<Incoming>| {
                 let service = Arc::clone(&service);
-                async move {
-                    Ok::<_, std::convert::Infallible>(service.handle(request, Some(remote)).await)
-                }
+                async move { Ok::<_, std::convert::Infallible>(service.handle(request, remote).await) }
             });
             let io = TokioIo::new(Wire::new(stream, options.write_timeout));
             let connection = graceful.watch(http.serve_connection(io, answer));
-            let gauge = self.service.metrics.connections.clone();
+            let gauge = self.service.metrics().connections.clone();
             gauge.inc();
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
@@ -96,7 +142,7 @@ impl Server {
             });
         }
         drop(listener);
-        self.service.stopping.send_replace(true);
+        self.service.stopping();
         match tokio::time::timeout(options.drain_timeout, graceful.shutdown()).await {
             Ok(()) => Stopped::Drained,
             Err(_) => Stopped::TimedOut,
@@ -104,7 +150,7 @@ impl Server {
     }
 
     fn http(&self) -> http1::Builder {
-        let options = &self.service.options;
+        let options = self.service.options();
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(options.head_timeout)

@@ -5,7 +5,7 @@
 
 mod change_json;
 mod changes;
-mod explain;
+pub(crate) mod explain;
 mod openapi;
 
 use hyper::http::request::Parts;

@@ -1,7 +1,7 @@
 //! One request from head to answer: the checks in their order, the handler, and the headers that
 //! all answers share.
 
-mod answer;
+pub(crate) mod answer;
 pub(crate) mod checks;
 
 use std::error::Error;
@@ -59,13 +59,25 @@ impl fmt::Debug for Service {
 }
 
 /// What is known of a request besides itself while it is answered.
-struct Exchange {
+pub(crate) struct Exchange {
     started: Instant,
-    request_id: RequestId,
+    pub(crate) request_id: RequestId,
     /// The route's path as in the documentation, for metrics; `other` when there is none.
-    route: &'static str,
+    pub(crate) route: &'static str,
     /// The microversion, once it is negotiated.
     version: Option<Microversion>,
+}
+
+impl Exchange {
+    /// A request that has just come.
+    pub(crate) fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            request_id: RequestId::new(),
+            route: "other",
+            version: None,
+        }
+    }
 }
 
 impl Service {
@@ -98,34 +110,44 @@ impl Service {
         B::Error: fmt::Display,
     {
         let (parts, body) = request.into_parts();
-        let mut exchange = Exchange {
-            started: Instant::now(),
-            request_id: RequestId::new(),
-            route: "other",
-            version: None,
+        let mut exchange = Exchange::new();
+        let response = if self.is_preflight(&parts) {
+            None
+        } else {
+            let answer = self.answer(&parts, body, &mut exchange).await;
+            Some(match answer {
+                Ok(reply) => answer::accepted(&parts, reply, &exchange),
+                Err(error) => answer::refused(&parts, &error, &exchange),
+            })
         };
-        let mut response = match &self.options.cors {
-            Some(cors) if parts.method == Method::OPTIONS => {
-                let mut response = Response::new(Body::Whole(Bytes::new()));
-                cors.preflight(&parts.headers, response.headers_mut());
-                response
-            }
-            cors => {
-                let answer = self.answer(&parts, body, &mut exchange).await;
-                let mut response = match answer {
-                    Ok(reply) => answer::accepted(&parts, reply, &exchange),
-                    Err(error) => answer::refused(&parts, &error, &exchange),
-                };
-                if let Some(cors) = cors {
-                    cors.decorate(&parts.headers, response.headers_mut());
-                }
-                response
-            }
-        };
+        self.finish(&parts, response, &exchange, remote)
+    }
+
+    /// Whether a browser asks what a page of another origin may do.
+    pub(crate) fn is_preflight(&self, parts: &Parts) -> bool {
+        self.options.cors.is_some() && parts.method == Method::OPTIONS
+    }
+
+    /// What all answers have in common: CORS, the request's identifier, metrics, the access log. No
+    /// response means that a [preflight](Self::is_preflight) is answered.
+    pub(crate) fn finish(
+        &self,
+        parts: &Parts,
+        response: Option<Response<Body>>,
+        exchange: &Exchange,
+        remote: Option<SocketAddr>,
+    ) -> Response<Body> {
+        let is_preflight = response.is_none();
+        let mut response = response.unwrap_or_else(|| Response::new(Body::Whole(Bytes::new())));
+        match &self.options.cors {
+            Some(cors) if is_preflight => cors.preflight(&parts.headers, response.headers_mut()),
+            Some(cors) => cors.decorate(&parts.headers, response.headers_mut()),
+            None => {}
+        }
         if let Ok(value) = HeaderValue::from_bytes(exchange.request_id.as_bytes()) {
             response.headers_mut().insert(REQUEST_ID, value);
         }
-        self.record(&parts, &response, &exchange, remote);
+        self.record(parts, &response, exchange, remote);
         response
     }
 
@@ -174,7 +196,7 @@ impl Service {
         placement::run(found.route, parts.method.as_str(), &call).await
     }
 
-    async fn authenticate(&self, headers: &HeaderMap) -> ApiResult<Arc<Identity>> {
+    pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> ApiResult<Arc<Identity>> {
         self.authenticator
             .authenticate(headers)
             .await
@@ -328,7 +350,7 @@ fn method_label(method: &Method) -> &'static str {
 }
 
 /// What a client is told when the engine could not carry a command out.
-fn unavailable(error: &SubmitError) -> ApiError {
+pub(crate) fn unavailable(error: &SubmitError) -> ApiError {
     let mut text = format!("The change was not made: {error}");
     let mut source = error.source();
     while let Some(reason) = source {

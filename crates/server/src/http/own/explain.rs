@@ -40,7 +40,8 @@ pub(super) async fn show(service: &Service, parts: &Parts) -> ApiResult<Reply> {
     Ok(Reply::json(writer).modified(true, Some(call.now())))
 }
 
-fn write(state: &State, found: &Explanation) -> Writer {
+/// An explanation as JSON.
+pub(crate) fn write(state: &State, found: &Explanation) -> Writer {
     let mut writer = Writer::with_capacity(1024);
     writer.open_object();
     writer.key("roots");

@@ -14,7 +14,7 @@ use crate::http::reply::Reply;
 
 const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
 
-pub(super) fn accepted(parts: &Parts, reply: Reply, exchange: &Exchange) -> Response<Body> {
+pub(crate) fn accepted(parts: &Parts, reply: Reply, exchange: &Exchange) -> Response<Body> {
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
     let headers = response.headers_mut();

@@ -11,7 +11,7 @@ use crate::http::routes::{Entry, Needs, Operation, Route};
 const JSON: &str = "application/json";
 
 /// The connection's buffer bounds a head only roughly.
-pub(super) fn check_head(parts: &Parts, bytes_max: usize) -> ApiResult<()> {
+pub(crate) fn check_head(parts: &Parts, bytes_max: usize) -> ApiResult<()> {
     let line = parts.uri.path().len() + parts.uri.query().map_or(0, str::len);
     let headers = parts
         .headers
@@ -34,7 +34,7 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
 }
 
 /// A body has to say what it is, also where nobody reads it.
-pub(super) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
+pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
     let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
@@ -86,7 +86,7 @@ pub(super) fn choose(
     Err(ApiError::new(status, ""))
 }
 
-pub(super) fn check_needs(needs: Needs, headers: &HeaderMap) -> ApiResult<()> {
+pub(crate) fn check_needs(needs: Needs, headers: &HeaderMap) -> ApiResult<()> {
     match needs {
         Needs::Nothing => Ok(()),
         Needs::AcceptJson => {
