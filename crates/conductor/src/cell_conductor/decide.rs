@@ -1,0 +1,188 @@
+//! What becomes of an event: facts and a reply, or a refusal.
+
+mod agent;
+mod control;
+mod flow;
+mod work;
+
+use placewright_placement::Timestamp;
+use thiserror::Error;
+
+use super::event::Event;
+use super::state::{Change, JobKind, Meta, Stage, State, Step, VmState};
+use crate::ids::{HostId, InstanceId};
+use crate::message::Reply;
+use work::Work;
+
+/// How long agents may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// For each step of a build or move.
+    pub step_timeout_ms: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            // Images of tens of gigabytes are copied in ten minutes.
+            step_timeout_ms: 600_000,
+        }
+    }
+}
+
+/// A typed "no". A refused event changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// No such instance.
+    #[error("no instance {0}")]
+    NoInstance(InstanceId),
+    /// Something else is being done with the instance.
+    #[error("instance {0} is busy")]
+    Busy(InstanceId),
+    /// The instance is in a state that does not allow it.
+    #[error("instance {0} is not in a state for it")]
+    WrongState(InstanceId),
+    /// The answer is to an attempt or ask that is over.
+    #[error("attempt {given} of instance {instance} is over")]
+    Stale {
+        /// The instance.
+        instance: InstanceId,
+        /// The number that the answer had.
+        given: u64,
+    },
+    /// The host is in a later session, or unknown.
+    #[error("host {0} is not in this session")]
+    OldSession(HostId),
+    /// Instances are on the host, or on their way.
+    #[error("host {0} has instances")]
+    HostInUse(HostId),
+}
+
+/// A state, a time and options: all that a decision depends on besides its event.
+#[derive(Clone, Copy)]
+struct Now<'a> {
+    state: &'a State,
+    at: Timestamp,
+    options: &'a Options,
+}
+
+/// Decides an event. The facts are appended to `changes`; apply them in that order, make them
+/// durable, then carry out [`State::effects_of`] them.
+///
+/// The reply is for whoever sent a message; other events need none.
+///
+/// # Errors
+///
+/// A [`Refusal`]; nothing needs to be done about it, but a user may want to know.
+pub fn decide(
+    state: &State,
+    event: &Event,
+    at: Timestamp,
+    options: &Options,
+    changes: &mut Vec<Change>,
+) -> Result<Reply, Refusal> {
+    let now = Now { state, at, options };
+    match event {
+        Event::Message(envelope) => return Ok(now.message(envelope, changes)),
+        Event::Shelve { instance } => {
+            let mut work = now.idle(*instance, &[VmState::Active])?;
+            work.begin("shelve", JobKind::Shelve, Stage::Step(Step::Offload));
+            work.start_step(Step::Offload);
+            work.store(changes);
+        }
+        Event::Rebuild { instance, spec } => {
+            let mut work = now.idle(*instance, &[VmState::Active, VmState::Error])?;
+            let job = work.begin("rebuild", JobKind::Rebuild, Stage::Step(Step::Rebuild));
+            job.spec = Some(spec.clone());
+            work.start_step(Step::Rebuild);
+            work.store(changes);
+        }
+        Event::AgentStarted {
+            host,
+            session,
+            guests,
+        } => now.agent_started(*host, *session, guests, changes)?,
+        Event::HostDown { host } => now.host_down(*host, changes)?,
+        Event::HostRemoved { host } => now.host_removed(*host, changes)?,
+        Event::StepEnded {
+            instance,
+            session,
+            attempt,
+            failure,
+        } => now.step_ended(*instance, (*session, *attempt), failure.as_ref(), changes)?,
+        Event::Destroyed {
+            host,
+            instance,
+            number,
+        } => now.destroyed((*host, *instance, *number), changes)?,
+        Event::Answered {
+            instance,
+            number,
+            answer,
+        } => {
+            let mut work = now.work(*instance)?;
+            if work.row.claim != *number || !work.answered(*answer) {
+                return Err(Refusal::Stale {
+                    instance: *instance,
+                    given: *number,
+                });
+            }
+            work.store(changes);
+        }
+        Event::Tick => now.tick(changes),
+        Event::Forget { before } => now.forget(*before, changes),
+    }
+    Ok(Reply::Accepted)
+}
+
+impl<'a> Now<'a> {
+    fn work(self, instance: InstanceId) -> Result<Work<'a>, Refusal> {
+        Work::load(self, instance).ok_or(Refusal::NoInstance(instance))
+    }
+
+    /// An instance on a host with which nothing is being done.
+    fn idle(self, instance: InstanceId, states: &[VmState]) -> Result<Work<'a>, Refusal> {
+        let work = self.work(instance)?;
+        if work.job.is_some() {
+            return Err(Refusal::Busy(instance));
+        }
+        if work.row.guest.is_none() || !states.contains(&work.row.vm_state) {
+            return Err(Refusal::WrongState(instance));
+        }
+        Ok(work)
+    }
+
+    fn tick(self, changes: &mut Vec<Change>) {
+        for (instance, job) in &self.state.jobs {
+            if job.deadline.is_some_and(|deadline| deadline <= self.at)
+                && let Some(mut work) = Work::load(self, *instance)
+            {
+                work.step_failed("The host did not answer in time.", true);
+                work.store(changes);
+            }
+            // Its host may have gone down in the very event that made it wait.
+            if matches!(job.stage, Stage::Clear(_))
+                && let Some(mut work) = Work::load(self, *instance)
+            {
+                work.check_cleared();
+                work.store(changes);
+            }
+        }
+    }
+
+    fn forget(self, before: Timestamp, changes: &mut Vec<Change>) {
+        let known = self.state.meta.get(&0).map(|meta| meta.forgotten_before);
+        if known.is_some_and(|known| known >= before) {
+            return;
+        }
+        let meta = Meta {
+            forgotten_before: before,
+        };
+        changes.push(Change::Meta(0, Some(Box::new(meta))));
+        for (instance, at) in &self.state.tombstones {
+            if *at < before {
+                changes.push(Change::Tombstone(*instance, None));
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What agents say, or fail to say.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::work::Work;
+use super::{Now, Refusal};
+use crate::cell_conductor::event::Failure;
+use crate::cell_conductor::state::{Change, Host, Place, Stage, VmState};
+use crate::fault::Fault;
+use crate::ids::{HostId, InstanceId};
+
+type GuestKey = (HostId, InstanceId, u32);
+
+impl Now<'_> {
+    /// Brings what a host has and what it should have together.
+    pub(super) fn agent_started(
+        self,
+        host: HostId,
+        session: u64,
+        guests: &[(InstanceId, u32)],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let known = self.state.hosts.get(&host);
+        if known.is_some_and(|known| known.session >= session) {
+            return Err(Refusal::OldSession(host));
+        }
+        let there: BTreeSet<GuestKey> = guests.iter().map(|(id, n)| (host, *id, *n)).collect();
+        for key in self.state.doomed_on(host) {
+            if !there.contains(&key) {
+                changes.push(Change::Doomed(key, None));
+            }
+        }
+        for key in &there {
+            let is_known = self.state.guests.contains_key(key);
+            if !is_known && !self.state.doomed.contains_key(key) {
+                changes.push(Change::Doomed(*key, Some(Box::new(self.at))));
+            }
+        }
+        let row = Host {
+            session,
+            is_up: true,
+        };
+        changes.push(Change::Host(host, Some(Box::new(row))));
+        self.go_on_without(host, &|key| !there.contains(key), changes);
+        for key in self.guests_on(host).filter(|key| !there.contains(key)) {
+            self.missed(key, changes);
+        }
+        Ok(())
+    }
+
+    fn guests_on(&self, host: HostId) -> impl Iterator<Item = GuestKey> + '_ {
+        let range = (host, InstanceId(Uuid::nil()), 0)..;
+        let rows = self.state.guests.range(range).map(|(key, _)| *key);
+        rows.take_while(move |key| key.0 == host)
+    }
+
+    /// A guest that should run is not there.
+    fn missed(self, (host, instance, number): GuestKey, changes: &mut Vec<Change>) {
+        let Some(mut work) = Work::load(self, instance) else {
+            return;
+        };
+        let is_it = work.row.guest == Some(Place { host, number });
+        if !is_it || work.job.is_some() || work.row.vm_state != VmState::Active {
+            return;
+        }
+        work.row.vm_state = VmState::Error;
+        work.row.fault = Some(Fault {
+            code: 500,
+            message: "The host does not have the instance any more.".into(),
+            details: String::new(),
+            at: self.at,
+        });
+        work.store(changes);
+    }
+
+    /// Jobs that wait for guests to be gone go on without those that are.
+    fn go_on_without(
+        self,
+        host: HostId,
+        is_gone: &dyn Fn(&GuestKey) -> bool,
+        changes: &mut Vec<Change>,
+    ) {
+        for (instance, job) in &self.state.jobs {
+            let gone = |place: &Place| {
+                place.host == host && is_gone(&(place.host, *instance, place.number))
+            };
+            if !matches!(job.stage, Stage::Clear(_)) || !job.clearing.iter().any(gone) {
+                continue;
+            }
+            if let Some(mut work) = Work::load(self, *instance) {
+                if let Some(job) = &mut work.job {
+                    job.clearing.retain(|place| !gone(place));
+                }
+                work.check_cleared();
+                work.store(changes);
+            }
+        }
+    }
+
+    pub(super) fn host_down(self, host: HostId, changes: &mut Vec<Change>) -> Result<(), Refusal> {
+        let Some(row) = self.state.hosts.get(&host) else {
+            return Err(Refusal::OldSession(host));
+        };
+        if !row.is_up {
+            return Ok(());
+        }
+        let row = Host {
+            is_up: false,
+            session: row.session,
+        };
+        changes.push(Change::Host(host, Some(Box::new(row))));
+        self.go_on_without(host, &|_| true, changes);
+        for (instance, job) in &self.state.jobs {
+            let Stage::Step(step) = job.stage else {
+                continue;
+            };
+            if job.host_of(step).is_some_and(|place| place.host == host)
+                && let Some(mut work) = Work::load(self, *instance)
+            {
+                work.step_failed("The host is down.", true);
+                work.store(changes);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn host_removed(
+        self,
+        host: HostId,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        if self.guests_on(host).next().is_some() {
+            return Err(Refusal::HostInUse(host));
+        }
+        for key in self.state.doomed_on(host) {
+            changes.push(Change::Doomed(key, None));
+        }
+        changes.push(Change::Host(host, None));
+        self.go_on_without(host, &|_| true, changes);
+        Ok(())
+    }
+
+    pub(super) fn step_ended(
+        self,
+        instance: InstanceId,
+        (session, attempt): (u64, u32),
+        failure: Option<&Failure>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let mut work = self.work(instance)?;
+        let place = work.job.as_ref().and_then(|job| match job.stage {
+            Stage::Step(step) => job.host_of(step),
+            Stage::Reserved | Stage::Swap | Stage::Verify | Stage::Clear(_) | Stage::Ask(_) => None,
+        });
+        let host = place.and_then(|place| self.state.hosts.get(&place.host));
+        let is_asked = host.is_some_and(|host| host.session == session);
+        if work.row.attempt != attempt || !is_asked {
+            return Err(Refusal::Stale {
+                instance,
+                given: attempt.into(),
+            });
+        }
+        match failure {
+            None => work.step_done(),
+            Some(failure) => work.step_failed(&failure.message, failure.may_retry),
+        }
+        work.store(changes);
+        Ok(())
+    }
+
+    pub(super) fn destroyed(self, key: GuestKey, changes: &mut Vec<Change>) -> Result<(), Refusal> {
+        let (host, instance, number) = key;
+        if !self.state.doomed.contains_key(&key) {
+            return Err(Refusal::Stale {
+                instance,
+                given: number.into(),
+            });
+        }
+        changes.push(Change::Doomed(key, None));
+        if let Some(mut work) = Work::load(self, instance) {
+            if let Some(job) = &mut work.job {
+                job.clearing
+                    .retain(|place| *place != Place { host, number });
+            }
+            work.check_cleared();
+            work.store(changes);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! What control says.
+
+use super::Now;
+use super::work::Work;
+use crate::ask::Keep;
+use crate::cell_conductor::state::{Change, Instance, Job, JobKind, Next, Stage, Target, VmState};
+use crate::ids::{InstanceId, MigrationId};
+use crate::message::{Create, Envelope, Message, MoveKind, MoveOrder, Reply, Verdict};
+
+impl Now<'_> {
+    pub(super) fn message(self, envelope: &Envelope, changes: &mut Vec<Change>) -> Reply {
+        match &envelope.message {
+            Message::Create(create) => {
+                let meta = self.state.meta.get(&0);
+                if meta.is_some_and(|meta| envelope.sent_at < meta.forgotten_before) {
+                    return refused("the message is too old");
+                }
+                self.create(create, changes)
+            }
+            Message::Delete { instance, claim } => self.delete(*instance, *claim, changes),
+            Message::Reserve {
+                instance,
+                migration,
+                kind,
+                turn,
+            } => self.reserve(*instance, (*migration, *kind, *turn), changes),
+            Message::Move(order) => self.carry_out(order, changes),
+            Message::Cancel {
+                instance,
+                migration,
+            } => {
+                if let Some(mut work) = self.of_move(*instance, *migration)
+                    && work.is_at(Stage::Reserved)
+                {
+                    work.finish();
+                    work.store(changes);
+                }
+                Reply::Accepted
+            }
+            Message::Conclude {
+                instance,
+                migration,
+                verdict,
+            } => self.conclude(*instance, *migration, *verdict, changes),
+        }
+    }
+
+    fn fresh(self, vm_state: VmState) -> Instance {
+        Instance {
+            vm_state,
+            guest: None,
+            zone: None,
+            claim: 0,
+            attempt: 0,
+            turn: 0,
+            actions: 0,
+            fault: None,
+            created_at: self.at,
+            updated_at: self.at,
+        }
+    }
+
+    fn create(self, create: &Create, changes: &mut Vec<Change>) -> Reply {
+        if self.state.tombstones.contains_key(&create.instance) {
+            return refused("the instance was deleted");
+        }
+        if self.state.instances.contains_key(&create.instance) {
+            return Reply::Accepted;
+        }
+        let mut row = self.fresh(VmState::Building);
+        row.claim = create.claim;
+        row.created_at = create.spec.created_at;
+        let mut work = Work::new(self, create.instance, row);
+        work.spec = Some(create.spec.clone());
+        let job = work.begin("create", JobKind::Build, Stage::Reserved);
+        job.target = Some(Target {
+            candidate: create.selection.clone(),
+            number: 0,
+        });
+        job.alternates.clone_from(&create.alternates);
+        work.start_step(Work::first_step(JobKind::Build));
+        work.store(changes);
+        Reply::Accepted
+    }
+
+    fn delete(self, instance: InstanceId, claim: u64, changes: &mut Vec<Change>) -> Reply {
+        if self.state.tombstones.contains_key(&instance) {
+            return Reply::Accepted;
+        }
+        // Of an unknown instance the request to create it was overtaken; control holds its claim.
+        let work = Work::load(self, instance);
+        let mut work =
+            work.unwrap_or_else(|| Work::new(self, instance, self.fresh(VmState::Building)));
+        work.delete(claim);
+        work.store(changes);
+        Reply::Accepted
+    }
+
+    fn reserve(
+        self,
+        instance: InstanceId,
+        (migration, kind, turn): (MigrationId, MoveKind, u32),
+        changes: &mut Vec<Change>,
+    ) -> Reply {
+        let Some(mut work) = Work::load(self, instance) else {
+            return refused("the cell has no such instance");
+        };
+        if turn <= work.row.turn {
+            return match &work.job {
+                Some(job) if job.migration == Some(migration) => Reply::Accepted,
+                _ => refused("the move is over"),
+            };
+        }
+        // Also what is refused now must never be reserved later, by a copy of the message.
+        work.row.turn = turn;
+        let reply = match self.obstacle(&work, kind) {
+            Some(obstacle) => refused(obstacle),
+            None => {
+                let job = work.begin(action_name(kind), JobKind::Move(kind), Stage::Reserved);
+                job.migration = Some(migration);
+                Reply::Accepted
+            }
+        };
+        work.store(changes);
+        reply
+    }
+
+    fn obstacle(self, work: &Work<'_>, kind: MoveKind) -> Option<&'static str> {
+        if work.job.is_some() {
+            return Some("the instance is busy");
+        }
+        let is_down = work.row.guest.map(|place| self.state.is_down(place.host));
+        match (kind, work.row.vm_state, is_down) {
+            (MoveKind::Unshelve, VmState::ShelvedOffloaded, None) => None,
+            (MoveKind::Unshelve, _, _) => Some("the instance is not shelved"),
+            (_, _, None) => Some("the instance is on no host"),
+            (MoveKind::Evacuate, _, Some(true)) => None,
+            (MoveKind::Evacuate, _, Some(false)) => Some("the host is not down"),
+            (_, _, Some(true)) => Some("the host is down"),
+            (_, VmState::Active, Some(false)) => None,
+            (_, _, Some(false)) => Some("the instance is not active"),
+        }
+    }
+
+    /// The instance if it is in this move.
+    fn of_move(&self, instance: InstanceId, migration: MigrationId) -> Option<Work<'_>> {
+        let is_of = |job: &Job| job.migration == Some(migration);
+        Work::load(*self, instance).filter(|work| work.job.as_ref().is_some_and(is_of))
+    }
+
+    fn carry_out(self, order: &MoveOrder, changes: &mut Vec<Change>) -> Reply {
+        let Some(mut work) = self.of_move(order.instance, order.migration) else {
+            return refused("the move is not reserved");
+        };
+        if !work.is_at(Stage::Reserved) {
+            return Reply::Accepted;
+        }
+        work.row.claim = work.row.claim.max(order.claim);
+        let Some(job) = &mut work.job else {
+            return refused("the move is not reserved");
+        };
+        job.target = Some(Target {
+            candidate: order.selection.clone(),
+            number: 0,
+        });
+        job.alternates.clone_from(&order.alternates);
+        job.spec.clone_from(&order.spec);
+        let first = Work::first_step(job.kind);
+        work.start_step(first);
+        work.store(changes);
+        Reply::Accepted
+    }
+
+    fn conclude(
+        self,
+        instance: InstanceId,
+        migration: MigrationId,
+        verdict: Verdict,
+        changes: &mut Vec<Change>,
+    ) -> Reply {
+        let Some(mut work) = self.of_move(instance, migration) else {
+            return refused("the move is over");
+        };
+        // Before that stage the verdict comes again, after it it was heard.
+        if work.is_at(Stage::Verify)
+            && let Some(job) = &work.job
+        {
+            let (origin, target) = (job.origin, job.target.as_ref().map(Target::place));
+            match verdict {
+                Verdict::Confirm => work.clear(origin, Next::Settle(Keep::Target)),
+                Verdict::Revert => work.clear(target, Next::Return),
+            }
+            work.store(changes);
+        }
+        Reply::Accepted
+    }
+}
+
+impl Work<'_> {
+    fn is_at(&self, stage: Stage) -> bool {
+        self.job.as_ref().is_some_and(|job| job.stage == stage)
+    }
+}
+
+fn action_name(kind: MoveKind) -> &'static str {
+    match kind {
+        MoveKind::ColdMigrate => "migrate",
+        MoveKind::Resize => "resize",
+        MoveKind::LiveMigrate => "live-migration",
+        MoveKind::Evacuate => "evacuate",
+        MoveKind::Unshelve => "unshelve",
+    }
+}
+
+fn refused(why: &str) -> Reply {
+    Reply::Refused(why.to_owned())
+}

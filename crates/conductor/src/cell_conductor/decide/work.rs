@@ -1,0 +1,197 @@
+//! The rows of one instance while an event is decided: read, changed, written where they differ.
+
+use placewright_placement::Timestamp;
+
+use super::Now;
+use crate::cell_conductor::state::{Change, Instance, Job, JobKind, Place, Stage, State, Step};
+use crate::fault::{Action, Try};
+use crate::ids::InstanceId;
+use crate::spec::Spec;
+
+/// An instance at work.
+pub(super) struct Work<'a> {
+    pub(super) now: Now<'a>,
+    pub(super) id: InstanceId,
+    pub(super) row: Instance,
+    pub(super) job: Option<Job>,
+    pub(super) spec: Option<Spec>,
+    /// The latest action, when it was changed.
+    action: Option<Action>,
+    guests: Vec<Change>,
+    doomed: Vec<Place>,
+    is_forgotten: bool,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn load(now: Now<'a>, id: InstanceId) -> Option<Self> {
+        let row = now.state.instances.get(&id)?.clone();
+        let job = now.state.jobs.get(&id).cloned();
+        let mut work = Self::new(now, id, row);
+        work.job = job;
+        work.spec = now.state.specs.get(&id).cloned();
+        Some(work)
+    }
+
+    pub(super) fn new(now: Now<'a>, id: InstanceId, row: Instance) -> Self {
+        Self {
+            now,
+            id,
+            row,
+            job: None,
+            spec: None,
+            action: None,
+            guests: Vec::new(),
+            doomed: Vec::new(),
+            is_forgotten: false,
+        }
+    }
+
+    /// Begins a job, as an action of this name, where the instance is.
+    pub(super) fn begin(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
+        self.close_action();
+        self.row.actions += 1;
+        self.action = Some(Action {
+            name: name.to_owned(),
+            started_at: self.now.at,
+            finished_at: None,
+            tries: Vec::new(),
+            fault: None,
+        });
+        self.job.insert(Job {
+            kind,
+            migration: None,
+            stage,
+            since: self.now.at,
+            deadline: None,
+            target: None,
+            alternates: Vec::new(),
+            origin: self.row.guest,
+            spec: None,
+            state_before: self.row.vm_state,
+            is_broken: false,
+            fault: None,
+            clearing: Vec::new(),
+        })
+    }
+
+    /// The latest action as it is now.
+    fn action(&mut self) -> Option<&mut Action> {
+        if self.action.is_none() {
+            let key = (self.id, self.row.actions);
+            self.action = self.now.state.actions.get(&key).cloned();
+        }
+        self.action.as_mut()
+    }
+
+    /// A delete interrupts what is being done: that action ends here.
+    fn close_action(&mut self) {
+        let at = self.now.at;
+        if let Some(action) = self.action()
+            && action.finished_at.is_none()
+        {
+            action.finished_at = Some(at);
+            let closed = action.clone();
+            let key = (self.id, self.row.actions);
+            self.guests
+                .push(Change::Action(key, Some(Box::new(closed))));
+        }
+    }
+
+    pub(super) fn note_try(&mut self, step: Step, failure: Option<&str>) {
+        let Some(job) = &self.job else { return };
+        let Some(place) = job.host_of(step) else {
+            return;
+        };
+        let one = Try {
+            host: place.host,
+            attempt: self.row.attempt,
+            started_at: job.since,
+            finished_at: self.now.at,
+            failure: failure.map(str::to_owned),
+        };
+        if let Some(action) = self.action() {
+            action.tries.push(one);
+        }
+    }
+
+    /// Ends the job.
+    pub(super) fn finish(&mut self) {
+        let at = self.now.at;
+        let fault = self.job.take().and_then(|job| job.fault);
+        if fault.is_some() {
+            self.row.fault.clone_from(&fault);
+        }
+        if let Some(action) = self.action() {
+            action.finished_at = Some(at);
+            action.fault = fault;
+        }
+    }
+
+    /// A host is to have a guest.
+    pub(super) fn want(&mut self, place: Place) {
+        let key = (place.host, self.id, place.number);
+        self.guests
+            .push(Change::Guest(key, Some(Box::new(self.now.at))));
+    }
+
+    /// A host is to destroy a guest, whether it has it or not.
+    pub(super) fn doom(&mut self, place: Place) {
+        let key = (place.host, self.id, place.number);
+        self.guests.push(Change::Guest(key, None));
+        self.guests
+            .push(Change::Doomed(key, Some(Box::new(self.now.at))));
+        self.doomed.push(place);
+    }
+
+    /// Whether a guest is gone, or its host is.
+    pub(super) fn is_cleared(&self, place: Place) -> bool {
+        let state: &State = self.now.state;
+        let key = (place.host, self.id, place.number);
+        let is_doomed = state.doomed.contains_key(&key) || self.doomed.contains(&place);
+        !is_doomed || state.is_down(place.host)
+    }
+
+    /// The instance is gone; only its tombstone remains.
+    pub(super) fn forget(&mut self) {
+        self.is_forgotten = true;
+    }
+
+    /// Writes the rows that differ.
+    pub(super) fn store(mut self, changes: &mut Vec<Change>) {
+        let (state, id): (&State, _) = (self.now.state, self.id);
+        changes.append(&mut self.guests);
+        if self.is_forgotten {
+            self.bury(changes);
+            return;
+        }
+        if let Some(action) = self.action.take() {
+            let key = (id, self.row.actions);
+            if state.actions.get(&key) != Some(&action) {
+                changes.push(Change::Action(key, Some(Box::new(action))));
+            }
+        }
+        if state.specs.get(&id) != self.spec.as_ref() {
+            changes.push(Change::Spec(id, self.spec.take().map(Box::new)));
+        }
+        if state.instances.get(&id) != Some(&self.row) {
+            self.row.updated_at = self.now.at;
+            changes.push(Change::Instance(id, Some(Box::new(self.row))));
+        }
+        if state.jobs.get(&id) != self.job.as_ref() {
+            changes.push(Change::Job(id, self.job.map(Box::new)));
+        }
+    }
+
+    fn bury(self, changes: &mut Vec<Change>) {
+        let (state, id): (&State, _) = (self.now.state, self.id);
+        let actions = state.actions.range((id, 0)..=(id, u32::MAX));
+        for (key, _) in actions {
+            changes.push(Change::Action(*key, None));
+        }
+        changes.push(Change::Spec(id, None));
+        changes.push(Change::Instance(id, None));
+        changes.push(Change::Job(id, None));
+        let at: Timestamp = self.now.at;
+        changes.push(Change::Tombstone(id, Some(Box::new(at))));
+    }
+}

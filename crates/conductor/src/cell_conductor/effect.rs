@@ -1,0 +1,175 @@
+//! What a cell has to do outside, read off its state.
+
+use serde::{Deserialize, Serialize};
+
+use super::state::{Change, Job, JobKind, Next, Place, Stage, State, Step};
+use crate::ask::{Ask, Want};
+use crate::ids::{HostId, InstanceId};
+use crate::message::MoveKind;
+use crate::spec::{Amounts, Spec};
+
+/// Something to do. It is wanted until an event takes its reason away; doing it twice is fine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Effect {
+    /// Ask an agent for a step.
+    Agent {
+        /// Its host.
+        host: HostId,
+        /// The session that it is for.
+        session: u64,
+        /// What.
+        order: Box<Order>,
+    },
+    /// Ask an agent to destroy a guest.
+    Destroy {
+        /// Its host.
+        host: HostId,
+        /// The session that it is for.
+        session: u64,
+        /// The instance.
+        instance: InstanceId,
+        /// The guest.
+        number: u32,
+    },
+    /// Ask placement.
+    Ask(Ask),
+}
+
+/// A step for an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The instance.
+    pub instance: InstanceId,
+    /// Which attempt; goes into the answer.
+    pub attempt: u32,
+    /// What.
+    pub step: Step,
+    /// The number of the guest that it is about.
+    pub number: u32,
+    /// Whether the guest runs while it moves.
+    pub is_live: bool,
+    /// What the instance is to be.
+    pub spec: Spec,
+    /// What is claimed for it on the target.
+    pub amounts: Vec<Amounts>,
+    /// Where it comes from, in a move.
+    pub origin: Option<Place>,
+    /// Where it goes.
+    pub target: Option<Place>,
+}
+
+impl State {
+    /// All that is to be done now. Carry it out after a start, and again from time to time.
+    #[must_use]
+    pub fn effects(&self) -> Vec<Effect> {
+        let of_jobs = self.jobs.iter();
+        let of_jobs = of_jobs.filter_map(|(instance, job)| self.job_effect(*instance, job));
+        let of_doomed = self
+            .doomed
+            .keys()
+            .filter_map(|key| self.destroy_effect(*key));
+        of_jobs.chain(of_doomed).collect()
+    }
+
+    /// What is to be done because of changes that were just applied.
+    #[must_use]
+    pub fn effects_of(&self, changes: &[Change]) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for change in changes {
+            match change {
+                Change::Job(instance, Some(job)) => {
+                    effects.extend(self.job_effect(*instance, job));
+                }
+                Change::Doomed(key, Some(_)) => effects.extend(self.destroy_effect(*key)),
+                // An agent's new session: what it was asked for before is asked for again.
+                Change::Host(host, Some(_)) => effects.extend(self.effects_on(*host)),
+                _ => {}
+            }
+        }
+        effects
+    }
+
+    fn effects_on(&self, host: HostId) -> Vec<Effect> {
+        let of_jobs = self.jobs.iter().filter(|(_, job)| match job.stage {
+            Stage::Step(step) => job.host_of(step).is_some_and(|place| place.host == host),
+            _ => false,
+        });
+        let of_jobs = of_jobs.filter_map(|(instance, job)| self.job_effect(*instance, job));
+        let doomed = self.doomed_on(host);
+        of_jobs
+            .chain(doomed.filter_map(|key| self.destroy_effect(key)))
+            .collect()
+    }
+
+    /// The doomed guests of a host.
+    pub(crate) fn doomed_on(
+        &self,
+        host: HostId,
+    ) -> impl Iterator<Item = (HostId, InstanceId, u32)> + '_ {
+        let range = (host, InstanceId(uuid::Uuid::nil()), 0)..;
+        let rows = self.doomed.range(range).map(|(key, _)| *key);
+        rows.take_while(move |key| key.0 == host)
+    }
+
+    fn destroy_effect(&self, key: (HostId, InstanceId, u32)) -> Option<Effect> {
+        let (host, instance, number) = key;
+        let session = self.session(host)?;
+        Some(Effect::Destroy {
+            host,
+            session,
+            instance,
+            number,
+        })
+    }
+
+    fn session(&self, host: HostId) -> Option<u64> {
+        let host = self.hosts.get(&host).filter(|host| host.is_up)?;
+        Some(host.session)
+    }
+
+    fn job_effect(&self, id: InstanceId, job: &Job) -> Option<Effect> {
+        let row = self.instances.get(&id)?;
+        let ask = |want| {
+            Some(Effect::Ask(Ask {
+                instance: id,
+                number: row.claim,
+                want,
+            }))
+        };
+        match job.stage {
+            Stage::Reserved | Stage::Verify | Stage::Clear(_) | Stage::Ask(Next::Return) => None,
+            Stage::Swap => ask(Want::Swap {
+                candidates: job.alternates.clone(),
+            }),
+            Stage::Ask(Next::Release) => ask(Want::Release {
+                last: job.kind == JobKind::Delete,
+            }),
+            Stage::Ask(Next::Settle(keep)) => ask(Want::Settle {
+                migration: job.migration?,
+                keep,
+                fault: job.fault.clone(),
+            }),
+            Stage::Step(step) => {
+                let place = job.host_of(step)?;
+                let session = self.session(place.host)?;
+                let target = job.target.as_ref();
+                let order = Order {
+                    instance: id,
+                    attempt: row.attempt,
+                    step,
+                    number: place.number,
+                    is_live: job.kind == JobKind::Move(MoveKind::LiveMigrate),
+                    spec: job.spec.as_ref().or(self.specs.get(&id))?.clone(),
+                    amounts: target.map_or_else(Vec::new, |to| to.candidate.amounts.clone()),
+                    origin: job.origin,
+                    target: target.map(super::state::Target::place),
+                };
+                Some(Effect::Agent {
+                    host: place.host,
+                    session,
+                    order: Box::new(order),
+                })
+            }
+        }
+    }
+}

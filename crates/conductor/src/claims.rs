@@ -1,0 +1,281 @@
+//! Claims as facts about placement's state: what instances and migrations hold.
+//!
+//! These add placement's changes to a decision of control. They keep no records.
+
+use placewright_placement::change::AllocationFact;
+use placewright_placement::{
+    Change, Command, Consumer, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent,
+    IntentCandidate, Outcome, Refusal, State, Timestamp, decide,
+};
+
+use crate::ids::{HostId, InstanceId, MigrationId};
+use crate::spec::{Amounts, Candidate, Spec};
+
+/// The consumer type of instances.
+pub const INSTANCE: &str = "INSTANCE";
+/// The consumer type of migrations.
+pub const MIGRATION: &str = "MIGRATION";
+
+/// A wish in the words of placement.
+#[must_use]
+pub fn intent(
+    state: &State,
+    instance: InstanceId,
+    spec: &Spec,
+    candidates: &[&Candidate],
+    alongside: Vec<ConsumerClaim>,
+) -> Intent {
+    let rules = spec.rules.iter().map(|one| {
+        let others = one.others.iter().copied();
+        (one.rule.clone(), others.map(ConsumerUuid::from_uuid))
+    });
+    Intent {
+        consumer: instance.consumer(),
+        generation: ConsumerGeneration::Any,
+        project: spec.project.clone(),
+        user: spec.user.clone(),
+        consumer_type: Some(INSTANCE.into()),
+        // A group that was deleted since has no rules any more.
+        group: spec.group.filter(|group| state.group(*group).is_some()),
+        rules: rules
+            .map(|(rule, others)| (rule, others.collect()))
+            .collect(),
+        candidates: candidates
+            .iter()
+            .map(|candidate| IntentCandidate {
+                host: candidate.host.0,
+                allocations: candidate.amounts.iter().map(Amounts::request).collect(),
+            })
+            .collect(),
+        alongside,
+    }
+}
+
+/// Claims the first of the candidates that fits instead of what the instance holds. With a move,
+/// its migration holds what the instance left behind, from the same step on.
+///
+/// # Errors
+///
+/// Why the first candidate does not fit.
+pub fn claim_first(
+    state: &State,
+    (instance, spec): (InstanceId, &Spec),
+    candidates: &[Candidate],
+    left: Option<(MigrationId, &[Amounts])>,
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+) -> Result<u32, Option<Refusal>> {
+    let start = changes.len();
+    let mut why = None;
+    for (index, candidate) in (0u32..).zip(candidates) {
+        let alongside = left.map(|(migration, held)| ConsumerClaim {
+            consumer: migration.consumer(),
+            generation: ConsumerGeneration::Any,
+            project: spec.project.clone(),
+            user: spec.user.clone(),
+            consumer_type: Some(MIGRATION.into()),
+            allocations: left_behind(state, held, candidate)
+                .iter()
+                .map(Amounts::request)
+                .collect(),
+        });
+        let intents = vec![intent(
+            state,
+            instance,
+            spec,
+            &[candidate],
+            alongside.into_iter().collect(),
+        )];
+        let command = Command::ClaimFirst {
+            intents,
+            least: 1,
+            at,
+        };
+        match decide(state, &command, changes) {
+            Ok(_) => return Ok(index),
+            Err(Refusal::NothingFits { first, .. }) => {
+                changes.truncate(start);
+                why = why.or(first.map(|first| *first));
+            }
+            Err(refusal) => {
+                changes.truncate(start);
+                why = why.or(Some(refusal));
+            }
+        }
+    }
+    Err(why)
+}
+
+/// What a migration has to hold so that the instance can go back from a candidate.
+///
+/// All of the old host. Of a provider that the candidate uses too but that is no part of its host
+/// (shared storage), only what the candidate does not take: it is one disk, not two.
+fn left_behind(state: &State, held: &[Amounts], candidate: &Candidate) -> Vec<Amounts> {
+    let is_of_a_host = |provider| {
+        let provider = state.provider_by_uuid(provider);
+        let root = provider.and_then(|provider| state.provider(provider.root));
+        let sharing = state.sharing_trait();
+        root.is_some_and(|root| !sharing.is_some_and(|sharing| root.has_trait(sharing)))
+    };
+    let taken = |provider, class: &str| -> i64 {
+        let of_it = candidate
+            .amounts
+            .iter()
+            .filter(|one| one.provider == provider);
+        let resources = of_it.flat_map(|one| &one.resources);
+        let amounts = resources.filter(|(name, _)| name == class);
+        amounts.map(|(_, amount)| amount).sum()
+    };
+    let mut rest = Vec::with_capacity(held.len());
+    for one in held {
+        if is_of_a_host(one.provider) {
+            rest.push(one.clone());
+            continue;
+        }
+        let resources = one.resources.iter().map(|(class, amount)| {
+            let more = amount.saturating_sub(taken(one.provider, class));
+            (class.clone(), more)
+        });
+        let resources: Vec<(String, i64)> = resources.filter(|(_, more)| *more > 0).collect();
+        if !resources.is_empty() {
+            rest.push(Amounts {
+                provider: one.provider,
+                resources,
+            });
+        }
+    }
+    rest
+}
+
+/// What an instance holds.
+#[must_use]
+pub fn held(state: &State, instance: InstanceId) -> Vec<Amounts> {
+    let mut held: Vec<Amounts> = Vec::new();
+    let consumer = state.consumer(instance.consumer());
+    for one in consumer.iter().flat_map(|consumer| &consumer.allocations) {
+        let Some(provider) = state.provider(one.provider) else {
+            continue;
+        };
+        let class = state.class_name(one.class).to_owned();
+        let amount = (class, i64::from(one.amount));
+        match held
+            .iter_mut()
+            .find(|other| other.provider == provider.uuid)
+        {
+            Some(other) => other.resources.push(amount),
+            None => held.push(Amounts {
+                provider: provider.uuid,
+                resources: vec![amount],
+            }),
+        }
+    }
+    held
+}
+
+/// The host that an instance was put on by its claim.
+#[must_use]
+pub fn host_of(state: &State, instance: InstanceId) -> Option<HostId> {
+    let placing = state.consumer(instance.consumer())?.placing?;
+    state.provider(placing.host).map(|host| HostId(host.uuid))
+}
+
+/// Releases all that a consumer holds, if it holds anything.
+pub fn release(state: &State, consumer: ConsumerUuid, changes: &mut Vec<Change>) {
+    if state.consumer(consumer).is_some() {
+        changes.push(Change::ConsumerRemoved { consumer });
+    }
+}
+
+/// Gives an instance back what it held before a move, and releases what it holds beyond that.
+///
+/// No check of capacity: the instance and the migration hold at least as much already, and
+/// inventories may have shrunk meanwhile. A move must always be able to end.
+pub fn take_back(
+    state: &State,
+    (instance, spec): (InstanceId, &Spec),
+    (migration, source, held): (MigrationId, Option<HostId>, &[Amounts]),
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+) {
+    release(state, migration.consumer(), changes);
+    let mut allocations = Vec::new();
+    for one in held {
+        if state.provider_id(one.provider).is_none() {
+            continue;
+        }
+        for (class, amount) in &one.resources {
+            if let Some(class) = state.class_id(class) {
+                allocations.push(AllocationFact {
+                    provider: one.provider,
+                    class,
+                    amount: u32::try_from(*amount).unwrap_or(u32::MAX),
+                });
+            }
+        }
+    }
+    if allocations.is_empty() {
+        release(state, instance.consumer(), changes);
+        return;
+    }
+    let existing = state.consumer(instance.consumer());
+    count_up(state, existing, &allocations, at, changes);
+    changes.push(Change::ConsumerSet {
+        consumer: instance.consumer(),
+        generation: existing.map_or(0, |consumer| consumer.generation) + 1,
+        project: spec.project.clone(),
+        user: spec.user.clone(),
+        consumer_type: Some(INSTANCE.into()),
+        at,
+        allocations,
+    });
+    changes.push(Change::ConsumerPlaced {
+        consumer: instance.consumer(),
+        host: source.map(|host| host.0),
+        group: spec.group,
+    });
+}
+
+/// Counts up the generations of providers whose allocations change.
+fn count_up(
+    state: &State,
+    existing: Option<&Consumer>,
+    allocations: &[AllocationFact],
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+) {
+    let before = existing.iter().flat_map(|consumer| &consumer.allocations);
+    let mut providers: Vec<_> = before.map(|held| held.provider).collect();
+    let after = allocations.iter();
+    providers.extend(after.filter_map(|fact| state.provider_id(fact.provider)));
+    providers.sort_unstable();
+    providers.dedup();
+    for provider in providers.iter().filter_map(|id| state.provider(*id)) {
+        changes.push(Change::GenerationSet {
+            provider: provider.uuid,
+            generation: provider.generation + 1,
+            at,
+        });
+    }
+}
+
+/// Claims for several instances at once. The result says which candidate each got.
+///
+/// # Errors
+///
+/// The refusal of placement: fewer than `least` found a place, say.
+pub fn claim_many(
+    state: &State,
+    intents: Vec<Intent>,
+    least: usize,
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+) -> Result<Vec<Option<u32>>, Refusal> {
+    let command = Command::ClaimFirst { intents, least, at };
+    match decide(state, &command, changes)? {
+        Outcome::Claimed(chosen) => Ok(chosen),
+        // `ClaimFirst` answers nothing else.
+        Outcome::Done | Outcome::Provider(_) | Outcome::Generation(_) | Outcome::Named { .. } => {
+            Ok(Vec::new())
+        }
+    }
+}

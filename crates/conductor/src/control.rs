@@ -1,0 +1,208 @@
+//! The whole state of control: placement's and the super conductor's, with one order of changes.
+//!
+//! [`Control`] has the shape that an engine runs: decide, apply, undo, encode, decode, save, load,
+//! digest. What only placement changed is recorded as placement always recorded it, so a journal
+//! from before there were conductors is one of control.
+
+use std::io;
+
+use placewright_placement::record::{self, RecordError};
+use placewright_placement::snapshot::SnapshotError;
+use placewright_placement::{self as placement, Timestamp};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::super_conductor;
+use crate::table::ReadError;
+
+/// The version of records with changes of the conductor. Placement's own version is 1.
+pub const RECORD_VERSION: u8 = 2;
+
+/// Placement and super conductor together.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    /// What there is and who holds it.
+    pub placement: placement::State,
+    /// Which instances there are and where they belong.
+    pub conductor: super_conductor::State,
+}
+
+/// What can be asked of control.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// A command to placement alone.
+    Placement(placement::Command),
+    /// A command to the conductor, which may change placement too.
+    Conductor {
+        /// The command.
+        command: super_conductor::Command,
+        /// Now.
+        at: Timestamp,
+    },
+}
+
+/// A fact about one of both states.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Change {
+    /// About placement's.
+    Placement(placement::Change),
+    /// About the conductor's.
+    Conductor(super_conductor::Change),
+}
+
+/// What an accepted command answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Placement's answer.
+    Placement(placement::Outcome),
+    /// The conductor's.
+    Conductor(super_conductor::Outcome),
+}
+
+/// A typed "no".
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// Placement's.
+    #[error(transparent)]
+    Placement(placement::Refusal),
+    /// The conductor's.
+    #[error(transparent)]
+    Conductor(super_conductor::Refusal),
+}
+
+/// What takes one applied change back.
+#[derive(Debug)]
+pub enum Undo {
+    /// One of placement.
+    Placement(placement::Undo),
+    /// One of the conductor.
+    Conductor(super_conductor::Undo),
+}
+
+impl Control {
+    /// Decides a command. The facts are appended to `changes`; apply them in that order.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`]; `changes` may then hold facts of the abandoned decision.
+    pub fn decide(&self, command: &Command, changes: &mut Vec<Change>) -> Result<Outcome, Refusal> {
+        match command {
+            Command::Placement(command) => {
+                let mut facts = Vec::new();
+                let outcome = placement::decide(&self.placement, command, &mut facts);
+                changes.extend(facts.into_iter().map(Change::Placement));
+                outcome.map(Outcome::Placement).map_err(Refusal::Placement)
+            }
+            Command::Conductor { command, at } => {
+                let mut facts = (Vec::new(), Vec::new());
+                let (conductor, placement) = (&self.conductor, &self.placement);
+                let outcome =
+                    super_conductor::decide(conductor, placement, command, *at, &mut facts);
+                changes.extend(facts.0.into_iter().map(Change::Placement));
+                changes.extend(facts.1.into_iter().map(Change::Conductor));
+                outcome.map(Outcome::Conductor).map_err(Refusal::Conductor)
+            }
+        }
+    }
+
+    /// Carries out a fact. The result takes it back.
+    pub fn apply(&mut self, change: &Change) -> Undo {
+        match change {
+            Change::Placement(change) => Undo::Placement(self.placement.apply(change)),
+            Change::Conductor(change) => Undo::Conductor(self.conductor.apply(change)),
+        }
+    }
+
+    /// Takes back the latest applied change that was not yet taken back.
+    pub fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Placement(undo) => self.placement.undo(undo),
+            Undo::Conductor(undo) => self.conductor.undo(undo),
+        }
+    }
+
+    /// Appends the record of one command's changes to a buffer.
+    pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
+        let of_placement = changes.iter().map_while(|change| match change {
+            Change::Placement(change) => Some(change.clone()),
+            Change::Conductor(_) => None,
+        });
+        let of_placement: Vec<placement::Change> = of_placement.collect();
+        if of_placement.len() == changes.len() {
+            record::encode(&of_placement, out);
+            return;
+        }
+        out.push(RECORD_VERSION);
+        let start = std::mem::take(out);
+        *out = postcard::to_extend(changes, start)
+            .expect("plain data written to memory always has an encoding");
+    }
+
+    /// Reads the changes of a record, also of one that placement wrote alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] when the bytes are not a record that this release knows.
+    pub fn decode(bytes: &[u8]) -> Result<Vec<Change>, ReadError> {
+        if let Some((&RECORD_VERSION, body)) = bytes.split_first() {
+            let read = postcard::from_bytes(body);
+            return read.map_err(|error| ReadError::Damaged(error.to_string()));
+        }
+        match record::decode(bytes) {
+            Ok(changes) => Ok(changes.into_iter().map(Change::Placement).collect()),
+            Err(RecordError::NewerVersion { found }) => Err(ReadError::NewerVersion {
+                found,
+                supported: RECORD_VERSION,
+            }),
+            Err(error @ (RecordError::Empty | RecordError::Malformed(_))) => {
+                Err(ReadError::Damaged(error.to_string()))
+            }
+        }
+    }
+
+    /// Writes the whole state: placement's snapshot, then the conductor's.
+    ///
+    /// # Errors
+    ///
+    /// Only those of `out`.
+    pub fn save(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        self.placement.save(out)?;
+        self.conductor.save(out)
+    }
+
+    /// Reads a saved state, also one that placement saved alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] when the bytes are no saved state.
+    pub fn load(input: &mut dyn io::Read) -> Result<Self, ReadError> {
+        let placement = placement::State::load(input).map_err(|error| match error {
+            SnapshotError::Io(error) => ReadError::Io(error),
+            SnapshotError::NewerVersion { found } => ReadError::NewerVersion {
+                found: u8::try_from(found).unwrap_or(u8::MAX),
+                supported: 1,
+            },
+            SnapshotError::Damaged(what) => ReadError::Damaged(what.to_owned()),
+        })?;
+        Ok(Self {
+            placement,
+            conductor: super_conductor::State::load(input)?,
+        })
+    }
+
+    /// A digest of the whole state: equal states have equal digests.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        crate::table::digest(|out| self.save(out))
+    }
+
+    /// What is to be done outside because of changes that were just applied.
+    #[must_use]
+    pub fn effects_of(&self, changes: &[Change]) -> Vec<super_conductor::Effect> {
+        let own = changes.iter().filter_map(|change| match change {
+            Change::Conductor(change) => Some(change),
+            Change::Placement(_) => None,
+        });
+        self.conductor.effects_of(own)
+    }
+}

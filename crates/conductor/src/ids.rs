@@ -1,0 +1,62 @@
+//! Typed UUIDs: an instance is no host, and a host is no cell.
+
+use std::fmt;
+
+use placewright_placement::ConsumerUuid;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! typed_uuid {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+typed_uuid!(
+    /// An instance: the server of the compute API, and the consumer of what it is placed on.
+    InstanceId
+);
+typed_uuid!(
+    /// A cell.
+    CellId
+);
+typed_uuid!(
+    /// A host: the UUID of its compute node, which is the root of its provider tree.
+    HostId
+);
+typed_uuid!(
+    /// A migration: the consumer of what an instance leaves behind until its move is settled.
+    MigrationId
+);
+
+impl CellId {
+    /// The cell of instances that found no host. It has no hosts.
+    pub const CELL0: Self = Self(Uuid::nil());
+}
+
+impl InstanceId {
+    /// The instance as a consumer.
+    #[must_use]
+    pub fn consumer(self) -> ConsumerUuid {
+        ConsumerUuid::from_uuid(self.0)
+    }
+}
+
+impl MigrationId {
+    /// The migration as a consumer.
+    #[must_use]
+    pub fn consumer(self) -> ConsumerUuid {
+        ConsumerUuid::from_uuid(self.0)
+    }
+}

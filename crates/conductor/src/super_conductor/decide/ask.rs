@@ -1,0 +1,147 @@
+//! What cells ask of placement, each once; see [`crate::ask`].
+
+use super::Round;
+use crate::ask::{Answer, Ask, Keep, Want};
+use crate::claims;
+use crate::fault::Fault;
+use crate::ids::{InstanceId, MigrationId};
+use crate::spec::Candidate;
+use crate::super_conductor::state::{Change, Mapping, Migration, MigrationStatus, Move, MoveStage};
+
+impl<'a> Round<'a> {
+    pub(super) fn ask(&mut self, ask: &Ask) -> Answer {
+        let Some(mapping) = self.state.mappings.get(&ask.instance) else {
+            return Answer::Gone;
+        };
+        if ask.number == mapping.claim {
+            return mapping.answer.unwrap_or(Answer::Stale);
+        }
+        if ask.number < mapping.claim {
+            return Answer::Stale;
+        }
+        let answer = match &ask.want {
+            Want::Release { last: true } if mapping.is_deleting => {
+                self.forget(ask.instance);
+                return Answer::Done;
+            }
+            // Deletes are decided here; a cell that is done before is told nothing new.
+            Want::Release { last: _ } => {
+                let changes = &mut self.facts.placement;
+                claims::release(self.placement, ask.instance.consumer(), changes);
+                Answer::Done
+            }
+            Want::Swap { candidates } => self.swap(ask.instance, mapping, candidates),
+            Want::Settle {
+                migration,
+                keep,
+                fault,
+            } => self.settle(ask.instance, *migration, *keep, fault.as_ref()),
+        };
+        let mapping = Mapping {
+            claim: ask.number,
+            answer: Some(answer),
+            ..mapping.clone()
+        };
+        self.set_mapping(ask.instance, mapping);
+        answer
+    }
+
+    fn swap(
+        &mut self,
+        instance: InstanceId,
+        mapping: &Mapping,
+        candidates: &[Candidate],
+    ) -> Answer {
+        let under_way = self.move_of(mapping);
+        let spec = under_way.and_then(|(_, one)| one.spec.as_ref());
+        let Some(spec) = spec.or(self.state.specs.get(&instance)) else {
+            return Answer::Gone;
+        };
+        let left = under_way.map(|(migration, one)| (migration, one.held.as_slice()));
+        let changes = &mut self.facts.placement;
+        let of = (instance, spec);
+        match claims::claim_first(self.placement, of, candidates, left, self.at, changes) {
+            Ok(index) => {
+                let host = candidates.get(index as usize).map(|one| one.host);
+                let row = under_way.and_then(|(id, _)| Some((id, self.state.migrations.get(&id)?)));
+                if let Some((migration, row)) = row {
+                    let row = Migration {
+                        target: host,
+                        updated_at: self.at,
+                        ..row.clone()
+                    };
+                    self.record(Change::Migration(migration, Some(Box::new(row))));
+                }
+                Answer::Swapped { index }
+            }
+            Err(_) => Answer::NothingFits,
+        }
+    }
+
+    fn move_of(&self, mapping: &Mapping) -> Option<(MigrationId, &'a Move)> {
+        let latest = *mapping.migrations.last()?;
+        let under_way = self.state.moves.get(&latest)?;
+        let is_placed = matches!(
+            under_way.stage,
+            MoveStage::Placed { .. } | MoveStage::InCell
+        );
+        is_placed.then_some((latest, under_way))
+    }
+
+    /// Ends a move: what is held, the record and the spec in one step.
+    pub(super) fn settle(
+        &mut self,
+        instance: InstanceId,
+        migration: MigrationId,
+        keep: Keep,
+        fault: Option<&Fault>,
+    ) -> Answer {
+        let Some(under_way) = self.state.moves.get(&migration) else {
+            // A move ends otherwise only with its instance.
+            return Answer::Gone;
+        };
+        let (Some(spec), Some(row)) = (
+            self.state.specs.get(&instance),
+            self.state.migrations.get(&migration),
+        ) else {
+            return Answer::Gone;
+        };
+        let changes = &mut self.facts.placement;
+        match keep {
+            Keep::Target => {
+                claims::release(self.placement, migration.consumer(), changes);
+                if let Some(spec) = &under_way.spec {
+                    self.record(Change::Spec(instance, Some(Box::new(spec.clone()))));
+                }
+            }
+            Keep::Source => {
+                let before = (migration, row.source, under_way.held.as_slice());
+                claims::take_back(self.placement, (instance, spec), before, self.at, changes);
+            }
+        }
+        self.end_move(
+            migration,
+            MigrationStatus::settled(keep, fault.is_some()),
+            fault,
+        );
+        Answer::Done
+    }
+
+    pub(super) fn end_move(
+        &mut self,
+        migration: MigrationId,
+        status: MigrationStatus,
+        fault: Option<&Fault>,
+    ) {
+        if let Some(row) = self.state.migrations.get(&migration) {
+            let row = Migration {
+                status,
+                updated_at: self.at,
+                fault: fault.cloned(),
+                ..row.clone()
+            };
+            self.record(Change::Migration(migration, Some(Box::new(row))));
+        }
+        self.record(Change::Move(migration, None));
+    }
+}

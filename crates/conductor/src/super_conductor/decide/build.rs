@@ -1,0 +1,258 @@
+//! Build requests: accepted, placed, buried, taken over by their cells; and deletes.
+
+use uuid::Uuid;
+
+use super::{NewBuild, Outcome, Refusal, Round, Wish, exists, not_found, wrong_state};
+use crate::claims;
+use crate::fault::Fault;
+use crate::ids::{CellId, InstanceId};
+use crate::super_conductor::state::{
+    BuildRequest, BuildStage, Buried, Change, Deletion, Mapping, Migration, MigrationStatus,
+    ServerGroup,
+};
+
+impl<'a> Round<'a> {
+    pub(super) fn create_builds(
+        &mut self,
+        reservation: Uuid,
+        builds: &[NewBuild],
+    ) -> Result<Outcome, Refusal> {
+        let mut groups: Vec<(Uuid, ServerGroup)> = Vec::new();
+        for (place, NewBuild { instance, spec }) in builds.iter().enumerate() {
+            let mut earlier = builds.iter().take(place);
+            let is_known = self.state.mappings.contains_key(instance);
+            if is_known || earlier.any(|other| other.instance == *instance) {
+                return Err(exists("instance", instance));
+            }
+            if let Some(group) = spec.group {
+                self.join(group, *instance, &mut groups)?;
+            }
+            let request = BuildRequest {
+                reservation,
+                stage: BuildStage::Waiting,
+            };
+            self.record(Change::Build(*instance, Some(Box::new(request))));
+            self.record(Change::Spec(*instance, Some(Box::new(spec.clone()))));
+            let mapping = Mapping {
+                cell: None,
+                project: spec.project.clone(),
+                user: spec.user.clone(),
+                created_at: spec.created_at,
+                is_deleting: false,
+                claim: 0,
+                answer: None,
+                turn: 0,
+                migrations: Vec::new(),
+            };
+            self.set_mapping(*instance, mapping);
+        }
+        for (group, row) in groups {
+            self.record(Change::Group(group, Some(Box::new(row))));
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn join(
+        &self,
+        group: Uuid,
+        instance: InstanceId,
+        groups: &mut Vec<(Uuid, ServerGroup)>,
+    ) -> Result<(), Refusal> {
+        if let Some((_, row)) = groups.iter_mut().find(|(id, _)| *id == group) {
+            row.members.push(instance);
+            return Ok(());
+        }
+        let row = self.state.groups.get(&group);
+        let mut row = row
+            .ok_or_else(|| not_found("server group", &group))?
+            .clone();
+        row.members.push(instance);
+        groups.push((group, row));
+        Ok(())
+    }
+
+    /// Claim, mapping and the build request's new state in one step.
+    pub(super) fn place(&mut self, wishes: &[Wish], least: usize) -> Result<Outcome, Refusal> {
+        let mut intents = Vec::with_capacity(wishes.len());
+        let mut usable = Vec::with_capacity(wishes.len());
+        for wish in wishes {
+            self.waiting(wish.instance)?;
+            let spec = self.state.specs.get(&wish.instance);
+            let spec = spec.ok_or_else(|| not_found("instance", &wish.instance))?;
+            let places: Vec<usize> = (0..wish.candidates.len())
+                .filter(|place| self.takes_instances(wish, *place))
+                .collect();
+            let candidates: Vec<_> = places
+                .iter()
+                .map(|place| &wish.candidates[*place])
+                .collect();
+            intents.push(claims::intent(
+                self.placement,
+                wish.instance,
+                spec,
+                &candidates,
+                Vec::new(),
+            ));
+            usable.push(places);
+        }
+        let changes = &mut self.facts.placement;
+        let chosen = claims::claim_many(self.placement, intents, least, self.at, changes)?;
+        let mut placed = Vec::with_capacity(wishes.len());
+        for ((wish, places), index) in wishes.iter().zip(&usable).zip(chosen) {
+            let place = index.and_then(|index| places.get(index as usize).copied());
+            if let Some(place) = place {
+                self.placed(wish, place)?;
+            }
+            placed.push(place.and_then(|place| u32::try_from(place).ok()));
+        }
+        Ok(Outcome::Placed(placed))
+    }
+
+    fn takes_instances(&self, wish: &Wish, place: usize) -> bool {
+        let host = wish.candidates.get(place).map(|candidate| candidate.host);
+        let cell = host.and_then(|host| self.cell_of(host));
+        let cell = cell.and_then(|cell| self.state.cells.get(&cell));
+        cell.is_some_and(crate::super_conductor::Cell::takes_instances)
+    }
+
+    fn placed(&mut self, wish: &Wish, place: usize) -> Result<(), Refusal> {
+        let selection = wish.candidates[place].clone();
+        let cell = self.cell_of(selection.host);
+        let cell = cell.ok_or_else(|| not_found("host", &selection.host))?;
+        let alternates = self.alternates(cell, &wish.candidates, place, wish.alternates);
+        let request = BuildRequest {
+            reservation: self.waiting(wish.instance)?.reservation,
+            stage: BuildStage::Placed {
+                selection,
+                alternates,
+            },
+        };
+        let mut mapping = self.mapping(wish.instance)?.clone();
+        mapping.cell = Some(cell);
+        mapping.claim += 1;
+        mapping.answer = None;
+        self.record(Change::Build(wish.instance, Some(Box::new(request))));
+        self.set_mapping(wish.instance, mapping);
+        Ok(())
+    }
+
+    fn waiting(&self, instance: InstanceId) -> Result<&'a BuildRequest, Refusal> {
+        let build = self.state.builds.get(&instance);
+        let build = build.ok_or_else(|| not_found("build request", &instance))?;
+        match build.stage {
+            BuildStage::Waiting => Ok(build),
+            BuildStage::Placed { .. } => Err(wrong_state("build request", &instance, "placed")),
+        }
+    }
+
+    /// Instances that do not wait (any more) are passed over: they were deleted, or placed.
+    pub(super) fn bury(
+        &mut self,
+        instances: &[InstanceId],
+        fault: &Fault,
+    ) -> Result<Outcome, Refusal> {
+        for instance in instances {
+            if self.waiting(*instance).is_err() {
+                continue;
+            }
+            let mut mapping = self.mapping(*instance)?.clone();
+            mapping.cell = Some(CellId::CELL0);
+            self.set_mapping(*instance, mapping);
+            let row = Buried {
+                fault: fault.clone(),
+            };
+            self.record(Change::Buried(*instance, Some(Box::new(row))));
+            self.record(Change::Build(*instance, None));
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn create_accepted(&mut self, instance: InstanceId) -> Outcome {
+        if self.state.builds.contains_key(&instance) && self.waiting(instance).is_err() {
+            self.record(Change::Build(instance, None));
+        }
+        Outcome::Done
+    }
+
+    pub(super) fn delete(&mut self, instance: InstanceId) -> Result<Outcome, Refusal> {
+        let mapping = self.mapping(instance)?;
+        match mapping.cell {
+            None | Some(CellId::CELL0) => self.forget(instance),
+            Some(_) if mapping.is_deleting => {}
+            Some(_) => {
+                let mut mapping = mapping.clone();
+                mapping.is_deleting = true;
+                let moves = mapping.migrations.clone();
+                self.set_mapping(instance, mapping);
+                let deletion = Deletion { at: self.at };
+                self.record(Change::Deletion(instance, Some(Box::new(deletion))));
+                if self.state.builds.contains_key(&instance) {
+                    self.record(Change::Build(instance, None));
+                }
+                for migration in moves {
+                    if self.state.moves.contains_key(&migration) {
+                        self.record(Change::Move(migration, None));
+                        self.abandon(migration);
+                    }
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn abandon(&mut self, migration: crate::ids::MigrationId) {
+        if let Some(row) = self.state.migrations.get(&migration) {
+            let row = Migration {
+                status: MigrationStatus::Error,
+                updated_at: self.at,
+                fault: Some(Fault {
+                    code: 404,
+                    message: "The instance was deleted.".into(),
+                    details: String::new(),
+                    at: self.at,
+                }),
+                ..row.clone()
+            };
+            self.record(Change::Migration(migration, Some(Box::new(row))));
+        }
+    }
+
+    /// Removes every record of an instance, and releases all that was claimed for it.
+    pub(super) fn forget(&mut self, instance: InstanceId) {
+        claims::release(
+            self.placement,
+            instance.consumer(),
+            &mut self.facts.placement,
+        );
+        let mapping = self.state.mappings.get(&instance);
+        for migration in mapping.iter().flat_map(|mapping| &mapping.migrations) {
+            let changes = &mut self.facts.placement;
+            claims::release(self.placement, migration.consumer(), changes);
+            self.facts
+                .conductor
+                .push(Change::Migration(*migration, None));
+            if self.state.moves.contains_key(migration) {
+                self.facts.conductor.push(Change::Move(*migration, None));
+            }
+        }
+        if let Some(spec) = self.state.specs.get(&instance)
+            && let Some(group) = spec.group
+            && let Some(row) = self.state.groups.get(&group)
+        {
+            let mut row = row.clone();
+            row.members.retain(|member| *member != instance);
+            self.record(Change::Group(group, Some(Box::new(row))));
+        }
+        if self.state.builds.contains_key(&instance) {
+            self.record(Change::Build(instance, None));
+        }
+        if self.state.buried.contains_key(&instance) {
+            self.record(Change::Buried(instance, None));
+        }
+        if self.state.deletions.contains_key(&instance) {
+            self.record(Change::Deletion(instance, None));
+        }
+        self.record(Change::Spec(instance, None));
+        self.record(Change::Mapping(instance, None));
+    }
+}

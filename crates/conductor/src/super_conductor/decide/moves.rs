@@ -1,0 +1,262 @@
+//! Moves until their cell has them, and how they are to end.
+
+use super::{Outcome, Refusal, Round, exists, not_found, wrong_state};
+use crate::ask::Keep;
+use crate::claims;
+use crate::fault::Fault;
+use crate::ids::{CellId, InstanceId, MigrationId};
+use crate::message::{MoveKind, Verdict};
+use crate::spec::{Candidate, Spec};
+use crate::super_conductor::state::{Change, Mapping, Migration, MigrationStatus, Move, MoveStage};
+
+impl<'a> Round<'a> {
+    pub(super) fn start_move(
+        &mut self,
+        migration: MigrationId,
+        instance: InstanceId,
+        kind: MoveKind,
+        spec: Option<&Spec>,
+    ) -> Result<Outcome, Refusal> {
+        let mapping = self.mapping(instance)?;
+        if self.state.migrations.contains_key(&migration) {
+            return Err(exists("migration", &migration));
+        }
+        if mapping.is_deleting {
+            return Err(wrong_state("instance", &instance, "being deleted"));
+        }
+        // Until its cell has it, the cell could refuse the move and reserve it later.
+        if self.state.builds.contains_key(&instance) {
+            return Err(wrong_state("instance", &instance, "being scheduled"));
+        }
+        let cell = match mapping.cell {
+            None => return Err(wrong_state("instance", &instance, "being scheduled")),
+            Some(CellId::CELL0) => return Err(wrong_state("instance", &instance, "without host")),
+            Some(cell) => cell,
+        };
+        let mut moves = mapping.migrations.iter();
+        if moves.any(|earlier| self.state.moves.contains_key(earlier)) {
+            return Err(wrong_state("instance", &instance, "being moved"));
+        }
+        let mut mapping = mapping.clone();
+        mapping.turn += 1;
+        mapping.migrations.push(migration);
+        let row = Move {
+            instance,
+            kind,
+            stage: MoveStage::Requested,
+            spec: spec.cloned(),
+            turn: mapping.turn,
+            held: Vec::new(),
+            verdict: None,
+        };
+        let record = Migration {
+            instance,
+            kind,
+            status: MigrationStatus::Accepted,
+            cell,
+            source: claims::host_of(self.placement, instance),
+            target: None,
+            created_at: self.at,
+            updated_at: self.at,
+            fault: None,
+        };
+        self.set_mapping(instance, mapping);
+        self.record(Change::Move(migration, Some(Box::new(row))));
+        self.record(Change::Migration(migration, Some(Box::new(record))));
+        Ok(Outcome::Done)
+    }
+
+    /// An answer to a move that is over, or further, means nothing any more.
+    pub(super) fn move_reserved(&mut self, migration: MigrationId) -> Outcome {
+        if let Some(row) = self.state.moves.get(&migration)
+            && row.stage == MoveStage::Requested
+        {
+            self.advance(migration, row, MoveStage::Reserved);
+        }
+        Outcome::Done
+    }
+
+    fn advance(&mut self, migration: MigrationId, row: &Move, stage: MoveStage) {
+        let row = Move {
+            stage,
+            ..row.clone()
+        };
+        self.record(Change::Move(migration, Some(Box::new(row))));
+    }
+
+    pub(super) fn move_refused(&mut self, migration: MigrationId, fault: &Fault) -> Outcome {
+        let Some(row) = self.state.moves.get(&migration) else {
+            return Outcome::Done;
+        };
+        match row.stage {
+            MoveStage::Requested => {
+                self.end_move(migration, MigrationStatus::Error, Some(fault));
+            }
+            MoveStage::Placed { .. } => {
+                let mapping = self.state.mappings.get(&row.instance);
+                if let Some(mapping) = mapping {
+                    let mapping = Mapping {
+                        claim: mapping.claim + 1,
+                        answer: None,
+                        ..mapping.clone()
+                    };
+                    self.set_mapping(row.instance, mapping);
+                }
+                self.settle(row.instance, migration, Keep::Source, Some(fault));
+            }
+            MoveStage::Reserved | MoveStage::InCell | MoveStage::Cancelling => {}
+        }
+        Outcome::Done
+    }
+
+    fn reserved(&self, migration: MigrationId) -> Result<&'a Move, Refusal> {
+        let row = self.state.moves.get(&migration);
+        let row = row.ok_or_else(|| not_found("move", &migration))?;
+        match row.stage {
+            MoveStage::Reserved => Ok(row),
+            MoveStage::Requested => Err(wrong_state("move", &migration, "not reserved yet")),
+            MoveStage::Placed { .. } | MoveStage::InCell => {
+                Err(wrong_state("move", &migration, "placed"))
+            }
+            MoveStage::Cancelling => Err(wrong_state("move", &migration, "cancelled")),
+        }
+    }
+
+    /// The instance holds the new place and the migration the old one, in one step.
+    pub(super) fn place_move(
+        &mut self,
+        migration: MigrationId,
+        candidates: &[Candidate],
+        alternates: usize,
+    ) -> Result<Outcome, Refusal> {
+        let row = self.reserved(migration)?;
+        let instance = row.instance;
+        let mapping = self.mapping(instance)?;
+        let cell = mapping.cell.unwrap_or(CellId::CELL0);
+        let spec = row.spec.as_ref().or(self.state.specs.get(&instance));
+        let spec = spec.ok_or_else(|| not_found("instance", &instance))?;
+        let of_cell = |place: &usize| self.cell_of(candidates[*place].host) == Some(cell);
+        let places: Vec<usize> = (0..candidates.len()).filter(of_cell).collect();
+        let usable: Vec<Candidate> = places
+            .iter()
+            .map(|place| candidates[*place].clone())
+            .collect();
+        let held = claims::held(self.placement, instance);
+        let left = Some((migration, held.as_slice()));
+        let (of, at) = ((instance, spec), self.at);
+        let changes = &mut self.facts.placement;
+        let chosen = claims::claim_first(self.placement, of, &usable, left, at, changes);
+        let chosen = match chosen {
+            Ok(index) => index as usize,
+            Err(first) => {
+                return Err(Refusal::Placement(
+                    placewright_placement::Refusal::NothingFits {
+                        fitting: 0,
+                        least: 1,
+                        first: first.map(Box::new),
+                    },
+                ));
+            }
+        };
+        let target = usable.get(chosen).map(|one| one.host);
+        let mapping = Mapping {
+            claim: mapping.claim + 1,
+            answer: None,
+            ..mapping.clone()
+        };
+        let stage = MoveStage::Placed {
+            selection: usable[chosen].clone(),
+            alternates: self.alternates(cell, &usable, chosen, alternates),
+            claim: mapping.claim,
+        };
+        let row = Move {
+            stage,
+            held,
+            ..row.clone()
+        };
+        self.set_mapping(instance, mapping);
+        self.record(Change::Move(migration, Some(Box::new(row))));
+        if let Some(record) = self.state.migrations.get(&migration) {
+            let record = Migration {
+                status: MigrationStatus::Running,
+                target,
+                updated_at: self.at,
+                ..record.clone()
+            };
+            self.record(Change::Migration(migration, Some(Box::new(record))));
+        }
+        let place = places
+            .get(chosen)
+            .and_then(|place| u32::try_from(*place).ok());
+        Ok(Outcome::Placed(vec![place]))
+    }
+
+    pub(super) fn fail_move(
+        &mut self,
+        migration: MigrationId,
+        fault: &Fault,
+    ) -> Result<Outcome, Refusal> {
+        let row = self.reserved(migration)?;
+        self.advance(migration, row, MoveStage::Cancelling);
+        if let Some(record) = self.state.migrations.get(&migration) {
+            let record = Migration {
+                status: MigrationStatus::Error,
+                updated_at: self.at,
+                fault: Some(fault.clone()),
+                ..record.clone()
+            };
+            self.record(Change::Migration(migration, Some(Box::new(record))));
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn move_accepted(&mut self, migration: MigrationId) -> Outcome {
+        if let Some(row) = self.state.moves.get(&migration)
+            && matches!(row.stage, MoveStage::Placed { .. })
+        {
+            self.advance(migration, row, MoveStage::InCell);
+        }
+        Outcome::Done
+    }
+
+    pub(super) fn move_cancelled(&mut self, migration: MigrationId) -> Outcome {
+        if let Some(row) = self.state.moves.get(&migration)
+            && row.stage == MoveStage::Cancelling
+        {
+            self.record(Change::Move(migration, None));
+        }
+        Outcome::Done
+    }
+
+    pub(super) fn conclude(
+        &mut self,
+        migration: MigrationId,
+        verdict: Verdict,
+    ) -> Result<Outcome, Refusal> {
+        let row = self.state.moves.get(&migration);
+        let row = row.ok_or_else(|| not_found("move", &migration))?;
+        if !matches!(row.kind, MoveKind::ColdMigrate | MoveKind::Resize) {
+            return Err(wrong_state("move", &migration, "not to be confirmed"));
+        }
+        if row.stage != MoveStage::InCell {
+            return Err(wrong_state("move", &migration, "not carried out yet"));
+        }
+        match row.verdict {
+            Some(before) if before == verdict => {}
+            Some(Verdict::Confirm) => {
+                return Err(wrong_state("move", &migration, "being confirmed"));
+            }
+            Some(Verdict::Revert) => {
+                return Err(wrong_state("move", &migration, "being reverted"));
+            }
+            None => {
+                let row = Move {
+                    verdict: Some(verdict),
+                    ..row.clone()
+                };
+                self.record(Change::Move(migration, Some(Box::new(row))));
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}

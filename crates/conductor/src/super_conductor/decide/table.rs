@@ -1,0 +1,158 @@
+//! Flavors, key pairs, server groups, aggregates, services.
+
+use placewright_placement as placement;
+use uuid::Uuid;
+
+use super::{Outcome, Refusal, Round, exists, not_found, wrong_state};
+use crate::ids::HostId;
+use crate::super_conductor::state::{Aggregate, Change, Flavor, Keypair, ServerGroup, Service};
+
+/// The trait of hosts whose compute service is disabled.
+const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
+
+impl Round<'_> {
+    pub(super) fn set_flavor(
+        &mut self,
+        id: &str,
+        flavor: Option<&Flavor>,
+    ) -> Result<Outcome, Refusal> {
+        let known = self.state.flavors.get(id);
+        if flavor.is_none() && known.is_none() {
+            return Err(not_found("flavor", &id));
+        }
+        if let Some(flavor) = flavor {
+            let mut others = self.state.flavors.iter();
+            if others.any(|(other, row)| other != id && row.name == flavor.name) {
+                return Err(exists("flavor", &flavor.name));
+            }
+        }
+        let row = flavor.cloned().map(Box::new);
+        self.record(Change::Flavor(id.to_owned(), row));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn set_keypair(
+        &mut self,
+        user: &str,
+        name: &str,
+        keypair: Option<&Keypair>,
+    ) -> Result<Outcome, Refusal> {
+        let key = (user.to_owned(), name.to_owned());
+        let is_known = self.state.keypairs.contains_key(&key);
+        match keypair {
+            None if !is_known => return Err(not_found("key pair", &name)),
+            Some(_) if is_known => return Err(exists("key pair", &name)),
+            _ => self.record(Change::Keypair(key, keypair.cloned().map(Box::new))),
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn set_group(
+        &mut self,
+        group: Uuid,
+        row: Option<&ServerGroup>,
+    ) -> Result<Outcome, Refusal> {
+        let known = self.state.groups.get(&group);
+        let command = match (row, known) {
+            (None, None) => return Err(not_found("server group", &group)),
+            (Some(_), Some(_)) => return Err(exists("server group", &group)),
+            (None, Some(_)) => placement::Command::DeleteGroup { group },
+            (Some(row), None) => placement::Command::SetGroup {
+                group,
+                rules: row.rules.clone(),
+            },
+        };
+        if row.is_some() || self.placement.group(group).is_some() {
+            placement::decide(self.placement, &command, &mut self.facts.placement)?;
+        }
+        self.record(Change::Group(group, row.cloned().map(Box::new)));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn set_aggregate(
+        &mut self,
+        aggregate: Uuid,
+        row: Option<&Aggregate>,
+    ) -> Result<Outcome, Refusal> {
+        let known = self.state.aggregates.get(&aggregate);
+        if row.is_none() && known.is_none() {
+            return Err(not_found("aggregate", &aggregate));
+        }
+        if known.is_some_and(|known| row.is_none() && !known.hosts.is_empty()) {
+            return Err(wrong_state("aggregate", &aggregate, "not empty"));
+        }
+        let mut row = row.cloned();
+        if let Some(row) = &mut row {
+            row.hosts.sort_unstable();
+            row.hosts.dedup();
+            for host in &row.hosts {
+                if !self.state.hosts.contains_key(host) {
+                    return Err(not_found("host", host));
+                }
+            }
+        }
+        let before = known.map_or(&[][..], |known| known.hosts.as_slice());
+        let after = row.as_ref().map_or(&[][..], |row| row.hosts.as_slice());
+        for host in before.iter().filter(|host| !after.contains(host)) {
+            self.mirror(*host, aggregate, false)?;
+        }
+        for host in after.iter().filter(|host| !before.contains(host)) {
+            self.mirror(*host, aggregate, true)?;
+        }
+        self.record(Change::Aggregate(aggregate, row.map(Box::new)));
+        Ok(Outcome::Done)
+    }
+
+    /// Puts a host's provider into an aggregate, or takes it out.
+    fn mirror(&mut self, host: HostId, aggregate: Uuid, is_member: bool) -> Result<(), Refusal> {
+        let Some(provider) = self.placement.provider_by_uuid(host.0) else {
+            return Ok(());
+        };
+        let ids = provider.aggregates.iter();
+        let uuids = ids.map(|id| self.placement.aggregate_uuid(*id).to_owned());
+        let name = aggregate.to_string();
+        let mut aggregates: Vec<String> = uuids.filter(|uuid| *uuid != name).collect();
+        if is_member {
+            aggregates.push(name);
+        }
+        let command = placement::Command::SetAggregates {
+            provider: host.0,
+            generation: Some(provider.generation),
+            aggregates,
+            at: self.at,
+        };
+        placement::decide(self.placement, &command, &mut self.facts.placement)?;
+        Ok(())
+    }
+
+    pub(super) fn set_service(
+        &mut self,
+        host: HostId,
+        service: &Service,
+    ) -> Result<Outcome, Refusal> {
+        if !self.state.hosts.contains_key(&host) {
+            return Err(not_found("host", &host));
+        }
+        if let Some(provider) = self.placement.provider_by_uuid(host.0)
+            && self.placement.trait_id(DISABLED).is_some()
+        {
+            let ids = provider.traits.iter();
+            let names = ids.map(|id| self.placement.trait_name(*id).to_owned());
+            let mut traits: Vec<String> = names.filter(|name| name != DISABLED).collect();
+            if service.disabled {
+                traits.push(DISABLED.to_owned());
+            }
+            if traits.len() != provider.traits.len() {
+                let command = placement::Command::SetTraits {
+                    provider: host.0,
+                    generation: Some(provider.generation),
+                    traits,
+                    at: self.at,
+                };
+                placement::decide(self.placement, &command, &mut self.facts.placement)?;
+            }
+        }
+        self.record(Change::Service(host, Some(Box::new(service.clone()))));
+        Ok(Outcome::Done)
+    }
+}

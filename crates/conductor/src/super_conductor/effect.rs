@@ -1,0 +1,164 @@
+//! What control has to do outside, read off its state.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::state::{BuildRequest, BuildStage, Change, Move, MoveStage, State};
+use crate::ids::{CellId, InstanceId, MigrationId};
+use crate::message::{Create, Message, MoveOrder};
+
+/// Something to do. It is wanted until a command takes its reason away; doing it twice is fine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Find places for these: answer with `Place`, and `Bury` those that have none.
+    Schedule {
+        /// What was asked for together.
+        reservation: Uuid,
+        /// Those of it that wait, in rising order.
+        instances: Vec<InstanceId>,
+    },
+    /// Find a place for a move, in the cell of its instance: answer with `PlaceMove` or `FailMove`.
+    ScheduleMove {
+        /// The move.
+        migration: MigrationId,
+    },
+    /// Tell a cell.
+    Send {
+        /// Which cell.
+        cell: CellId,
+        /// What.
+        message: Message,
+    },
+}
+
+impl State {
+    /// All that is to be done now. Carry it out after a start, and again from time to time.
+    #[must_use]
+    pub fn effects(&self) -> Vec<Effect> {
+        let mut waiting = BTreeMap::new();
+        let mut effects = Vec::new();
+        for (instance, build) in &self.builds {
+            self.build_effect(*instance, build, &mut waiting, &mut effects);
+        }
+        for instance in self.deletions.keys() {
+            effects.extend(self.deletion_effect(*instance));
+        }
+        for (migration, one) in &self.moves {
+            effects.extend(self.move_effect(*migration, one));
+        }
+        scheduled_first(waiting, effects)
+    }
+
+    /// What is to be done because of changes that were just applied.
+    #[must_use]
+    pub fn effects_of<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Vec<Effect> {
+        let mut waiting = BTreeMap::new();
+        let mut effects = Vec::new();
+        for change in changes {
+            match change {
+                Change::Build(instance, Some(build)) => {
+                    self.build_effect(*instance, build, &mut waiting, &mut effects);
+                }
+                Change::Deletion(instance, Some(_)) => {
+                    effects.extend(self.deletion_effect(*instance));
+                }
+                Change::Move(migration, Some(one)) => {
+                    effects.extend(self.move_effect(*migration, one));
+                }
+                _ => {}
+            }
+        }
+        scheduled_first(waiting, effects)
+    }
+
+    fn build_effect(
+        &self,
+        instance: InstanceId,
+        build: &BuildRequest,
+        waiting: &mut BTreeMap<Uuid, Vec<InstanceId>>,
+        effects: &mut Vec<Effect>,
+    ) {
+        match &build.stage {
+            BuildStage::Waiting => waiting.entry(build.reservation).or_default().push(instance),
+            BuildStage::Placed {
+                selection,
+                alternates,
+            } => {
+                let spec = self.specs.get(&instance);
+                let mapping = self.mappings.get(&instance);
+                let (Some(spec), Some(mapping)) = (spec, mapping) else {
+                    return;
+                };
+                let create = Create {
+                    instance,
+                    spec: spec.clone(),
+                    selection: selection.clone(),
+                    alternates: alternates.clone(),
+                    claim: mapping.claim,
+                };
+                effects.extend(self.send(instance, Message::Create(Box::new(create))));
+            }
+        }
+    }
+
+    fn deletion_effect(&self, instance: InstanceId) -> Option<Effect> {
+        let claim = self.mappings.get(&instance)?.claim;
+        self.send(instance, Message::Delete { instance, claim })
+    }
+
+    fn move_effect(&self, migration: MigrationId, one: &Move) -> Option<Effect> {
+        let instance = one.instance;
+        let message = match &one.stage {
+            MoveStage::Requested => Message::Reserve {
+                instance,
+                migration,
+                kind: one.kind,
+                turn: one.turn,
+            },
+            MoveStage::Reserved => return Some(Effect::ScheduleMove { migration }),
+            MoveStage::Placed {
+                selection,
+                alternates,
+                claim,
+            } => Message::Move(Box::new(MoveOrder {
+                instance,
+                migration,
+                selection: selection.clone(),
+                alternates: alternates.clone(),
+                spec: one.spec.clone(),
+                claim: *claim,
+            })),
+            MoveStage::Cancelling => Message::Cancel {
+                instance,
+                migration,
+            },
+            MoveStage::InCell => Message::Conclude {
+                instance,
+                migration,
+                verdict: one.verdict?,
+            },
+        };
+        self.send(instance, message)
+    }
+
+    fn send(&self, instance: InstanceId, message: Message) -> Option<Effect> {
+        let cell = self.mappings.get(&instance)?.cell?;
+        Some(Effect::Send { cell, message })
+    }
+}
+
+fn scheduled_first(
+    waiting: BTreeMap<Uuid, Vec<InstanceId>>,
+    mut effects: Vec<Effect>,
+) -> Vec<Effect> {
+    let schedule = waiting
+        .into_iter()
+        .map(|(reservation, instances)| Effect::Schedule {
+            reservation,
+            instances,
+        });
+    let mut all: Vec<Effect> = schedule.collect();
+    all.append(&mut effects);
+    all
+}

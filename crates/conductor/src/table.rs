@@ -1,0 +1,210 @@
+//! States that are a set of tables, and the facts that write their rows.
+//!
+//! A fact says what a row is from now on, so applying it cannot fail, and what it replaced is what
+//! undoes it. Snapshots are facts too: one for each row.
+
+use std::io::{self, Read, Write};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// The version of records and snapshots that this release writes.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// No row is longer: specs are bounded by the API.
+const ROW_BYTES_MAX: u32 = 64 << 20;
+
+/// Why a record or snapshot cannot be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// Reading failed.
+    #[error("the data cannot be read")]
+    Io(#[from] io::Error),
+    /// A newer release wrote it.
+    #[error("the data has version {found}; this release reads versions up to {supported}")]
+    NewerVersion {
+        /// The version found.
+        found: u8,
+        /// The newest version that is understood.
+        supported: u8,
+    },
+    /// It makes no sense.
+    #[error("the data is damaged: {0}")]
+    Damaged(String),
+}
+
+/// Appends the record of some changes to a buffer.
+pub fn encode<C: Serialize>(changes: &[C], out: &mut Vec<u8>) {
+    out.push(FORMAT_VERSION);
+    let start = std::mem::take(out);
+    *out = postcard::to_extend(changes, start)
+        .expect("plain data written to memory always has an encoding");
+}
+
+/// Reads the changes of a record.
+///
+/// # Errors
+///
+/// [`ReadError`] when the bytes are not a record that this release knows.
+pub fn decode<C: DeserializeOwned>(record: &[u8]) -> Result<Vec<C>, ReadError> {
+    let Some((version, body)) = record.split_first() else {
+        return Err(ReadError::Damaged("it is empty".into()));
+    };
+    check_version(*version)?;
+    postcard::from_bytes(body).map_err(|error| ReadError::Damaged(error.to_string()))
+}
+
+/// Writes rows: the version, each row with its length before it, and a length of 0.
+pub(crate) fn save<C: Serialize>(
+    rows: impl Iterator<Item = C>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    out.write_all(&[FORMAT_VERSION])?;
+    for row in rows {
+        let bytes = postcard::to_stdvec(&row).map_err(io::Error::other)?;
+        let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+        out.write_all(&length.to_le_bytes())?;
+        out.write_all(&bytes)?;
+    }
+    out.write_all(&0u32.to_le_bytes())
+}
+
+/// Reads rows. Nothing at all is no rows: what wrote the input did not have this part yet.
+pub(crate) fn load<C: DeserializeOwned>(
+    input: &mut dyn Read,
+    mut row: impl FnMut(&C),
+) -> Result<(), ReadError> {
+    let mut version = [0];
+    if input.read(&mut version)? == 0 {
+        return Ok(());
+    }
+    check_version(version[0])?;
+    let mut bytes = Vec::new();
+    loop {
+        let mut length = [0; 4];
+        input.read_exact(&mut length)?;
+        let length = u32::from_le_bytes(length);
+        if length == 0 {
+            return Ok(());
+        }
+        if length > ROW_BYTES_MAX {
+            return Err(ReadError::Damaged(format!("a row of {length} bytes")));
+        }
+        bytes.resize(length as usize, 0);
+        input.read_exact(&mut bytes)?;
+        let read = postcard::from_bytes(&bytes);
+        row(&read.map_err(|error| ReadError::Damaged(error.to_string()))?);
+    }
+}
+
+fn check_version(found: u8) -> Result<(), ReadError> {
+    if found > FORMAT_VERSION {
+        return Err(ReadError::NewerVersion {
+            found,
+            supported: FORMAT_VERSION,
+        });
+    }
+    Ok(())
+}
+
+/// The first half of a hash of what `save` writes.
+pub(crate) fn digest(save: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> u128 {
+    let mut hasher = blake3::Hasher::new();
+    let mut out = io::BufWriter::with_capacity(1 << 16, &mut hasher);
+    // Hashing cannot fail.
+    let written = save(&mut out).and_then(|()| out.flush());
+    debug_assert!(written.is_ok());
+    drop(out);
+    let mut half = [0; 16];
+    half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    u128::from_le_bytes(half)
+}
+
+/// Declares a state, its kinds of fact, and what takes them back.
+macro_rules! tables {
+    (
+        $(#[$doc:meta])* tables;
+        $( $(#[$table_doc:meta])* $table:ident: $fact:ident($key:ty => $row:ty), )*
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct State {
+            $( pub(crate) $table: std::collections::BTreeMap<$key, $row>, )*
+        }
+
+        /// One fact: a row is so from now on, or is gone.
+        ///
+        /// The order of variants is the journal's format: append new ones at the end
+        /// (`tests/golden.rs` guards it).
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        pub enum Change {
+            $( $(#[$table_doc])* $fact($key, Option<Box<$row>>), )*
+        }
+
+        /// What takes one applied change back. Undo in the reverse order of applying.
+        #[derive(Debug)]
+        pub struct Undo(Change);
+
+        impl State {
+            $( $(#[$table_doc])* #[must_use]
+            pub fn $table(&self) -> &std::collections::BTreeMap<$key, $row> {
+                &self.$table
+            } )*
+
+            /// Carries out a fact. The result takes it back.
+            pub fn apply(&mut self, change: &Change) -> Undo {
+                match change {
+                    $( Change::$fact(key, row) => {
+                        let before = match row {
+                            Some(row) => self.$table.insert(key.clone(), (**row).clone()),
+                            None => self.$table.remove(key),
+                        };
+                        Undo(Change::$fact(key.clone(), before.map(Box::new)))
+                    } )*
+                }
+            }
+
+            /// Takes back the latest applied change that was not yet taken back.
+            pub fn undo(&mut self, undo: Undo) {
+                drop(self.apply(&undo.0));
+            }
+
+            fn rows(&self) -> impl Iterator<Item = Change> + '_ {
+                let none = std::iter::empty();
+                $( let none = none.chain(self.$table.iter().map(|(key, row)| {
+                    Change::$fact(key.clone(), Some(Box::new(row.clone())))
+                })); )*
+                none
+            }
+
+            /// Writes the whole state.
+            ///
+            /// # Errors
+            ///
+            /// Only those of `out`.
+            pub fn save(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+                crate::table::save(self.rows(), out)
+            }
+
+            /// Reads a state that this or an older release saved; nothing at all is an empty one.
+            ///
+            /// # Errors
+            ///
+            /// [`ReadError`](crate::table::ReadError) when the bytes are no saved state.
+            pub fn load(input: &mut dyn std::io::Read) -> Result<Self, crate::table::ReadError> {
+                let mut state = Self::default();
+                crate::table::load(input, |row: &Change| drop(state.apply(row)))?;
+                Ok(state)
+            }
+
+            /// A digest of the whole state: equal states have equal digests.
+            #[must_use]
+            pub fn digest(&self) -> u128 {
+                crate::table::digest(|out| self.save(out))
+            }
+        }
+    };
+}
+
+pub(crate) use tables;

@@ -1,0 +1,124 @@
+//! An agent that keeps to what the cell conductor expects of agents.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_conductor::cell_conductor::{Effect, Event, Failure, Order, Step};
+use placewright_conductor::{HostId, InstanceId};
+
+#[derive(Clone, Debug)]
+pub struct Agent {
+    pub host: HostId,
+    pub session: u64,
+    pub is_up: bool,
+    /// What the host has, and whether it runs. Outlives the agent's sessions.
+    pub guests: BTreeMap<(InstanceId, u32), bool>,
+    destroyed: BTreeSet<(InstanceId, u32)>,
+    answered: BTreeMap<InstanceId, (u32, Option<Failure>)>,
+}
+
+impl Agent {
+    pub fn new(host: HostId) -> Self {
+        Self {
+            host,
+            session: 1,
+            is_up: true,
+            guests: BTreeMap::new(),
+            destroyed: BTreeSet::new(),
+            answered: BTreeMap::new(),
+        }
+    }
+
+    pub fn restart(&mut self) {
+        self.session += 1;
+        self.is_up = true;
+        self.destroyed.clear();
+        self.answered.clear();
+    }
+
+    pub fn started(&self) -> Event {
+        Event::AgentStarted {
+            host: self.host,
+            session: self.session,
+            guests: self.guests.keys().copied().collect(),
+        }
+    }
+
+    /// Carries an effect out; `fails` says whether a step that may fail does.
+    pub fn carry_out(&mut self, effect: &Effect, fails: bool) -> Option<Event> {
+        match effect {
+            Effect::Agent { session, order, .. } => {
+                if *session != self.session || !self.is_up {
+                    return None;
+                }
+                self.step(order, fails)
+            }
+            Effect::Destroy {
+                session,
+                instance,
+                number,
+                ..
+            } => {
+                if *session != self.session || !self.is_up {
+                    return None;
+                }
+                self.guests.remove(&(*instance, *number));
+                self.destroyed.insert((*instance, *number));
+                Some(Event::Destroyed {
+                    host: self.host,
+                    instance: *instance,
+                    number: *number,
+                })
+            }
+            Effect::Ask(_) => None,
+        }
+    }
+
+    fn step(&mut self, order: &Order, fails: bool) -> Option<Event> {
+        let known = self.answered.get(&order.instance);
+        let failure = match known {
+            Some((attempt, _)) if *attempt > order.attempt => return None,
+            Some((attempt, failure)) if *attempt == order.attempt => failure.clone(),
+            _ => {
+                let failure = self.run(order, fails)?.err();
+                let answer = (order.attempt, failure.clone());
+                self.answered.insert(order.instance, answer);
+                failure
+            }
+        };
+        Some(Event::StepEnded {
+            instance: order.instance,
+            session: self.session,
+            attempt: order.attempt,
+            failure,
+        })
+    }
+
+    fn run(&mut self, order: &Order, fails: bool) -> Option<Result<(), Failure>> {
+        let key = (order.instance, order.number);
+        if self.destroyed.contains(&key) {
+            return None;
+        }
+        let failed = |message: &str| {
+            Some(Err(Failure {
+                message: message.into(),
+                may_retry: true,
+            }))
+        };
+        match order.step {
+            Step::Prepare | Step::Arrive if fails => return failed("the driver failed"),
+            Step::Prepare | Step::Arrive => {
+                let is_arriving = order.step == Step::Arrive;
+                *self.guests.entry(key).or_default() |= is_arriving;
+            }
+            Step::Leave if fails => return failed("the driver failed"),
+            Step::Leave | Step::Offload | Step::Return | Step::Rebuild => {
+                let is_running = matches!(order.step, Step::Return | Step::Rebuild);
+                match self.guests.get_mut(&key) {
+                    Some(guest) => *guest = is_running,
+                    None => return failed("no such guest"),
+                }
+            }
+        }
+        Some(Ok(()))
+    }
+}
