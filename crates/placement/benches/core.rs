@@ -9,7 +9,8 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use placewright_placement::{
     AllocationRequest, CandidateQuery, Candidates, Command, ConsumerClaim, ConsumerGeneration,
-    ConsumerUuid, GroupPolicy, Inventory, RequestGroup, State, Timestamp, decide, find_candidates,
+    ConsumerUuid, GroupPolicy, Inventory, RequestGroup, State, Timestamp, decide, explain,
+    find_candidates,
 };
 use uuid::Uuid;
 
@@ -243,5 +244,39 @@ fn trees(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(core, claims, flat, trees);
+fn explanations(c: &mut Criterion) {
+    let mut group = c.benchmark_group("explanations");
+    group.sample_size(20);
+    let mut state = empty();
+    for host in 0..100_000 {
+        let free = i32::try_from(host % 64).expect("small") + 1;
+        let stocks = [
+            ("VCPU", free),
+            ("MEMORY_MB", free * 4_096),
+            ("DISK_GB", 2_000),
+        ];
+        add_provider(&mut state, host, None, &stocks);
+    }
+    let mut query = flat_query(1);
+    query.groups[0].resources = vec![("VCPU".into(), 8), ("MEMORY_MB".into(), 64 * 4_096 + 512)];
+    group.bench_function("100,000 flat hosts that lack memory", |b| {
+        b.iter(|| {
+            let told = explain(&state, &query).expect("all names are known");
+            assert_eq!((told.left, told.smallest.as_deref()), (0, Some(&[1][..])));
+            black_box(told)
+        });
+    });
+    let state = wide_trees(1_000, 8, 1);
+    let query = device_query(9, GroupPolicy::None, 1);
+    group.bench_function("1,000 hosts of 8 x 9, impossible", |b| {
+        b.iter(|| {
+            let told = explain(&state, &query).expect("all names are known");
+            assert_eq!(told.left, 0);
+            black_box(told)
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(core, claims, flat, trees, explanations);
 criterion_main!(core);

@@ -40,8 +40,9 @@ use run::Run;
 
 /// The ways to serve a request, at most as many as the query's limit.
 ///
-/// Without a limit a fleet of wide trees has more candidates than memory can hold: then 100,000 and
-/// one more for each root are found.
+/// Without a limit a fleet of wide trees has more candidates than memory can hold. If the operator
+/// sets no bound either, there is one for each root and as many more as make 500,000 choices
+/// (a choice is a suffixed group or a resource class of the group without suffix).
 ///
 /// # Errors
 ///
@@ -69,12 +70,9 @@ fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candida
     let Some(plan) = make_ready(state, query)? else {
         return Ok(empty());
     };
-    let limit = match (query.limit, query.options.max_candidates) {
-        (Some(limit), Some(most)) => Some(limit.min(most)),
-        (limit, most) => limit.or(most),
-    };
     Ok(Anchors::new(&plan, as_trees).map_or_else(empty, |anchors| {
-        Run::new(&plan, &anchors, limit).search(&query.options)
+        let ceiling = query.options.max_candidates;
+        Run::new(&plan, &anchors, query.limit, ceiling).search(&query.options)
     }))
 }
 
@@ -120,7 +118,7 @@ fn could_be_served(state: &State, root: &ResolvedRoot, group: ResolvedGroup) -> 
     };
     let plan = Plan::new(state, &alone, root, vec![group]);
     Anchors::new(&plan, false).is_some_and(|anchors| {
-        !Run::new(&plan, &anchors, Some(1))
+        !Run::new(&plan, &anchors, Some(1), None)
             .search(&alone.options)
             .is_empty()
     })

@@ -146,7 +146,12 @@ proptest! {
             }
             query.limit = None;
             query.options.max_candidates = Some(limit);
-            prop_assert_eq!(find_candidates(&state, &query).unwrap(), limited);
+            let bounded = find_candidates(&state, &query).unwrap();
+            prop_assert_eq!(bounded.len(), limited.len());
+            prop_assert_eq!(bounded.summaries(), limited.summaries());
+            for index in 0..bounded.len() {
+                prop_assert_eq!(found(&state, &bounded, index), found(&state, &limited, index));
+            }
         }
     }
 

@@ -18,7 +18,7 @@ pub struct Candidates {
     /// One for each group of each candidate.
     mapping_ends: Vec<u32>,
     summaries: Vec<ProviderId>,
-    gave_up: bool,
+    incomplete: bool,
 }
 
 /// One way to serve a request.
@@ -74,11 +74,12 @@ impl Candidates {
         &self.summaries
     }
 
-    /// Whether every candidate within the limit is here. Choices that amount to a hard packing
-    /// puzzle are given up after a bounded number of steps.
+    /// Whether every candidate within the query's limit is here. Not so when there were more than
+    /// the server gives at once, or when choices amounted to a hard packing puzzle, which is given
+    /// up after a bounded number of steps.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        !self.gave_up
+        !self.incomplete
     }
 
     /// Adds a host that serves all groups alone.
@@ -153,8 +154,8 @@ impl Candidates {
     }
 
     /// Gathers the providers that a client should be told about.
-    pub(super) fn finish(&mut self, state: &State, nested: bool, gave_up: bool) {
-        self.gave_up = gave_up;
+    pub(super) fn finish(&mut self, state: &State, nested: bool, incomplete: bool) {
+        self.incomplete = incomplete;
         let words = state.provider_slots().div_ceil(64);
         let mut told = vec![0u64; words];
         let mark = |told: &mut Vec<u64>, id: ProviderId| {

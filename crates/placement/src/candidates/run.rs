@@ -14,9 +14,9 @@ use crate::hash::{Map, hash_of};
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 
-/// Candidates beyond one a root that a request without limit can get: a wide tree has more ways to
-/// serve a request than there is memory.
-const WITHOUT_LIMIT: usize = 100_000;
+/// What the candidates beyond one a root may take, in choices, unless the operator says how many
+/// there may be: a wide tree has more ways to serve a request than there is memory.
+const CHOICES: usize = 500_000;
 
 /// The trees that had a candidate in the first of several rounds.
 struct FirstRound {
@@ -43,6 +43,8 @@ pub(crate) struct Run<'r, 'a> {
     plan: &'r Plan<'a>,
     anchors: &'r Anchors<'a>,
     most: usize,
+    /// Whether `most` is less than what the client asks for.
+    cut: bool,
     answer: Candidates,
     scratch: Scratch,
     /// Hashes of the candidates of sharing providers only, by their place in the answer: several
@@ -53,12 +55,20 @@ pub(crate) struct Run<'r, 'a> {
 }
 
 impl<'r, 'a> Run<'r, 'a> {
-    pub(crate) fn new(plan: &'r Plan<'a>, anchors: &'r Anchors<'a>, limit: Option<usize>) -> Self {
-        let ceiling = WITHOUT_LIMIT + plan.state.roots().len();
+    /// `limit` is what the client asks for, `ceiling` what the operator allows.
+    pub(crate) fn new(
+        plan: &'r Plan<'a>,
+        anchors: &'r Anchors<'a>,
+        limit: Option<usize>,
+        ceiling: Option<usize>,
+    ) -> Self {
+        let ceiling = ceiling
+            .unwrap_or_else(|| plan.state.roots().len() + CHOICES / plan.choices.len().max(1));
         Self {
             plan,
             anchors,
-            most: limit.unwrap_or(ceiling),
+            most: limit.unwrap_or(usize::MAX).min(ceiling).max(1),
+            cut: limit.is_none_or(|limit| limit > ceiling),
             answer: Candidates::new(plan.groups),
             scratch: Scratch::new(plan),
             shared: HashTable::new(),
@@ -73,8 +83,8 @@ impl<'r, 'a> Run<'r, 'a> {
             (None, Strategy::BreadthFirst) => self.breadth_first(),
         }
         let plan = self.plan;
-        self.answer
-            .finish(plan.state, plan.nested, self.scratch.gave_up());
+        let missing = self.scratch.gave_up() || (self.cut && self.is_full());
+        self.answer.finish(plan.state, plan.nested, missing);
         self.answer
     }
 

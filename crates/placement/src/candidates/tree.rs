@@ -25,8 +25,6 @@ pub(crate) struct TreeSearch {
     /// The providers that may serve anything: members of the tree from its root downwards, then
     /// those who share.
     pub(super) places: Vec<ProviderId>,
-    /// How many of the places are members of the tree.
-    members: usize,
     /// By kind: the places that may serve it, in the order in which they are tried.
     pub(super) options: Vec<Vec<u32>>,
     /// By place: the kinds that it may serve.
@@ -75,7 +73,6 @@ impl TreeSearch {
         let choices = plan.choices.len();
         Self {
             places: Vec::new(),
-            members: 0,
             options: vec![Vec::new(); plan.kinds.len()],
             serves: Vec::new(),
             residual: Vec::new(),
@@ -110,7 +107,6 @@ impl TreeSearch {
     ) -> bool {
         self.clear();
         self.add_members(plan, matches, root);
-        self.members = self.places.len();
         if !sharing.is_empty() {
             self.add_sharing(plan, matches, sharing, root);
         }
