@@ -1,0 +1,315 @@
+//! What control records beside builds, what a move holds meanwhile, and how a cell and its hosts
+//! come together again.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+mod world;
+
+use placewright_conductor::cell_conductor::{Event, Failure, Refusal, VmState};
+use placewright_conductor::super_conductor::{
+    Aggregate, Command, MigrationStatus, Outcome, ServerGroup, Service, Wish,
+};
+use placewright_conductor::{
+    Amounts, Answer, Ask, Candidate, HostId, Keep, MoveKind, Want, cell_conductor,
+};
+use placewright_placement::group::{Relation, Rule, Scope};
+use placewright_placement::{self as placement, Inventory};
+use uuid::Uuid;
+use world::{World, candidate, cell, host, instance, migration};
+
+const STORAGE: HostId = HostId(Uuid::from_u128(0x570));
+const SHARES: &str = "MISC_SHARES_VIA_AGGREGATE";
+const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
+
+fn with_standard_names(cells: u32, hosts: u32) -> World {
+    let mut world = World::new(cells, hosts, 8);
+    let at = world.at;
+    world.placement(placement::Command::SyncStandardNames { at });
+    world
+}
+
+fn with_storage() -> World {
+    let mut world = with_standard_names(1, 2);
+    let at = world.at;
+    world.placement(placement::Command::CreateProvider {
+        uuid: STORAGE.0,
+        name: "storage".into(),
+        parent: None,
+        at,
+    });
+    let inventory = Inventory {
+        total: 100,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: 100,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    };
+    world.placement(placement::Command::SetInventories {
+        provider: STORAGE.0,
+        generation: None,
+        inventories: vec![("DISK_GB".into(), inventory)],
+        may_reserve_all: true,
+        at,
+    });
+    world.placement(placement::Command::SetTraits {
+        provider: STORAGE.0,
+        generation: None,
+        traits: vec![SHARES.into()],
+        at,
+    });
+    world
+}
+
+fn on_storage(host: HostId, disk_gb: i64) -> Candidate {
+    let mut one = candidate(host, 2);
+    one.amounts.push(Amounts {
+        provider: STORAGE.0,
+        resources: vec![("DISK_GB".into(), disk_gb)],
+    });
+    one
+}
+
+fn used(world: &World, provider: HostId) -> i64 {
+    let state = &world.control.placement;
+    state.provider_by_uuid(provider.0).unwrap().inventories[0].used
+}
+
+fn settle(world: &mut World, number: u64, keep: Keep) -> Answer {
+    let outcome = world.try_conduct(Command::Ask(Ask {
+        instance: instance(1),
+        number,
+        want: Want::Settle {
+            migration: migration(1),
+            keep,
+            fault: None,
+        },
+    }));
+    match outcome {
+        Ok(Outcome::Answered(answer)) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An instance with a disk of so many GiB, under way to another host with another disk.
+fn moved(before_gb: i64, after_gb: i64) -> World {
+    let mut world = with_storage();
+    world.create(&[1]);
+    world.conduct(Command::Place {
+        wishes: vec![Wish {
+            instance: instance(1),
+            candidates: vec![on_storage(host(0, 0), before_gb)],
+            alternates: 0,
+        }],
+        least: 1,
+    });
+    let (instance, migration) = (instance(1), migration(1));
+    world.conduct(Command::CreateAccepted { instance });
+    world.conduct(Command::StartMove {
+        migration,
+        instance,
+        kind: MoveKind::Resize,
+        spec: None,
+    });
+    world.conduct(Command::MoveReserved { migration });
+    world.conduct(Command::PlaceMove {
+        migration,
+        candidates: vec![on_storage(host(0, 1), after_gb)],
+        alternates: 0,
+    });
+    world.conduct(Command::MoveAccepted { migration });
+    world
+}
+
+#[test]
+fn a_move_holds_both_hosts_but_one_disk_on_shared_storage() {
+    for (before, after) in [(10, 10), (10, 30), (30, 10), (60, 60)] {
+        for keep in [Keep::Source, Keep::Target] {
+            let mut world = moved(before, after);
+            let both = [host(0, 0), host(0, 1)];
+            assert_eq!(both.map(|host| used(&world, host)), [2, 2]);
+            assert_eq!(used(&world, STORAGE), before.max(after));
+            world.check();
+            assert_eq!(settle(&mut world, 3, keep), Answer::Done);
+            let (hosts, disk) = match keep {
+                Keep::Source => ([2, 0], before),
+                Keep::Target => ([0, 2], after),
+            };
+            assert_eq!(both.map(|host| used(&world, host)), hosts);
+            assert_eq!(used(&world, STORAGE), disk);
+            // The same ask again gets the same answer, and an earlier one none.
+            let digest = world.control.digest();
+            assert_eq!(settle(&mut world, 3, keep), Answer::Done);
+            assert_eq!(settle(&mut world, 2, keep), Answer::Stale);
+            assert_eq!(world.control.digest(), digest);
+        }
+    }
+}
+
+#[test]
+fn a_move_can_be_reverted_though_its_old_host_shrank() {
+    let mut world = moved(10, 10);
+    let at = world.at;
+    let provider = world.control.placement.provider_by_uuid(host(0, 0).0);
+    let first = provider.unwrap().inventories[0];
+    world.placement(placement::Command::UpdateInventory {
+        provider: host(0, 0).0,
+        generation: provider_generation(&world, host(0, 0)),
+        class: "CUSTOM_CPU".into(),
+        inventory: Inventory {
+            total: 1,
+            max_unit: 1,
+            ..first.inventory
+        },
+        may_reserve_all: true,
+        at,
+    });
+    assert_eq!(settle(&mut world, 3, Keep::Source), Answer::Done);
+    assert_eq!(used(&world, host(0, 0)), 2);
+    let record = &world.control.conductor.migrations()[&migration(1)];
+    assert_eq!(record.status, MigrationStatus::Reverted);
+}
+
+fn provider_generation(world: &World, host: HostId) -> u64 {
+    let provider = world.control.placement.provider_by_uuid(host.0);
+    provider.unwrap().generation
+}
+
+#[test]
+fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
+    let mut world = with_standard_names(1, 2);
+    let group = Uuid::from_u128(0x6);
+    let rule = Rule {
+        scope: Scope::Host,
+        relation: Relation::FewerThan(1),
+    };
+    let row = ServerGroup {
+        name: "g".into(),
+        project: "p".into(),
+        user: "u".into(),
+        policy: "anti-affinity".into(),
+        max_server_per_host: None,
+        rules: vec![rule],
+        members: Vec::new(),
+    };
+    let set = Command::SetGroup {
+        group,
+        row: Some(row),
+    };
+    world.conduct(set.clone());
+    assert!(world.control.placement.group(group).is_some());
+    assert!(world.try_conduct(set).is_err());
+    world.conduct(Command::SetGroup { group, row: None });
+    assert!(world.control.placement.group(group).is_none());
+
+    let aggregate = Uuid::from_u128(0x7);
+    let of = |world: &World, number| {
+        let state = &world.control.placement;
+        let provider = state.provider_by_uuid(host(0, number).0).unwrap();
+        let ids = provider.aggregates.iter();
+        ids.map(|id| state.aggregate_uuid(*id).to_owned()).collect()
+    };
+    for hosts in [vec![0, 1], vec![1], vec![]] {
+        let row = Aggregate {
+            name: "a".into(),
+            hosts: hosts.iter().map(|number| host(0, *number)).collect(),
+            ..Aggregate::default()
+        };
+        let row = Some(row);
+        world.conduct(Command::SetAggregate { aggregate, row });
+        for number in 0..2 {
+            let there: Vec<String> = of(&world, number);
+            assert_eq!(there.len(), usize::from(hosts.contains(&number)));
+        }
+    }
+
+    for disabled in [true, false] {
+        let service = Service {
+            disabled,
+            ..Service::default()
+        };
+        let host = host(0, 0);
+        world.conduct(Command::SetService { host, service });
+        let state = &world.control.placement;
+        let id = state.trait_id(DISABLED).unwrap();
+        let provider = state.provider_by_uuid(host.0).unwrap();
+        assert_eq!(provider.has_trait(id), disabled);
+    }
+}
+
+#[test]
+fn a_hosts_name_belongs_to_one_host_of_one_cell() {
+    let mut world = World::new(2, 1, 8);
+    let map = |cell, host, name: &str| Command::MapHosts {
+        cell,
+        hosts: vec![(host, name.to_owned())],
+    };
+    assert!(
+        world
+            .try_conduct(map(cell(1), host(1, 5), "host-0-0"))
+            .is_err()
+    );
+    assert!(
+        world
+            .try_conduct(map(cell(1), host(0, 0), "other"))
+            .is_err()
+    );
+    world.conduct(map(cell(0), host(0, 0), "renamed"));
+    world.conduct(map(cell(1), host(1, 5), "host-0-0"));
+    world.create(&[1]);
+    world.settle();
+    let unmap = Command::UnmapHost { host: host(0, 0) };
+    assert!(world.try_conduct(unmap.clone()).is_err(), "it is in use");
+    let instance = instance(1);
+    world.conduct(Command::Delete { instance });
+    world.settle();
+    world.conduct(unmap);
+    assert!(!world.control.conductor.host_names().contains_key("renamed"));
+}
+
+#[test]
+fn an_agent_that_starts_loses_strangers_and_reports_what_it_lost() {
+    let mut world = World::new(1, 2, 8);
+    world.create(&[1]);
+    world.settle();
+    let agent = world.agents.get_mut(&host(0, 0)).unwrap();
+    agent.restart();
+    agent.guests.clear();
+    agent.guests.insert((instance(9), 1), true);
+    world.settle();
+    assert!(world.agents[&host(0, 0)].guests.is_empty());
+    let row = &world.cells[&cell(0)].instances()[&instance(1)];
+    assert_eq!(row.vm_state, VmState::Error);
+    assert!(row.fault.is_some());
+    let instance = instance(1);
+    world.conduct(Command::Delete { instance });
+    world.settle();
+    world.check_nothing_left(instance);
+}
+
+#[test]
+fn an_answer_of_an_old_attempt_or_session_is_refused() {
+    let mut world = World::new(1, 2, 8);
+    world.failing = vec![host(0, 0)];
+    world.create(&[1]);
+    world.settle();
+    let state = &world.cells[&cell(0)];
+    let ended = |session, attempt| Event::StepEnded {
+        instance: instance(1),
+        session,
+        attempt,
+        failure: Some(Failure {
+            message: "late".into(),
+            may_retry: true,
+        }),
+    };
+    for (session, attempt) in [(1, 1), (1, 2), (0, 2), (1, 3)] {
+        let event = ended(session, attempt);
+        let mut changes = Vec::new();
+        let options = cell_conductor::Options::default();
+        let decided = cell_conductor::decide(state, &event, world.at, &options, &mut changes);
+        assert!(matches!(decided, Err(Refusal::Stale { .. })));
+        assert!(changes.is_empty());
+    }
+    world.check_at_rest();
+}
