@@ -411,9 +411,8 @@ pub(crate) fn run(state: &mut State, command: &Command) -> bool {
     accepted
 }
 
-/// Builds a fleet through commands. What is held of each stock is what could be claimed of it when
-/// it was ten larger.
-pub(crate) fn build(fleet: &mut Fleet) -> State {
+/// A state with the names that fleets use and nothing else.
+static NAMED: std::sync::LazyLock<State> = std::sync::LazyLock::new(|| {
     let at = Timestamp::default();
     let mut state = State::default();
     run(&mut state, &Command::SyncStandardNames { at });
@@ -421,6 +420,14 @@ pub(crate) fn build(fleet: &mut Fleet) -> State {
         let name = (*name).to_owned();
         run(&mut state, &Command::EnsureTrait { name, at });
     }
+    state
+});
+
+/// Builds a fleet through commands. What is held of each stock is what could be claimed of it when
+/// it was ten larger.
+pub(crate) fn build(fleet: &mut Fleet) -> State {
+    let at = Timestamp::default();
+    let mut state = NAMED.clone();
     for (place, member) in fleet.iter_mut().enumerate() {
         let uuid = uuid_at(place);
         let name = format!("p{place}");
