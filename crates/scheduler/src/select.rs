@@ -190,46 +190,7 @@ impl Scheduler {
         prepared: &Prepared,
         scope: &Scope,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
-        let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
-        let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance));
-        for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
-            let Some(search) = HostSearch::new(state, query)? else {
-                continue;
-            };
-            let job = Job {
-                state,
-                hosts: &self.hosts,
-                search: &search,
-                compiled: &compiled,
-                rules: &rules,
-                own_rules: &prepared.translation.rules,
-                query,
-                cell: scope.cell,
-                without: &scope.without,
-                trees: RefCell::new(self.trees.trees(
-                    state,
-                    &search,
-                    shelf::hash_of(&(query, &prepared.translation.rules)),
-                )),
-            };
-            let found = match job.compiled.weighers.terms() {
-                Some(terms) => {
-                    let filters = compiled.filters.filters().iter();
-                    let usable_only = filters.clone().any(|one| one.name == "ComputeFilter");
-                    let kind = (shelf::kind_of(query), usable_only);
-                    let ranking = self
-                        .shelf
-                        .ranking(state, &self.hosts, &search, kind, &terms);
-                    let mask = |word: usize| job.word(word);
-                    ranking.best(scope.count, &mask, self.hosts.columns())
-                }
-                None => job.weigh_all(scope.count),
-            };
-            if !found.is_empty() {
-                return Ok(found);
-            }
-        }
-        Ok(Vec::new())
+        self.search(state, request, prepared, scope, true)
     }
 
     /// The best hosts, by weighing every host that will do: the definition of [`Self::rank`].
@@ -244,8 +205,20 @@ impl Scheduler {
         prepared: &Prepared,
         scope: &Scope,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
+        self.search(state, request, prepared, scope, false)
+    }
+
+    fn search(
+        &mut self,
+        state: &State,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        scope: &Scope,
+        may_use_rankings: bool,
+    ) -> Result<Vec<Ranked>, SelectRefusal> {
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance));
+        let own_rules = &prepared.translation.rules;
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
             let Some(search) = HostSearch::new(state, query)? else {
                 continue;
@@ -256,17 +229,28 @@ impl Scheduler {
                 search: &search,
                 compiled: &compiled,
                 rules: &rules,
-                own_rules: &prepared.translation.rules,
+                own_rules,
                 query,
                 cell: scope.cell,
                 without: &scope.without,
                 trees: RefCell::new(self.trees.trees(
                     state,
                     &search,
-                    shelf::hash_of(&(query, &prepared.translation.rules)),
+                    shelf::hash_of(&(query, own_rules)),
                 )),
             };
-            let found = job.weigh_all(scope.count);
+            let terms = compiled.weighers.terms().filter(|_| may_use_rankings);
+            let found = if let Some(terms) = terms {
+                let mut filters = compiled.filters.filters().iter();
+                let usable_only = filters.any(|one| one.name == "ComputeFilter");
+                let kind = (shelf::kind_of(query), usable_only);
+                let ranking = self
+                    .shelf
+                    .ranking(state, &self.hosts, &search, kind, &terms);
+                ranking.best(scope.count, &|word| job.word(word), self.hosts.columns())
+            } else {
+                job.weigh_all(scope.count)
+            };
             if !found.is_empty() {
                 return Ok(found);
             }
