@@ -32,9 +32,11 @@ fn fingerprint(world: &World, budget: Budget) -> u64 {
     let mut packets: Vec<String> = world.network.iter().map(|p| format!("{p:?}")).collect();
     packets.sort();
     let consumers: Vec<_> = world.control.placement.all_consumers().collect();
+    let cells: Vec<u128> = world.cells.values().map(|cell| cell.digest()).collect();
+    let conductor = world.control.conductor.digest();
     let text = format!(
-        "{:?}{:?}{:?}{packets:?}{consumers:?}{budget:?}",
-        world.control.conductor, world.cells, world.agents,
+        "{conductor}{cells:?}{:?}{packets:?}{consumers:?}{budget:?}",
+        world.agents,
     );
     hasher.write(text.as_bytes());
     hasher.finish()
