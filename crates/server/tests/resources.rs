@@ -107,6 +107,12 @@ async fn providers_are_moved_and_deleted() {
         "{}",
         old.text
     );
+    // A write of what is there already is none.
+    let same = format!(r#"{{"name": "part", "parent_provider_uuid": "{HOST}"}}"#);
+    assert_eq!(
+        call("PUT", &part).json(same).send(&service).await.status,
+        200
+    );
     let moved = call("PUT", &part).json(orphan).send(&service).await;
     assert_eq!(moved.json()["root_provider_uuid"], OTHER);
     // A child that was never written has no time to tell.

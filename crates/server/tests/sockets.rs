@@ -94,6 +94,32 @@ async fn connections_are_kept_and_requests_may_follow_each_other_at_once() {
 }
 
 #[tokio::test]
+async fn a_refused_request_leaves_the_connection_usable_unless_it_says_otherwise() {
+    let running = run(ServerOptions::default()).await;
+    let put = |extra: &str, length: usize| {
+        format!(
+            "PUT /resource_providers/x HTTP/1.1\r\nHost: x\r\nX-Auth-Token: bob\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n{extra}\r\n"
+        )
+    };
+    // The body comes late: nobody wants it, but it must not be taken for the next request.
+    let mut stream = running.connect().await;
+    for _ in 0..3 {
+        stream.write_all(put("", 10).as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        stream.write_all(b"0123456789").await.unwrap();
+        let answer = read_some(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(!answer.contains("connection: close"), "{answer}");
+    }
+    for (extra, length) in [("", 1 << 30), ("Expect: 100-continue\r\n", 10)] {
+        let answer = running.talk(put(extra, length).as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn broken_requests_are_told_so_and_cut() {
     let options = ServerOptions {
         head_bytes_max: 8192,

@@ -60,6 +60,10 @@ pub(super) fn update(
         .map(|parent| parent.uuid);
     let parent = new_parent(state, provider, old, change)?;
     check_name(state, uuid, name)?;
+    if *provider.name == *name && parent == old {
+        // Clients see when a provider was last written, and this would write nothing.
+        return Ok(Outcome::Provider(ProviderView::new(state, provider)));
+    }
     changes.push(Change::ProviderUpdated {
         uuid,
         name: name.to_owned(),

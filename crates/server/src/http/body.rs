@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
+use hyper::HeaderMap;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::header::EXPECT;
 use tokio::sync::mpsc;
 
 use crate::http::error::{ApiError, ApiResult};
@@ -65,6 +67,40 @@ where
         Ok(result) => result,
         Err(_) => Err(ApiError::new(408, "The body did not arrive in time.")),
     }
+}
+
+/// A body that nobody wants is taken and forgotten up to this size and time; then the connection
+/// has to be closed.
+const DRAIN_BYTES_MAX: u64 = 256 << 10;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Takes what is left of a body that was not asked for, so that the next request on the connection
+/// can be told from it. True when nothing is left.
+pub(crate) async fn drain<B>(body: &mut B, headers: &HeaderMap) -> bool
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    if body.is_end_stream() {
+        return true;
+    }
+    // Reading would invite a client to send what it holds back.
+    if headers.contains_key(EXPECT) || body.size_hint().lower() > DRAIN_BYTES_MAX {
+        return false;
+    }
+    let take_all = async {
+        let mut taken = 0;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return false };
+            taken += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if taken > DRAIN_BYTES_MAX {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(DRAIN_TIMEOUT, take_all)
+        .await
+        .unwrap_or(false)
 }
 
 async fn collect<B>(mut body: B, bytes_max: usize) -> ApiResult<Bytes>

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response};
 use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
@@ -109,18 +109,19 @@ impl Service {
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
     {
-        let (parts, body) = request.into_parts();
+        let (parts, mut body) = request.into_parts();
         let mut exchange = Exchange::new();
         let response = if self.is_preflight(&parts) {
             None
         } else {
-            let answer = self.answer(&parts, body, &mut exchange).await;
+            let answer = self.answer(&parts, &mut body, &mut exchange).await;
             Some(match answer {
                 Ok(reply) => answer::accepted(&parts, reply, &exchange),
                 Err(error) => answer::refused(&parts, &error, &exchange),
             })
         };
-        self.finish(&parts, response, &exchange, remote)
+        self.finish(&parts, &mut body, response, &exchange, remote)
+            .await
     }
 
     /// Whether a browser asks what a page of another origin may do.
@@ -128,21 +129,29 @@ impl Service {
         self.options.cors.is_some() && parts.method == Method::OPTIONS
     }
 
-    /// What all answers have in common: CORS, the request's identifier, metrics, the access log. No
-    /// response means that a [preflight](Self::is_preflight) is answered.
-    pub(crate) fn finish(
+    /// What all answers have in common: CORS, a body that nobody wanted, the request's identifier,
+    /// metrics, the access log. No response means that a [preflight](Self::is_preflight) is answered.
+    pub(crate) async fn finish<B>(
         &self,
         parts: &Parts,
+        mut body: B,
         response: Option<Response<Body>>,
         exchange: &Exchange,
         remote: Option<SocketAddr>,
-    ) -> Response<Body> {
+    ) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
         let is_preflight = response.is_none();
         let mut response = response.unwrap_or_else(|| Response::new(Body::Whole(Bytes::new())));
         match &self.options.cors {
             Some(cors) if is_preflight => cors.preflight(&parts.headers, response.headers_mut()),
             Some(cors) => cors.decorate(&parts.headers, response.headers_mut()),
             None => {}
+        }
+        if !body::drain(&mut body, &parts.headers).await {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
         }
         if let Ok(value) = HeaderValue::from_bytes(exchange.request_id.as_bytes()) {
             response.headers_mut().insert(REQUEST_ID, value);
@@ -151,7 +160,12 @@ impl Service {
         response
     }
 
-    async fn answer<B>(&self, parts: &Parts, body: B, exchange: &mut Exchange) -> ApiResult<Reply>
+    async fn answer<B>(
+        &self,
+        parts: &Parts,
+        body: &mut B,
+        exchange: &mut Exchange,
+    ) -> ApiResult<Reply>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
@@ -264,7 +278,7 @@ impl Service {
 
     /// Carries a command out, and counts what became of it.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
-        let is_claim = matches!(command, Command::Claim { .. });
+        let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
         let result = self
             .engine
             .submit(command)
