@@ -29,6 +29,7 @@ mod http;
 mod machine;
 mod metrics;
 mod options;
+mod scheduler;
 mod server;
 mod wire;
 
@@ -39,4 +40,5 @@ pub use http::service::Service;
 pub use machine::Placement;
 pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};
+pub use scheduler::{KeepOptions, SchedulerService};
 pub use server::{HttpService, Server, Stopped};

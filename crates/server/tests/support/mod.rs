@@ -16,7 +16,7 @@ use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use placewright_placement::{Command, Timestamp};
-use placewright_server::{Body, HttpMetrics, Placement, ServerOptions, Service};
+use placewright_server::{Body, HttpMetrics, Placement, SchedulerService, ServerOptions, Service};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
@@ -115,7 +115,23 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) async fn send(self, service: &Service) -> Answer {
-        let response = self.raw(service).await;
+        Answer::of(self.raw(service).await).await
+    }
+
+    pub(crate) async fn ask(self, scheduler: &SchedulerService) -> Answer {
+        Answer::of(scheduler.handle(self.request(), None).await).await
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    async fn of(response: Response<Body>) -> Self {
         let status = response.status().as_u16();
         let headers = response.headers().iter();
         let headers = headers
@@ -128,16 +144,7 @@ impl<'a> Call<'a> {
             text: String::from_utf8(text.to_vec()).unwrap(),
         }
     }
-}
 
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: HashMap<String, String>,
-    pub(crate) text: String,
-}
-
-impl Answer {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }

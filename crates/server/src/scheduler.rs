@@ -1,0 +1,252 @@
+//! The scheduler's own REST service: where requests should go, and the claims that put them there.
+//!
+//! [`SchedulerService`] runs beside the Placement service, in the same process and on the same
+//! engine: it takes authentication, policies, limits, metrics and the log from it. What hosts say
+//! of themselves is kept in memory only. `docs/scheduler-api.md` describes the interface.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Incoming};
+use hyper::http::request::Parts;
+use hyper::{Request, Response};
+use parking_lot::Mutex;
+use placewright_auth::Target;
+use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
+use placewright_scheduler::request::{self, Unreadable};
+use placewright_scheduler::select::Scheduler;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::http::body::{self, Body};
+use crate::http::date;
+use crate::http::error::ApiError;
+use crate::http::own::{self, Page};
+use crate::http::reply::Reply;
+use crate::http::routes::{self, Needs};
+use crate::http::service::{Exchange, Service, answer, checks};
+use crate::metrics::HttpMetrics;
+use crate::options::ServerOptions;
+use crate::server::HttpService;
+
+mod claims;
+mod destinations;
+mod fleet;
+mod hosts;
+mod kept;
+mod path;
+mod refused;
+mod why;
+
+use kept::Shelf;
+use path::{Path, Route};
+use refused::Answer;
+
+/// How many candidates are kept for how long after they were offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepOptions {
+    /// The most; the oldest ones go first.
+    pub candidates_max: usize,
+    /// For how long.
+    pub time: Duration,
+}
+
+impl Default for KeepOptions {
+    fn default() -> Self {
+        Self {
+            candidates_max: 1_000_000,
+            time: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The scheduler's HTTP service without sockets: a request in, an answer out.
+pub struct SchedulerService {
+    core: Arc<Core>,
+}
+
+impl fmt::Debug for SchedulerService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SchedulerService")
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the requests share.
+struct Core {
+    placement: Arc<Service>,
+    keep: KeepOptions,
+    brain: Mutex<Brain>,
+}
+
+/// What decides.
+struct Brain {
+    scheduler: Scheduler,
+    shelf: Shelf,
+}
+
+impl Core {
+    /// Computes something from the scheduler and the state, the scheduler up to date with it.
+    ///
+    /// The state may hold what is not durable yet: decisions are checked again when they become
+    /// commands. The order of the two locks is always this one.
+    fn decide<T>(&self, compute: impl FnOnce(&mut Brain, &State) -> T) -> T {
+        let mut brain = self.brain.lock();
+        self.placement.engine.read_now(|machine| {
+            brain.scheduler.observe(&machine.0, now());
+            compute(&mut brain, &machine.0)
+        })
+    }
+
+    async fn submit(&self, command: Command) -> Answer<Result<Outcome, Refusal>> {
+        Ok(self.placement.submit(command).await?)
+    }
+}
+
+/// Now, for placement's records.
+fn now() -> Timestamp {
+    Timestamp(date::now_us())
+}
+
+/// A request whose door is behind it.
+struct Call<'a> {
+    core: &'a Arc<Core>,
+    query: &'a str,
+    body: &'a [u8],
+}
+
+impl Call<'_> {
+    /// The body; an error names the field.
+    fn read<T: DeserializeOwned>(&self) -> Answer<T> {
+        let mut json = serde_json::Deserializer::from_slice(self.body);
+        let value = request::read(&mut json)?;
+        json.end().map_err(|error| Unreadable {
+            field: ".".to_owned(),
+            message: error.to_string(),
+        })?;
+        Ok(value)
+    }
+}
+
+/// JSON as an answer.
+fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
+    let text = serde_json::to_vec(value)
+        .map_err(|error| ApiError::new(500, format!("cannot write the answer: {error}")))?;
+    Ok(Reply::text(status, "application/json", text))
+}
+
+impl SchedulerService {
+    /// The scheduler's service on the engine, and behind the same authentication and policies, as
+    /// the Placement service.
+    pub fn new(placement: Arc<Service>, scheduler: Scheduler, keep: KeepOptions) -> Self {
+        let shelf = Shelf::new(keep.candidates_max, keep.time);
+        Self {
+            core: Arc::new(Core {
+                placement,
+                keep,
+                brain: Mutex::new(Brain { scheduler, shelf }),
+            }),
+        }
+    }
+
+    /// Answers a request. Never fails: what goes wrong is an answer too.
+    pub async fn handle<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        let (parts, mut body) = request.into_parts();
+        let mut exchange = Exchange::new();
+        let placement = &self.core.placement;
+        let response = if placement.is_preflight(&parts) {
+            None
+        } else {
+            let answer = self.answer(&parts, &mut body, &mut exchange).await;
+            Some(match answer {
+                Ok(reply) => answer::accepted(&parts, reply, &exchange),
+                Err(refused) => refused.respond(&parts, &exchange),
+            })
+        };
+        placement
+            .finish(&parts, body, response, &exchange, remote)
+            .await
+    }
+
+    async fn answer<B>(&self, parts: &Parts, body: &mut B, exchange: &mut Exchange) -> Answer<Reply>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        let placement = &self.core.placement;
+        let options = &placement.options;
+        let path = routes::decode_path(parts.uri.path());
+        checks::check_head(parts, options.head_bytes_max)?;
+        if let Some(page @ (Page::Metrics | Page::Health | Page::Ready)) = Page::find(&path) {
+            exchange.route = page.path();
+            return Ok(own::show(placement, page, parts, None).await?);
+        }
+        let identity = placement.authenticate(&parts.headers).await?;
+        let path = Path::find(&path)?;
+        exchange.route = path.route.path();
+        let operation = path.route.operation(&parts.method)?;
+        let target = Target::own(&identity);
+        placement.authorize(operation.rule, &identity, &target)?;
+        let content = if operation.has_body {
+            checks::check_needs(Needs::JsonBody, &parts.headers)?;
+            body::read(body, options.body_bytes_max, options.body_timeout).await?
+        } else {
+            Bytes::new()
+        };
+        let call = Call {
+            core: &self.core,
+            query: parts.uri.query().unwrap_or(""),
+            body: &content,
+        };
+        run(&path, parts.method.as_str(), &call).await
+    }
+}
+
+async fn run(path: &Path, method: &str, call: &Call<'_>) -> Answer<Reply> {
+    let uuid = path.uuid;
+    match (path.route, method) {
+        (Route::Destinations, _) => destinations::select(call).await,
+        (Route::Claim, "POST") => claims::claim(call, uuid).await,
+        (Route::Claim, _) => claims::release(call, uuid).await,
+        (Route::Swap, _) => claims::swap(call, uuid).await,
+        (Route::Hosts, _) => hosts::list(call),
+        (Route::Host, _) => hosts::show(call, uuid),
+        (Route::HostState, _) => hosts::update(call, uuid),
+        (Route::Aggregates, _) => fleet::list_aggregates(call),
+        (Route::Aggregate, "PUT") => fleet::put_aggregate(call, uuid),
+        (Route::Aggregate, _) => fleet::remove_aggregate(call, uuid),
+        (Route::Topology, "PUT") => fleet::put_topology(call).await,
+        (Route::Topology, _) => fleet::show_topology(call).await,
+    }
+}
+
+impl HttpService for SchedulerService {
+    fn options(&self) -> &ServerOptions {
+        &self.core.placement.options
+    }
+
+    fn metrics(&self) -> &HttpMetrics {
+        &self.core.placement.metrics
+    }
+
+    fn stopping(&self) {
+        self.core.placement.stopping.send_replace(true);
+    }
+
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+    ) -> impl Future<Output = Response<Body>> + Send {
+        SchedulerService::handle(self, request, Some(remote))
+    }
+}

@@ -1,0 +1,316 @@
+//! Claims of kept candidates: take one, exchange what is held for one, give back.
+
+use std::time::{Duration, Instant};
+
+use placewright_placement::{
+    Command, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome, Refusal,
+};
+use placewright_scheduler::host_state::InstanceReport;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::destinations::told::AllocationRequestTold;
+use super::kept::{Kept, Wish};
+use super::refused::{Answer, Refused, code};
+use super::{Call, Core, json, now};
+use crate::http::reply::Reply;
+
+/// The type of consumers that are claimed for.
+const CONSUMER_TYPE: &str = "INSTANCE";
+
+/// How often giving back is tried when the store fails, with twice the time between each.
+const RELEASES_MAX: u32 = 16;
+const RELEASE_RETRY: Duration = Duration::from_millis(50);
+
+/// The body of `POST /v1/claims/{consumer}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimBody {
+    candidate: Uuid,
+    #[serde(default)]
+    project: Option<String>,
+    #[serde(default)]
+    user: Option<String>,
+}
+
+/// The body of `POST /v1/claims/{consumer}/swap`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwapBody {
+    candidate: Uuid,
+}
+
+#[derive(Serialize)]
+struct Claimed<'a> {
+    consumer: Uuid,
+    candidate: Uuid,
+    provider: Uuid,
+    allocation_request: AllocationRequestTold<'a>,
+}
+
+/// Who claims.
+#[derive(Debug)]
+pub(super) struct Claimant {
+    pub(super) consumer: ConsumerUuid,
+    pub(super) generation: ConsumerGeneration,
+    pub(super) project: String,
+    pub(super) user: String,
+    pub(super) consumer_type: Option<String>,
+}
+
+impl Claimant {
+    /// Somebody who holds nothing yet.
+    pub(super) fn new(consumer: Uuid, project: &str, user: &str) -> Self {
+        Self {
+            consumer: ConsumerUuid::from_uuid(consumer),
+            generation: ConsumerGeneration::Is(None),
+            project: project.to_owned(),
+            user: user.to_owned(),
+            consumer_type: Some(CONSUMER_TYPE.to_owned()),
+        }
+    }
+}
+
+/// What became of an attempt to claim.
+pub(super) enum Attempt {
+    /// The candidate of this index is held now.
+    Done(usize),
+    /// None of them fits any more, and why the first does not.
+    NothingFits(Option<Refusal>),
+}
+
+pub(super) async fn claim(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+    let body: ClaimBody = call.read()?;
+    let kept = find(call.core, body.candidate)?;
+    let project = body.project.unwrap_or_else(|| kept.wish.project.clone());
+    let user = body.user.unwrap_or_else(|| kept.wish.user.clone());
+    check_owner("project", &project)?;
+    check_owner("user", &user)?;
+    let claimant = Claimant::new(consumer, &project, &user);
+    take(call.core, claimant, consumer, body.candidate, &kept).await
+}
+
+pub(super) async fn swap(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+    let body: SwapBody = call.read()?;
+    let kept = find(call.core, body.candidate)?;
+    let uuid = ConsumerUuid::from_uuid(consumer);
+    let found = call.core.placement.read(move |state| {
+        let found = state.consumer(uuid)?;
+        Some(Claimant {
+            consumer: uuid,
+            generation: ConsumerGeneration::Is(Some(found.generation)),
+            project: state.project_name(found.project).to_owned(),
+            user: state.user_name(found.user).to_owned(),
+            consumer_type: None,
+        })
+    });
+    let claimant = found.await.ok_or_else(|| holds_nothing(consumer))?;
+    take(call.core, claimant, consumer, body.candidate, &kept).await
+}
+
+pub(super) async fn release(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+    match call.core.release(consumer).await? {
+        Ok(()) => Ok(Reply::empty(204)),
+        Err(_) => Err(holds_nothing(consumer)),
+    }
+}
+
+fn holds_nothing(consumer: Uuid) -> Refused {
+    Refused::not_found(format!("Consumer {consumer} holds nothing."))
+}
+
+/// Placement keeps an owner of every consumer, 1 to 255 characters each.
+pub(super) fn check_owner(field: &str, text: &str) -> Answer<()> {
+    if (1..=255).contains(&text.chars().count()) {
+        return Ok(());
+    }
+    let detail = format!("{field}: a claim needs it, 1 to 255 characters");
+    Err(Refused::field(field, detail))
+}
+
+fn find(core: &Core, candidate: Uuid) -> Answer<Kept> {
+    let mut brain = core.brain.lock();
+    let found = brain.shelf.get(Instant::now(), candidate);
+    found.cloned().ok_or_else(|| {
+        let detail = format!(
+            "Candidate {candidate} is not kept (any more): ask POST /v1/destinations for new ones."
+        );
+        Refused::new(410, code::CANDIDATE_EXPIRED, detail)
+    })
+}
+
+async fn take(
+    core: &Core,
+    claimant: Claimant,
+    consumer: Uuid,
+    candidate: Uuid,
+    kept: &Kept,
+) -> Answer<Reply> {
+    let is_swap = claimant.consumer_type.is_none();
+    let candidates = vec![kept.candidate.clone()];
+    core.ensure_group(&kept.wish).await?;
+    match core
+        .attempt(claimant, &kept.wish, &kept.rules, candidates)
+        .await?
+    {
+        Attempt::Done(_) => json(
+            200,
+            &Claimed {
+                consumer,
+                candidate,
+                provider: kept.candidate.host,
+                allocation_request: AllocationRequestTold(&kept.candidate.allocations),
+            },
+        ),
+        Attempt::NothingFits(why) => {
+            let kept = if is_swap { "; nothing changed" } else { "" };
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            let detail = format!("The candidate does not fit any more{why}{kept}.");
+            Err(Refused::no_capacity(detail, None))
+        }
+    }
+}
+
+impl Core {
+    /// Makes a request's group known to placement, which keeps its rules from then on.
+    pub(super) async fn ensure_group(&self, wish: &Wish) -> Answer<()> {
+        let Some((group, rules)) = &wish.group else {
+            return Ok(());
+        };
+        let is_known = |machine: &crate::machine::Placement| machine.0.group(*group).is_some();
+        if self.placement.engine.read_now(is_known) {
+            return Ok(());
+        }
+        let command = Command::SetGroup {
+            group: *group,
+            rules: rules.clone(),
+        };
+        self.submit(command)
+            .await?
+            .map(drop)
+            .map_err(|refusal| Refused::field("request.instance_group", refusal.to_string()))
+    }
+
+    /// Claims the first candidate that fits, and counts the instance on its host.
+    pub(super) async fn attempt(
+        &self,
+        claimant: Claimant,
+        wish: &Wish,
+        rules: &super::kept::Rules,
+        candidates: Vec<IntentCandidate>,
+    ) -> Answer<Attempt> {
+        let consumer = claimant.consumer;
+        let hosts: Vec<Uuid> = candidates.iter().map(|one| one.host).collect();
+        let mut rules = rules.clone();
+        rules
+            .iter_mut()
+            .for_each(|(_, others)| others.retain(|other| *other != consumer));
+        let intent = Intent {
+            consumer,
+            generation: claimant.generation,
+            project: claimant.project,
+            user: claimant.user,
+            consumer_type: claimant.consumer_type,
+            group: wish.group.as_ref().map(|(group, _)| *group),
+            rules,
+            candidates,
+            alongside: Vec::new(),
+        };
+        let command = Command::ClaimFirst {
+            intents: vec![intent],
+            least: 1,
+            at: now(),
+        };
+        match self.submit(command).await? {
+            Ok(Outcome::Claimed(chosen)) => {
+                let chosen = chosen.first().copied().flatten().unwrap_or(0) as usize;
+                self.note_arrival(consumer, hosts.get(chosen).copied(), wish);
+                Ok(Attempt::Done(chosen))
+            }
+            Ok(_) => Err(Refused::new(
+                500,
+                code::INTERNAL,
+                "an odd outcome of a claim",
+            )),
+            Err(Refusal::NothingFits { first, .. }) => {
+                Ok(Attempt::NothingFits(first.map(|first| *first)))
+            }
+            Err(refusal) => Err(told(&refusal)),
+        }
+    }
+
+    /// Gives back what a consumer holds; the inner error says that it holds nothing.
+    pub(super) async fn release(&self, consumer: Uuid) -> Answer<Result<(), Refusal>> {
+        let command = Command::Release {
+            consumer: ConsumerUuid::from_uuid(consumer),
+        };
+        let released = self.submit(command).await?;
+        if released.is_ok() {
+            self.note_departure(consumer, None);
+        }
+        Ok(released.map(drop))
+    }
+
+    /// Gives back what a request claimed that failed later, and does not let go when the store
+    /// fails.
+    pub(super) async fn undo(&self, consumer: Uuid) {
+        let mut wait = RELEASE_RETRY;
+        for _ in 0..RELEASES_MAX {
+            match self.release(consumer).await {
+                Ok(_) => return,
+                Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait *= 2;
+        }
+        tracing::error!(%consumer, "a claim of a failed request could not be given back");
+    }
+
+    /// Counts an instance on the host that it was just sent to, and on no other.
+    fn note_arrival(&self, consumer: ConsumerUuid, host: Option<Uuid>, wish: &Wish) {
+        let (Some(host), Ok(uuid)) = (host, consumer.as_str().parse()) else {
+            return;
+        };
+        self.note_departure(uuid, Some(host));
+        let report = InstanceReport {
+            uuid,
+            group: wish.group.as_ref().map(|(group, _)| *group),
+            image_properties: wish.image_properties.iter().cloned().collect(),
+        };
+        let mut brain = self.brain.lock();
+        let hosts = brain.scheduler.hosts_mut();
+        if let Some((slot, _)) = hosts.by_uuid(host) {
+            hosts.expect(slot, &report);
+        }
+    }
+
+    /// Takes an instance back that was sent to a host and not seen there yet.
+    fn note_departure(&self, consumer: Uuid, except: Option<Uuid>) {
+        let mut brain = self.brain.lock();
+        let hosts = brain.scheduler.hosts_mut();
+        for slot in hosts.hosts_of(consumer).to_vec() {
+            if hosts.get(slot).map(|host| host.uuid) != except {
+                hosts.expect_no_more(slot, consumer);
+            }
+        }
+    }
+}
+
+/// A claim that was refused for another reason than room.
+fn told(refusal: &Refusal) -> Refused {
+    match refusal {
+        Refusal::ConsumerGenerationConflict {
+            given: None,
+            consumer,
+            ..
+        } => {
+            let detail = format!(
+                "Consumer {consumer} holds something already: swap it, or give it back first."
+            );
+            Refused::new(409, code::CONSUMER_EXISTS, detail)
+        }
+        Refusal::ConsumerGenerationConflict { .. } => {
+            Refused::new(409, code::CONSUMER_CHANGED, format!("{refusal}; try again"))
+        }
+        other => Refused::no_capacity(other.to_string(), None),
+    }
+}

@@ -1,0 +1,291 @@
+//! `POST /v1/destinations`: a host for each instance, claimed or only looked at, and alternates.
+//!
+//! One instance after another is ranked on the state as it is and claimed with one command that
+//! takes the first candidate that still fits. When too few find a place, or anything fails, what
+//! was claimed is given back before the answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_scheduler::select::rules::of_policy;
+use uuid::Uuid;
+
+use super::claims::{Attempt, Claimant, check_owner};
+use super::kept::{Kept, Rules, Wish};
+use super::refused::{Answer, Refused, code};
+use super::{Call, Core, json};
+use crate::http::reply::Reply;
+
+mod ask;
+mod look;
+pub(super) mod told;
+
+use ask::Ask;
+use look::{Found, Look, Offer};
+use told::{DestinationsTold, SelectionTold, SlotTold};
+
+/// The hosts whose candidates are in the first claim of an instance; each further claim has twice
+/// as many.
+const HOSTS_FIRST: usize = 8;
+/// The ways to be served that are tried of each host.
+const CANDIDATES_OF_HOST: usize = 4;
+/// The claims that are tried for an instance.
+const ROUNDS: usize = 4;
+/// A failed request waits for so long for its claims to be given back; it goes on behind the answer.
+const UNDO_WAIT: Duration = Duration::from_secs(2);
+
+/// A host for an instance.
+#[derive(Debug)]
+struct Place {
+    offer: Offer,
+    /// Which of the offer's candidates.
+    chosen: usize,
+    rules: Arc<Rules>,
+}
+
+/// One request under way.
+struct Round {
+    core: Arc<Core>,
+    ask: Ask,
+    wish: Arc<Wish>,
+    warnings: Vec<String>,
+}
+
+pub(super) async fn select(call: &Call<'_>) -> Answer<Reply> {
+    let ask = Ask::check(call.read()?)?;
+    if ask.claim {
+        check_owner("request.project_id", &ask.request.project_id)?;
+        check_owner("request.user_id", &ask.request.user_id)?;
+    }
+    let group = ask.request.instance_group.as_ref();
+    let image = ask.request.image.as_ref();
+    let properties = image.into_iter().flat_map(|image| image.properties.iter());
+    let wish = Wish {
+        project: ask.request.project_id.clone(),
+        user: ask.request.user_id.clone(),
+        group: group.map(|group| (group.uuid, of_policy(group))),
+        image_properties: properties
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    };
+    let round = Round {
+        core: Arc::clone(call.core),
+        ask,
+        wish: Arc::new(wish),
+        warnings: Vec::new(),
+    };
+    // A client that goes away must not leave a request half done.
+    let running = tokio::spawn(round.run());
+    running
+        .await
+        .map_err(|error| Refused::new(500, code::INTERNAL, error.to_string()))?
+}
+
+impl Round {
+    async fn run(mut self) -> Answer<Reply> {
+        let mut places = Vec::with_capacity(self.ask.instances.len());
+        if let Err(refused) = self.place_all(&mut places).await {
+            if self.ask.claim {
+                self.undo(&places, refused.status() == 503).await;
+            }
+            return Err(refused);
+        }
+        let alternates = self.alternates(&places);
+        self.tell(&places, alternates)
+    }
+
+    /// Finds a host for each instance, or for enough of them.
+    async fn place_all(&mut self, places: &mut Vec<Option<Place>>) -> Answer<()> {
+        let wanted = self.ask.instances.len();
+        let mut placed = 0;
+        for index in 0..wanted {
+            let place = self.place(index).await?;
+            placed += usize::from(place.is_some());
+            places.push(place);
+            if placed + (wanted - index - 1) < self.ask.minimum {
+                return Err(self.no_capacity(index, placed));
+            }
+        }
+        Ok(())
+    }
+
+    async fn place(&mut self, index: usize) -> Answer<Option<Place>> {
+        let instance = self.ask.instances[index];
+        let mut without = Vec::new();
+        for round in 0..ROUNDS {
+            let look = Look {
+                index,
+                count: if self.ask.claim {
+                    HOSTS_FIRST << round
+                } else {
+                    1
+                },
+                ways: if self.ask.claim {
+                    CANDIDATES_OF_HOST
+                } else {
+                    1
+                },
+                cell: None,
+                without: &without,
+            };
+            let Found {
+                mut offers,
+                rules,
+                warnings,
+            } = look.run(&self.core, &self.ask)?;
+            self.warnings = warnings;
+            if offers.is_empty() {
+                return Ok(None);
+            }
+            if !self.ask.claim {
+                let offer = offers.swap_remove(0);
+                return Ok(Some(Place {
+                    offer,
+                    chosen: 0,
+                    rules,
+                }));
+            }
+            self.core.ensure_group(&self.wish).await?;
+            let claimant = Claimant::new(instance, &self.wish.project, &self.wish.user);
+            let candidates = offers
+                .iter()
+                .flat_map(|offer| offer.candidates.iter().cloned());
+            let attempt = self
+                .core
+                .attempt(claimant, &self.wish, &rules, candidates.collect());
+            match attempt.await? {
+                Attempt::Done(mut chosen) => {
+                    for offer in offers {
+                        if chosen < offer.candidates.len() {
+                            return Ok(Some(Place {
+                                offer,
+                                chosen,
+                                rules,
+                            }));
+                        }
+                        chosen -= offer.candidates.len();
+                    }
+                    return Err(Refused::new(500, code::INTERNAL, "an unknown candidate"));
+                }
+                Attempt::NothingFits(_) => without.extend(offers.iter().map(|offer| offer.slot)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The refusal when an instance found no host, with the reasons.
+    fn no_capacity(&self, index: usize, placed: usize) -> Refused {
+        let why = match look::explain(&self.core, &self.ask, index) {
+            Ok(why) => why,
+            Err(refused) => return refused,
+        };
+        let instance = self.ask.instances[index];
+        let mut detail = format!("No host for instance {instance}: {}.", why.sentence());
+        if self.ask.instances.len() > 1 {
+            detail.push_str(&format!(
+                " {placed} of {} instances found one, at least {} had to; none keeps it.",
+                self.ask.instances.len(),
+                self.ask.minimum
+            ));
+        }
+        Refused::no_capacity(detail, Some(why))
+    }
+
+    /// Gives back what was claimed. When the store failed, the claim that was under way may have
+    /// been kept all the same, so it is given back too.
+    async fn undo(&self, places: &[Option<Place>], is_unsure: bool) {
+        let held = places.iter().zip(&self.ask.instances);
+        let held = held.filter(|(place, _)| place.is_some());
+        let mut consumers: Vec<Uuid> = held.map(|(_, instance)| *instance).collect();
+        if is_unsure {
+            consumers.extend(self.ask.instances.get(places.len()));
+        }
+        let core = Arc::clone(&self.core);
+        let undoing = tokio::spawn(async move {
+            for consumer in consumers {
+                core.undo(consumer).await;
+            }
+        });
+        // Past this time it goes on alone.
+        let _ = tokio::time::timeout(UNDO_WAIT, undoing).await;
+    }
+
+    /// Other hosts of the same cell for each instance that has one: not the selected ones and not
+    /// those of other alternates, where there are enough.
+    fn alternates(&self, places: &[Option<Place>]) -> Vec<Vec<Offer>> {
+        let mut taken: Vec<u32> = places
+            .iter()
+            .flatten()
+            .map(|place| place.offer.slot)
+            .collect();
+        let mut all = Vec::with_capacity(places.len());
+        for (index, place) in places.iter().enumerate() {
+            let Some(place) = place.as_ref().filter(|_| self.ask.alternates > 0) else {
+                all.push(Vec::new());
+                continue;
+            };
+            let find = |count, without: &[u32]| {
+                let look = Look {
+                    index,
+                    count,
+                    ways: 1,
+                    cell: Some(place.offer.cell),
+                    without,
+                };
+                // What could be selected can be ranked again; at worst there are no alternates.
+                look.run(&self.core, &self.ask)
+                    .map_or_else(|_| Vec::new(), |found| found.offers)
+            };
+            let mut found = find(self.ask.alternates, &taken);
+            if found.len() < self.ask.alternates {
+                let mut own: Vec<u32> = found.iter().map(|offer| offer.slot).collect();
+                own.push(place.offer.slot);
+                found.extend(find(self.ask.alternates - found.len(), &own));
+            }
+            taken.extend(found.iter().map(|offer| offer.slot));
+            all.push(found);
+        }
+        all
+    }
+
+    /// Keeps everything that is offered, and writes the answer.
+    fn tell(&self, places: &[Option<Place>], alternates: Vec<Vec<Offer>>) -> Answer<Reply> {
+        let mut brain = self.core.brain.lock();
+        let now = Instant::now();
+        let mut keep = |offer: &Offer, chosen: usize, rules: &Arc<Rules>| {
+            let candidate = offer.candidates.get(chosen)?;
+            let kept = Kept {
+                wish: Arc::clone(&self.wish),
+                rules: Arc::clone(rules),
+                candidate: candidate.clone(),
+            };
+            Some(brain.shelf.keep(now, kept))
+        };
+        let slots = self.ask.instances.iter().zip(places).zip(&alternates);
+        let slots = slots.map(|((instance, place), alternates)| SlotTold {
+            instance: *instance,
+            selected: place.as_ref().and_then(|place| {
+                let candidate = keep(&place.offer, place.chosen, &place.rules)?;
+                SelectionTold::new(candidate, &place.offer, place.chosen)
+            }),
+            alternates: alternates
+                .iter()
+                .filter_map(|offer| {
+                    let candidate = keep(offer, 0, &place.as_ref()?.rules)?;
+                    SelectionTold::new(candidate, offer, 0)
+                })
+                .collect(),
+        });
+        let selections = slots.collect();
+        drop(brain);
+        json(
+            200,
+            &DestinationsTold {
+                claimed: self.ask.claim,
+                kept_ms: u64::try_from(self.core.keep.time.as_millis()).unwrap_or(u64::MAX),
+                selections,
+                warnings: &self.warnings,
+            },
+        )
+    }
+}

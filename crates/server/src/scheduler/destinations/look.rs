@@ -1,0 +1,155 @@
+//! One look at the state for one instance of a request.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use placewright_placement::{ConsumerUuid, IntentCandidate, State};
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::request::group::{Strength, TopologyRelation};
+use placewright_scheduler::select::rules::of_topology;
+use placewright_scheduler::select::{Scheduler, Scope};
+use uuid::Uuid;
+
+use super::Ask;
+use crate::scheduler::Core;
+use crate::scheduler::kept::Rules;
+use crate::scheduler::refused::Answer;
+use crate::scheduler::why::Why;
+
+/// What to look for.
+#[derive(Debug)]
+pub(super) struct Look<'a> {
+    /// Which instance.
+    pub(super) index: usize,
+    /// How many hosts.
+    pub(super) count: usize,
+    /// How many candidates of each.
+    pub(super) ways: usize,
+    pub(super) cell: Option<Uuid>,
+    /// Not these hosts.
+    pub(super) without: &'a [u32],
+}
+
+/// A host with the ways in which it can serve a request.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) slot: u32,
+    pub(super) score: f64,
+    pub(super) provider: Uuid,
+    pub(super) cell: Uuid,
+    pub(super) host: String,
+    pub(super) node: String,
+    pub(super) zone: Option<String>,
+    /// At least one.
+    pub(super) candidates: Vec<IntentCandidate>,
+}
+
+/// What was found, best host first.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) offers: Vec<Offer>,
+    /// The hard rules towards other consumers that a claim has to keep.
+    pub(super) rules: Arc<Rules>,
+    /// What of the request has no effect.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Look<'_> {
+    pub(super) fn run(&self, core: &Core, ask: &Ask) -> Answer<Found> {
+        core.decide(|brain, state| {
+            let scheduler = &mut brain.scheduler;
+            let request = request_of(ask, self.index, state);
+            let prepared = scheduler.prepare(state, &request)?;
+            let scope = Scope {
+                instance: ask.instances[self.index],
+                count: self.count,
+                cell: self.cell,
+                without: self.without.to_vec(),
+            };
+            let ranked = scheduler.rank(state, &request, &prepared, &scope)?;
+            let mut offers = Vec::with_capacity(ranked.len());
+            for one in ranked {
+                let candidates = scheduler.candidates(state, &prepared, one.slot, self.ways)?;
+                if !candidates.is_empty() {
+                    offers.extend(offer(scheduler, one.slot, one.score, candidates));
+                }
+            }
+            let warnings = prepared.translation.warnings.iter();
+            Ok(Found {
+                offers,
+                rules: Arc::new(of_topology(&request).collect()),
+                warnings: warnings.map(ToString::to_string).collect(),
+            })
+        })
+    }
+}
+
+fn offer(
+    scheduler: &Scheduler,
+    slot: u32,
+    score: f64,
+    candidates: Vec<IntentCandidate>,
+) -> Option<Offer> {
+    let hosts = scheduler.hosts();
+    let host = hosts.get(slot)?;
+    Some(Offer {
+        slot,
+        score,
+        provider: host.uuid,
+        cell: host.names.cell,
+        host: host.names.service_host.clone(),
+        node: host.names.node.clone(),
+        zone: hosts.aggregates().zone(slot).map(str::to_owned),
+        candidates,
+    })
+}
+
+/// Why an instance of a request finds no host.
+pub(super) fn explain(core: &Core, ask: &Ask, index: usize) -> Answer<Why> {
+    core.decide(|brain, state| {
+        let request = request_of(ask, index, state);
+        let prepared = brain.scheduler.prepare(state, &request)?;
+        let instance = ask.instances[index];
+        Ok(Why::find(
+            &brain.scheduler,
+            state,
+            &request,
+            &prepared,
+            instance,
+        ))
+    })
+}
+
+/// The request for one of its instances: hard topology rules without a partner are about the members
+/// of its group and its other instances.
+fn request_of<'a>(ask: &'a Ask, index: usize, state: &State) -> Cow<'a, RequestSpec> {
+    let speaks_of_all = |rule: &placewright_scheduler::request::TopologyRule| {
+        rule.to.is_empty()
+            && rule.strength == Strength::Hard
+            && rule.relation != TopologyRelation::Spread
+    };
+    if !ask.request.topology_rules.iter().any(speaks_of_all) {
+        return Cow::Borrowed(&ask.request);
+    }
+    let mut others: BTreeSet<Uuid> = ask.instances.iter().copied().collect();
+    if let Some(group) = &ask.request.instance_group {
+        others.extend(&group.members);
+        let kept = state.group(group.uuid);
+        let members = kept.iter().flat_map(|group| &group.members);
+        let consumers = members.filter_map(|id| state.consumer_by_id(*id));
+        others.extend(consumers.filter_map(|one| uuid_of(one.uuid)));
+    }
+    others.remove(&ask.instances[index]);
+    let mut request = ask.request.clone();
+    for rule in &mut request.topology_rules {
+        if speaks_of_all(rule) {
+            rule.to.clone_from(&others);
+        }
+    }
+    Cow::Owned(request)
+}
+
+fn uuid_of(consumer: ConsumerUuid) -> Option<Uuid> {
+    consumer.as_str().parse().ok()
+}

@@ -1,0 +1,85 @@
+//! The answer of `POST /v1/destinations`.
+
+use std::collections::BTreeMap;
+
+use placewright_placement::AllocationRequest;
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+use super::look::Offer;
+
+/// The answer.
+#[derive(Serialize)]
+pub(super) struct DestinationsTold<'a> {
+    /// Whether the selected hosts are claimed.
+    pub(super) claimed: bool,
+    /// For how long the candidates are kept.
+    pub(super) kept_ms: u64,
+    /// One for each instance, in the order of the request.
+    pub(super) selections: Vec<SlotTold<'a>>,
+    /// What of the request has no effect.
+    pub(super) warnings: &'a [String],
+}
+
+/// What an instance gets.
+#[derive(Serialize)]
+pub(super) struct SlotTold<'a> {
+    pub(super) instance: Uuid,
+    /// Nothing when the instance found no host and did not have to.
+    pub(super) selected: Option<SelectionTold<'a>>,
+    pub(super) alternates: Vec<SelectionTold<'a>>,
+}
+
+/// A host with one way to be served.
+#[derive(Serialize)]
+pub(super) struct SelectionTold<'a> {
+    candidate: Uuid,
+    cell: Uuid,
+    host: &'a str,
+    node: &'a str,
+    provider: Uuid,
+    zone: Option<&'a str>,
+    score: f64,
+    allocation_request: AllocationRequestTold<'a>,
+}
+
+impl<'a> SelectionTold<'a> {
+    pub(super) fn new(candidate: Uuid, offer: &'a Offer, chosen: usize) -> Option<Self> {
+        Some(Self {
+            candidate,
+            cell: offer.cell,
+            host: &offer.host,
+            node: &offer.node,
+            provider: offer.provider,
+            zone: offer.zone.as_deref(),
+            score: offer.score,
+            allocation_request: AllocationRequestTold(&offer.candidates.get(chosen)?.allocations),
+        })
+    }
+}
+
+/// Amounts by provider, in the form of `GET /allocation_candidates`.
+pub(in crate::scheduler) struct AllocationRequestTold<'a>(
+    pub(in crate::scheduler) &'a [AllocationRequest],
+);
+
+impl Serialize for AllocationRequestTold<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Default, Serialize)]
+        struct Resources<'a> {
+            resources: BTreeMap<&'a str, i64>,
+        }
+        #[derive(Serialize)]
+        struct Allocations<'a> {
+            allocations: BTreeMap<Uuid, Resources<'a>>,
+        }
+        let mut allocations: BTreeMap<Uuid, Resources<'_>> = BTreeMap::new();
+        for one in self.0 {
+            let resources = &mut allocations.entry(one.provider).or_default().resources;
+            for (class, amount) in &one.resources {
+                *resources.entry(class).or_default() += amount;
+            }
+        }
+        Allocations { allocations }.serialize(serializer)
+    }
+}

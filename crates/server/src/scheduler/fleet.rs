@@ -1,0 +1,129 @@
+//! `/v1/aggregates`: names and metadata of host aggregates. `/v1/topology`: levels of places.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_placement::Command;
+use placewright_placement::group::Level;
+use placewright_scheduler::aggregate::{Aggregate, ZONE_KEY};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::refused::{Answer, Refused};
+use super::{Call, json};
+use crate::http::reply::Reply;
+
+/// The body of `PUT /v1/aggregates/{uuid}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AggregateBody {
+    name: String,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+    /// The same as metadata `availability_zone`.
+    #[serde(default)]
+    zone: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AggregatesTold<'a> {
+    aggregates: Vec<AggregateTold<'a>>,
+}
+
+#[derive(Serialize)]
+struct AggregateTold<'a> {
+    uuid: Uuid,
+    name: &'a str,
+    zone: Option<&'a str>,
+    metadata: &'a BTreeMap<String, String>,
+}
+
+/// The body of `PUT /v1/topology`, and the answer of `GET`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct TopologyBody {
+    levels: Vec<LevelBody>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct LevelBody {
+    name: String,
+    aggregates: BTreeSet<Uuid>,
+}
+
+pub(super) fn list_aggregates(call: &Call<'_>) -> Answer<Reply> {
+    let brain = call.core.brain.lock();
+    let aggregates = brain.scheduler.hosts().aggregates().iter();
+    let aggregates = aggregates.map(|(uuid, aggregate)| AggregateTold {
+        uuid,
+        name: &aggregate.name,
+        zone: aggregate.metadata.get(ZONE_KEY).map(String::as_str),
+        metadata: &aggregate.metadata,
+    });
+    let aggregates = aggregates.collect();
+    json(200, &AggregatesTold { aggregates })
+}
+
+pub(super) fn put_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+    let mut body: AggregateBody = call.read()?;
+    if let Some(zone) = body.zone {
+        let said = body.metadata.entry(ZONE_KEY.to_owned());
+        if *said.or_insert_with(|| zone.clone()) != zone {
+            let detail = format!("zone: metadata.{ZONE_KEY} says something else");
+            return Err(Refused::field("zone", detail));
+        }
+    }
+    let aggregate = Aggregate {
+        name: body.name,
+        metadata: body.metadata,
+    };
+    let mut brain = call.core.brain.lock();
+    let hosts = brain.scheduler.hosts_mut();
+    hosts.aggregates_mut().put([(uuid, aggregate)]);
+    Ok(Reply::empty(204))
+}
+
+pub(super) fn remove_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+    let mut brain = call.core.brain.lock();
+    let aggregates = brain.scheduler.hosts_mut().aggregates_mut();
+    if aggregates.get(uuid).is_none() {
+        return Err(Refused::not_found(format!("There is no aggregate {uuid}.")));
+    }
+    aggregates.remove(uuid);
+    Ok(Reply::empty(204))
+}
+
+pub(super) async fn show_topology(call: &Call<'_>) -> Answer<Reply> {
+    let levels = call.core.placement.read(|state| {
+        let levels = state.levels().iter().map(|level| LevelBody {
+            name: level.name.clone(),
+            aggregates: level
+                .aggregates
+                .iter()
+                .filter_map(|uuid| uuid.parse().ok())
+                .collect(),
+        });
+        levels.collect()
+    });
+    json(
+        200,
+        &TopologyBody {
+            levels: levels.await,
+        },
+    )
+}
+
+pub(super) async fn put_topology(call: &Call<'_>) -> Answer<Reply> {
+    let body: TopologyBody = call.read()?;
+    let levels = body.levels.into_iter().map(|level| Level {
+        name: level.name,
+        aggregates: level.aggregates.iter().map(Uuid::to_string).collect(),
+    });
+    let command = Command::SetLevels {
+        levels: levels.collect(),
+    };
+    match call.core.submit(command).await? {
+        Ok(_) => Ok(Reply::empty(204)),
+        Err(refusal) => Err(Refused::field("levels", refusal.to_string())),
+    }
+}

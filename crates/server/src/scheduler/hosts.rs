@@ -1,0 +1,202 @@
+//! `/v1/hosts`: what the scheduler sees of hosts, and the door by which hosts tell it.
+
+use std::collections::BTreeMap;
+
+use placewright_placement::{ProviderId, State, Timestamp};
+use placewright_scheduler::host_state::{HostState, Load, Metric, NumberedUpdate, Receipt};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::platform::Platform;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::refused::{Answer, Refused, code};
+use super::{Call, json, now};
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+
+/// The hosts of one page, unless the client says otherwise, and the most.
+const PAGE: usize = 1_000;
+const PAGE_MAX: usize = 10_000;
+
+#[derive(Serialize)]
+struct HostsTold<'a> {
+    hosts: Vec<HostTold<'a>>,
+    /// What `after` is for the next page; nothing on the last.
+    next: Option<Uuid>,
+}
+
+/// A host in a list.
+#[derive(Serialize)]
+struct HostTold<'a> {
+    uuid: Uuid,
+    cell: Uuid,
+    host: &'a str,
+    node: &'a str,
+    zone: Option<&'a str>,
+    /// Whether placement has a root provider of this UUID; without one nothing goes there.
+    has_provider: bool,
+    up: bool,
+    enabled: bool,
+    disabled_reason: Option<&'a str>,
+    forced_down: bool,
+    /// How long ago it was last heard of.
+    age_ms: i64,
+    load: Load,
+    instances: usize,
+    /// Those among them that were sent there and of which the host has not spoken yet.
+    instances_expected: u32,
+}
+
+/// A host alone.
+#[derive(Serialize)]
+struct WholeHostTold<'a> {
+    #[serde(flatten)]
+    host: HostTold<'a>,
+    incarnation: u64,
+    sequence: u64,
+    platform: &'a Platform,
+    stats: &'a BTreeMap<String, String>,
+    metrics: &'a [Metric],
+    aggregates: Vec<&'a str>,
+    /// What its root provider can give away and has given, by resource class.
+    resources: BTreeMap<&'a str, ResourceTold>,
+    instance_uuids: Vec<Uuid>,
+}
+
+#[derive(Serialize)]
+struct ResourceTold {
+    capacity: i64,
+    used: i64,
+}
+
+#[derive(Serialize)]
+struct ReceiptTold {
+    receipt: &'static str,
+}
+
+fn tell<'a>(
+    hosts: &'a HostTable,
+    slot: Option<u32>,
+    state: &'a HostState,
+    at: Timestamp,
+) -> HostTold<'a> {
+    HostTold {
+        uuid: state.uuid,
+        cell: state.names.cell,
+        host: &state.names.service_host,
+        node: &state.names.node,
+        zone: slot.and_then(|slot| hosts.aggregates().zone(slot)),
+        has_provider: slot.is_some(),
+        up: slot.is_some_and(|slot| hosts.up().contains(slot)),
+        enabled: state.disabled.is_none(),
+        disabled_reason: state.disabled.as_deref(),
+        forced_down: state.is_forced_down,
+        age_ms: (at.0 - state.heard_at.0).max(0) / 1_000,
+        load: state.load,
+        instances: state.instances.len(),
+        instances_expected: state.expected_count(),
+    }
+}
+
+/// `GET /v1/hosts?limit=&after=`: hosts that have a provider, in a fixed order.
+pub(super) fn list(call: &Call<'_>) -> Answer<Reply> {
+    let query = Query::parse(call.query).map_err(|reason| Refused::field("query", reason))?;
+    if let Some((key, _)) = query
+        .iter()
+        .find(|(key, _)| !["limit", "after"].contains(key))
+    {
+        let detail = format!("{key}: there are only limit and after");
+        return Err(Refused::field(key, detail));
+    }
+    let limit = match query.get("limit").map(str::parse) {
+        None => PAGE,
+        Some(Ok(limit)) if (1..=PAGE_MAX).contains(&limit) => limit,
+        Some(_) => {
+            let detail = format!("limit: a whole number from 1 to {PAGE_MAX}");
+            return Err(Refused::field("limit", detail));
+        }
+    };
+    let after: Option<Uuid> = query
+        .get("after")
+        .map(str::parse)
+        .transpose()
+        .map_err(|_| Refused::field("after", "after: the UUID of a host"))?;
+    call.core.decide(|brain, _| {
+        let hosts = brain.scheduler.hosts();
+        let start = match after.map(|uuid| hosts.by_uuid(uuid)) {
+            None => 0,
+            Some(Some((slot, _))) => slot + 1,
+            Some(None) => return Err(Refused::field("after", "after: there is no such host")),
+        };
+        let mut slots = hosts.known().iter().filter(|slot| *slot >= start);
+        let page: Vec<HostTold<'_>> = slots
+            .by_ref()
+            .take(limit)
+            .filter_map(|slot| Some(tell(hosts, Some(slot), hosts.get(slot)?, now())))
+            .collect();
+        let next = slots.next().and(page.last()).map(|last| last.uuid);
+        json(200, &HostsTold { hosts: page, next })
+    })
+}
+
+/// `GET /v1/hosts/{uuid}`
+pub(super) fn show(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+    call.core.decide(|brain, state| {
+        let hosts = brain.scheduler.hosts();
+        let slot = hosts.by_uuid(uuid).map(|(slot, _)| slot);
+        let host = hosts.state(uuid).ok_or_else(|| unknown(uuid))?;
+        let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
+        let aggregates = provider.map_or(&[][..], |provider| &provider.aggregates);
+        let told = WholeHostTold {
+            host: tell(hosts, slot, host, now()),
+            incarnation: host.position.0,
+            sequence: host.position.1,
+            platform: &host.platform,
+            stats: &host.stats,
+            metrics: &host.metrics,
+            aggregates: aggregates
+                .iter()
+                .map(|id| state.aggregate_uuid(*id))
+                .collect(),
+            resources: resources(state, slot),
+            instance_uuids: host.instances.keys().copied().collect(),
+        };
+        json(200, &told)
+    })
+}
+
+fn resources(state: &State, slot: Option<u32>) -> BTreeMap<&str, ResourceTold> {
+    let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
+    let inventories = provider
+        .into_iter()
+        .flat_map(|provider| &provider.inventories);
+    let told = inventories.map(|record| {
+        let resource = ResourceTold {
+            capacity: record.capacity,
+            used: record.used,
+        };
+        (state.class_name(record.class), resource)
+    });
+    told.collect()
+}
+
+fn unknown(uuid: Uuid) -> Refused {
+    Refused::not_found(format!("The scheduler has not heard of host {uuid}."))
+}
+
+/// `POST /v1/hosts/{uuid}/state`: the next update of a host's agent.
+pub(super) fn update(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+    let update: NumberedUpdate = call.read()?;
+    let mut brain = call.core.brain.lock();
+    let hosts = brain.scheduler.hosts_mut();
+    let receipt = match hosts.apply_numbered(uuid, now(), &update) {
+        Receipt::Applied => "applied",
+        Receipt::Stale => "stale",
+        Receipt::Gap => {
+            let detail = "An update before this one is missing: send {\"full\": …}.";
+            return Err(Refused::new(409, code::GAP, detail));
+        }
+    };
+    drop(brain);
+    json(200, &ReceiptTold { receipt })
+}

@@ -1,0 +1,120 @@
+//! Candidates that were offered and can still be claimed: for some time, and only so many.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_placement::group::Rule;
+use placewright_placement::{ConsumerUuid, IntentCandidate};
+use uuid::Uuid;
+
+/// What all candidates of one request have in common.
+#[derive(Debug)]
+pub(super) struct Wish {
+    /// Who will own the instances; may be empty where nothing was claimed.
+    pub(super) project: String,
+    /// The user among them; may be empty where nothing was claimed.
+    pub(super) user: String,
+    /// The server group with the rules that it gets if nobody knows it yet.
+    pub(super) group: Option<(Uuid, Vec<Rule>)>,
+    /// The image's properties, for weighers that look at what runs where.
+    pub(super) image_properties: Vec<(String, String)>,
+}
+
+/// Hard rules towards other consumers.
+pub(super) type Rules = Vec<(Rule, Vec<ConsumerUuid>)>;
+
+/// A candidate with all that a claim of it needs.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) wish: Arc<Wish>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) candidate: IntentCandidate,
+}
+
+/// The candidates that are kept.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    most: usize,
+    time: Duration,
+    by_uuid: HashMap<Uuid, Kept>,
+    /// In the order in which they expire.
+    order: VecDeque<(Instant, Uuid)>,
+}
+
+impl Shelf {
+    pub(super) fn new(most: usize, time: Duration) -> Self {
+        Self {
+            most,
+            time,
+            by_uuid: HashMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// Keeps a candidate, and forgets the oldest ones if there are too many.
+    pub(super) fn keep(&mut self, now: Instant, kept: Kept) -> Uuid {
+        self.expire(now);
+        while self.order.len() >= self.most.max(1) {
+            if let Some((_, oldest)) = self.order.pop_front() {
+                self.by_uuid.remove(&oldest);
+            }
+        }
+        let uuid = Uuid::new_v4();
+        self.by_uuid.insert(uuid, kept);
+        self.order.push_back((now + self.time, uuid));
+        uuid
+    }
+
+    /// A candidate, if it has not expired.
+    pub(super) fn get(&mut self, now: Instant, uuid: Uuid) -> Option<&Kept> {
+        self.expire(now);
+        self.by_uuid.get(&uuid)
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some((until, uuid)) = self.order.front() {
+            if *until > now {
+                break;
+            }
+            self.by_uuid.remove(uuid);
+            self.order.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Kept {
+        Kept {
+            wish: Arc::new(Wish {
+                project: String::new(),
+                user: String::new(),
+                group: None,
+                image_properties: Vec::new(),
+            }),
+            rules: Arc::default(),
+            candidate: IntentCandidate {
+                host: Uuid::nil(),
+                allocations: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn candidates_expire_by_number_and_by_time() {
+        let start = Instant::now();
+        let mut shelf = Shelf::new(2, Duration::from_secs(10));
+        let first = shelf.keep(start, some());
+        let second = shelf.keep(start + Duration::from_secs(5), some());
+        assert!(shelf.get(start + Duration::from_secs(9), first).is_some());
+        let third = shelf.keep(start + Duration::from_secs(9), some());
+        assert!(shelf.get(start + Duration::from_secs(9), first).is_none());
+        assert!(shelf.get(start + Duration::from_secs(14), second).is_some());
+        assert!(shelf.get(start + Duration::from_secs(15), second).is_none());
+        assert!(shelf.get(start + Duration::from_secs(15), third).is_some());
+        assert_eq!(shelf.by_uuid.len(), shelf.order.len());
+    }
+}

@@ -1,0 +1,209 @@
+//! Requests that the scheduler refuses: each kind with its own status and code.
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use placewright_placement::QueryRefusal;
+use placewright_scheduler::error::BadRequest;
+use placewright_scheduler::prefilter::PrefilterRefusal;
+use placewright_scheduler::prepare::PrepareRefusal;
+use placewright_scheduler::request::Unreadable;
+use placewright_scheduler::select::SelectRefusal;
+use serde::Serialize;
+
+use crate::http::body::Body;
+use crate::http::error::{ApiError, title};
+use crate::http::service::Exchange;
+use crate::scheduler::why::Why;
+
+/// A refused request, as its answer tells it.
+#[derive(Debug)]
+pub(super) struct Refused {
+    error: Box<ApiError>,
+    code: &'static str,
+    field: Option<String>,
+    why: Option<Box<Why>>,
+}
+
+pub(super) type Answer<T> = Result<T, Refused>;
+
+/// Stable names of what went wrong; `docs/scheduler-api.md` lists them.
+pub(super) mod code {
+    pub(crate) const BAD_REQUEST: &str = "scheduler.bad_request";
+    pub(crate) const NO_CAPACITY: &str = "scheduler.no_capacity";
+    pub(crate) const NOT_FOUND: &str = "scheduler.not_found";
+    pub(crate) const CONSUMER_EXISTS: &str = "scheduler.consumer_exists";
+    pub(crate) const CONSUMER_CHANGED: &str = "scheduler.consumer_changed";
+    pub(crate) const CANDIDATE_EXPIRED: &str = "scheduler.candidate_expired";
+    pub(crate) const GAP: &str = "scheduler.gap";
+    const UNAVAILABLE: &str = "scheduler.unavailable";
+    pub(crate) const INTERNAL: &str = "scheduler.internal";
+    const REFUSED: &str = "scheduler.refused";
+
+    /// The code of an answer that has no other reason than its status.
+    pub(super) fn of_status(status: u16) -> &'static str {
+        match status {
+            400 => BAD_REQUEST,
+            404 => NOT_FOUND,
+            503 => UNAVAILABLE,
+            500 => INTERNAL,
+            _ => REFUSED,
+        }
+    }
+}
+
+impl Refused {
+    pub(super) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            error: Box::new(ApiError::new(status, detail.into())),
+            code,
+            field: None,
+            why: None,
+        }
+    }
+
+    /// 400 that names the field to blame, as the body has it.
+    pub(super) fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            field: Some(field.into()),
+            ..Self::new(400, code::BAD_REQUEST, detail)
+        }
+    }
+
+    /// 409: the request is fine, and there is no room for it.
+    pub(super) fn no_capacity(detail: impl Into<String>, why: Option<Why>) -> Self {
+        Self {
+            why: why.map(Box::new),
+            ..Self::new(409, code::NO_CAPACITY, detail)
+        }
+    }
+
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(404, code::NOT_FOUND, detail)
+    }
+
+    /// What is wrong with the request of `POST /v1/destinations`, in the words of its body.
+    fn in_request(bad: &BadRequest) -> Self {
+        Self::field(format!("request.{}", bad.field()), bad.to_string())
+    }
+
+    pub(super) fn status(&self) -> u16 {
+        self.error.status()
+    }
+
+    /// The answer.
+    pub(super) fn respond(&self, parts: &Parts, exchange: &Exchange) -> Response<Body> {
+        let body = if parts.method == Method::HEAD {
+            Vec::new()
+        } else {
+            let told = Told {
+                errors: [ToldError {
+                    status: self.error.status(),
+                    title: title(self.error.status()),
+                    code: self.code,
+                    detail: self.error.detail(),
+                    field: self.field.as_deref(),
+                    explanation: self.why.as_deref(),
+                    request_id: exchange.request_id.as_str(),
+                }],
+            };
+            serde_json::to_vec(&told).unwrap_or_default()
+        };
+        let mut response = Response::new(Body::Whole(Bytes::from(body)));
+        *response.status_mut() =
+            StatusCode::from_u16(self.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/json");
+        headers.insert(header::CONTENT_TYPE, json);
+        if let Some(methods) = self.error.allow() {
+            headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+        }
+        if let Some(challenge) = self.error.challenge()
+            && let Ok(value) = HeaderValue::from_str(challenge)
+        {
+            headers.insert(header::WWW_AUTHENTICATE, value);
+        }
+        if let Some(seconds) = self.error.retry_after_s() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    errors: [ToldError<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct ToldError<'a> {
+    status: u16,
+    title: &'a str,
+    code: &'a str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<&'a Why>,
+    request_id: &'a str,
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Self {
+            code: code::of_status(error.status()),
+            error: Box::new(error),
+            field: None,
+            why: None,
+        }
+    }
+}
+
+impl From<Unreadable> for Refused {
+    fn from(wrong: Unreadable) -> Self {
+        Self::field(wrong.field, wrong.message)
+    }
+}
+
+impl From<BadRequest> for Refused {
+    fn from(bad: BadRequest) -> Self {
+        Self::in_request(&bad)
+    }
+}
+
+impl From<QueryRefusal> for Refused {
+    fn from(refusal: QueryRefusal) -> Self {
+        Self::field("request", refusal.to_string())
+    }
+}
+
+impl From<SelectRefusal> for Refused {
+    fn from(refusal: SelectRefusal) -> Self {
+        match refusal {
+            SelectRefusal::BadRequest(bad) => bad.into(),
+            SelectRefusal::Query(query) => query.into(),
+        }
+    }
+}
+
+impl From<PrepareRefusal> for Refused {
+    fn from(refusal: PrepareRefusal) -> Self {
+        match refusal {
+            PrepareRefusal::BadRequest(bad) => bad.into(),
+            PrepareRefusal::NoSuchHost { .. } => {
+                Self::field("request.requested_destination", refusal.to_string())
+            }
+            PrepareRefusal::Prefilter(prefilter) => match &prefilter {
+                PrefilterRefusal::BadRequest(bad) => Self::in_request(bad),
+                PrefilterRefusal::NoSuchZone { .. } => {
+                    Self::field("request.availability_zone", prefilter.to_string())
+                }
+                PrefilterRefusal::NoTenantAggregate { .. }
+                | PrefilterRefusal::NoSegmentAggregate { .. } => {
+                    Self::no_capacity(prefilter.to_string(), None)
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Why a request found no host: what placement says, then each filter, then the hard rules.
+
+use placewright_placement::explain::explain;
+use placewright_placement::{ConsumerUuid, HostSearch, ProviderId, State};
+use placewright_scheduler::prepare::Prepared;
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::Scheduler;
+use placewright_scheduler::select::rules::Rules;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::http::own;
+
+/// Why a request found no host.
+#[derive(Debug, Serialize)]
+pub(super) struct Why {
+    /// The instance that found none.
+    instance: Uuid,
+    /// The hosts that the scheduler knows of.
+    hosts: usize,
+    /// How many of them have what the request asks placement for.
+    with_room: usize,
+    /// What each filter removed of those, in order.
+    filters: Vec<Removed>,
+    /// How many of the rest the rules of groups and topology removed.
+    removed_by_rules: usize,
+    /// How many are left. Some are when others were faster, again and again.
+    left: usize,
+    /// What each part of the request does to all roots of placement, as
+    /// `/placewright/v1/explain` has it.
+    placement: Option<Box<RawValue>>,
+}
+
+/// What one filter did.
+#[derive(Debug, Serialize)]
+struct Removed {
+    filter: String,
+    removed: usize,
+    left: usize,
+}
+
+impl Why {
+    /// Looks for the reasons, on the state as it is.
+    pub(super) fn find(
+        scheduler: &Scheduler,
+        state: &State,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        instance: Uuid,
+    ) -> Self {
+        let hosts = scheduler.hosts();
+        let mut why = Self {
+            instance,
+            hosts: hosts.known().len(),
+            with_room: 0,
+            filters: Vec::new(),
+            removed_by_rules: 0,
+            left: 0,
+            placement: None,
+        };
+        if let Ok(found) = explain(state, &prepared.query) {
+            let json = own::explain::write(state, &found).finish();
+            let text = String::from_utf8(json).unwrap_or_default();
+            why.placement = RawValue::from_string(text).ok();
+        }
+        let Ok(Some(search)) = HostSearch::new(state, &prepared.query) else {
+            return why;
+        };
+        let mut left: Vec<u32> = hosts.known().iter().collect();
+        left.retain(|slot| search.fits(ProviderId(*slot)));
+        why.with_room = left.len();
+        if let Ok(compiled) = scheduler.policy().compile(request, hosts, instance) {
+            for filter in compiled.filters.filters() {
+                let before = left.len();
+                left.retain(|slot| filter.verdict.passes(*slot));
+                why.filters.push(Removed {
+                    filter: filter.name.to_owned(),
+                    removed: before - left.len(),
+                    left: left.len(),
+                });
+            }
+        }
+        let rules = Rules::of(state, request, ConsumerUuid::from_uuid(instance));
+        let before = left.len();
+        left.retain(|slot| {
+            let bit = 1 << (slot % 64);
+            rules.word(state, (slot / 64) as usize, bit) != 0
+        });
+        why.removed_by_rules = before - left.len();
+        why.left = left.len();
+        why
+    }
+
+    /// The reasons in one sentence.
+    pub(super) fn sentence(&self) -> String {
+        if self.hosts == 0 {
+            return "no host has told the scheduler about itself \
+                    (POST /v1/hosts/{uuid}/state)"
+                .to_owned();
+        }
+        let mut text = format!("{} of {} hosts have room", self.with_room, self.hosts);
+        for one in self.filters.iter().filter(|one| one.removed > 0) {
+            text.push_str(&format!(", {} removed {}", one.filter, one.removed));
+        }
+        if self.removed_by_rules > 0 {
+            text.push_str(&format!(
+                ", rules of groups and topology removed {}",
+                self.removed_by_rules
+            ));
+        }
+        if self.left > 0 {
+            text.push_str(&format!(
+                ", {} are left but were refused at the claim",
+                self.left
+            ));
+        }
+        text
+    }
+}
