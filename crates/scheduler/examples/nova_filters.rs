@@ -90,7 +90,10 @@ fn table(line: &Line) -> HostTable {
     for (slot, host) in (0..).zip(&line.hosts) {
         let heard_at = Timestamp(NOW_S * 1_000_000 - (host.silent_s * 1e6) as i64);
         let report = HostUpdate::Full(Box::new(host.report.clone()));
-        assert!(hosts.apply(host.uuid, heard_at, &report), "full reports are taken");
+        assert!(
+            hosts.apply(host.uuid, heard_at, &report),
+            "full reports are taken"
+        );
         hosts.bind_to_slot(host.uuid, slot);
         let amounts = Amounts {
             ram_total_mb: host.ram_total_mb,
@@ -147,7 +150,10 @@ fn weights(line: &Line, hosts: &HostTable, request: &RequestSpec, names: Vec<Str
     });
     let compiled = policy.compile(request, hosts, line.instance);
     let slots: Vec<u32> = (0..u32::try_from(line.hosts.len()).expect("few hosts")).collect();
-    compiled.expect("no weigher refuses a request").weighers.weights(&slots)
+    compiled
+        .expect("no weigher refuses a request")
+        .weighers
+        .weights(&slots)
 }
 
 fn answer(line: &Line) -> Value {
