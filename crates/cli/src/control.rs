@@ -21,7 +21,10 @@ use anyhow::{Context as _, anyhow, bail};
 use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
-use placewright_server::{HttpMetrics, Placement, Server, Service, Stopped};
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::select::Scheduler;
+use placewright_server::{HttpMetrics, Placement, SchedulerService, Server, Service, Stopped};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -64,17 +67,19 @@ const BACKLOG: u32 = 1024;
 
 /// Refuses to let everybody in by accident.
 fn check_open(options: &Options) -> Result<(), ConfigErrors> {
-    let listen = options.placement.listen;
-    let is_open = options.auth.strategy == AuthStrategy::Noauth2 && !listen.ip().is_loopback();
-    if is_open && !options.auth.i_know_this_is_open {
-        return Err(ConfigErrors(vec![format!(
-            "auth.strategy noauth2 believes whatever a client says, so it listens on loopback only, \
-             not on {listen}: set auth.strategy to http_basic or keystone, or say \
-             --i-know-this-is-open"
-        )]));
-    }
-    if is_open {
-        tracing::warn!(%listen, "noauth2 on an open address: everybody who reaches it may do everything");
+    let listens = std::iter::once(options.placement.listen).chain(options.scheduler.listen);
+    for listen in listens {
+        let is_open = options.auth.strategy == AuthStrategy::Noauth2 && !listen.ip().is_loopback();
+        if is_open && !options.auth.i_know_this_is_open {
+            return Err(ConfigErrors(vec![format!(
+                "auth.strategy noauth2 believes whatever a client says, so it listens on loopback \
+                 only, not on {listen}: set auth.strategy to http_basic or keystone, or say \
+                 --i-know-this-is-open"
+            )]));
+        }
+        if is_open {
+            tracing::warn!(%listen, "noauth2 on an open address: everybody who reaches it may do everything");
+        }
     }
     Ok(())
 }
@@ -82,7 +87,10 @@ fn check_open(options: &Options) -> Result<(), ConfigErrors> {
 async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     let options = &config.options;
     let stops = signals::count_stops()?;
-    let socket = bind(options.placement.listen)?;
+    let socket = bind(options.placement.listen, "placement")?;
+    let scheduler = options.scheduler.listen;
+    let scheduler = scheduler.map(|listen| bind(listen, "scheduler"));
+    let scheduler = scheduler.transpose()?;
     let (authenticator, policy) = access::load(options)?;
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
@@ -105,22 +113,32 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
         metrics,
         registry,
     );
+    let server = Server::new(service);
     let listener = socket.listen(BACKLOG)?;
-    banner(config, &listener, &directory, &engine, start).await?;
+    let scheduler = scheduler.map(|socket| socket.listen(BACKLOG)).transpose()?;
+    banner(
+        config,
+        &listener,
+        scheduler.as_ref(),
+        &directory,
+        &engine,
+        start,
+    )
+    .await?;
+    let scheduling = serve_scheduler(options, server.service(), scheduler, nth(&stops, 1))?;
     systemd::ready();
     tokio::spawn(systemd::feed_watchdog());
 
-    let server = Server::new(service);
     let stop = async {
         nth(&stops, 1).await;
         tracing::info!("stopping: requests under way end first; a second signal ends it at once");
         systemd::stopping();
     };
     let stopped = tokio::select! {
-        stopped = server.serve(listener, stop) => stopped,
+        stopped = async { tokio::join!(server.serve(listener, stop), scheduling) } => stopped,
         () = nth(&stops, 2) => bail!("ended at once by a second signal"),
     };
-    if stopped == Stopped::TimedOut {
+    if [stopped.0, stopped.1].contains(&Stopped::TimedOut) {
         tracing::warn!("the time to drain is over: connections were cut");
     }
     tokio::task::spawn_blocking(move || engine.shutdown()).await?;
@@ -128,9 +146,30 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Serves the scheduler beside the Placement service, if it has an address.
+///
+/// # Errors
+/// Its configuration is wrong.
+fn serve_scheduler(
+    options: &Options,
+    placement: &Arc<Service>,
+    listener: Option<TcpListener>,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<impl Future<Output = Stopped>> {
+    let scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default());
+    let scheduler = scheduler.map_err(|errors| anyhow!("the scheduler: {errors:?}"))?;
+    let service = SchedulerService::new(Arc::clone(placement), scheduler, wire::keep(options));
+    Ok(async move {
+        match listener {
+            Some(listener) => Server::new(service).serve(listener, stop).await,
+            None => Stopped::Drained,
+        }
+    })
+}
+
 /// Takes the address, so that a start fails before the store is loaded when somebody has it. Nobody
 /// can connect until it listens.
-fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
+fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
@@ -141,11 +180,11 @@ fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
     socket.bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
             "the address {address} is in use: another server listens there; stop it, or set \
-             placement.listen (--placement-listen)"
+             {section}.listen (--{section}-listen)"
         ),
         io::ErrorKind::AddrNotAvailable => {
             anyhow!(
-                "this machine has no address {}: set placement.listen",
+                "this machine has no address {}: set {section}.listen",
                 address.ip()
             )
         }
@@ -188,6 +227,7 @@ async fn ensure_standard_names(engine: &Engine<Placement>) -> anyhow::Result<()>
 async fn banner(
     config: &Config,
     listener: &TcpListener,
+    scheduler: Option<&TcpListener>,
     directory: &Path,
     engine: &Engine<Placement>,
     start: Instant,
@@ -195,9 +235,11 @@ async fn banner(
     let counts =
         |placement: &Placement| (placement.0.provider_count(), placement.0.consumer_count());
     let (providers, consumers) = engine.read(counts).await;
+    let scheduler = scheduler.map(TcpListener::local_addr).transpose()?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         placement = %format_args!("http://{}", listener.local_addr()?),
+        scheduler = scheduler.map(|address| tracing::field::display(format!("http://{address}"))),
         auth = AuthStrategy::text(config.options.auth.strategy),
         config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
         store = %directory.display(),

@@ -177,6 +177,19 @@ options! {
         incomplete_consumer_user_id: String = "00000000-0000-0000-0000-000000000000";
     }
 
+    /// The scheduler's own API (`docs/scheduler-api.md`), beside the Placement API in the same process:
+    /// on the same state, with the same limits, authentication and policies.
+    scheduler: SchedulerOptions {
+        /// Address and port to listen on, 127.0.0.1:8779 for example. Not set: there is no scheduler.
+        listen: Option<SocketAddr> = "";
+        /// For how long a candidate can be claimed after it was offered.
+        #[unit("milliseconds")]
+        candidates_kept_ms: Number<0, 86_400_000> = "300000";
+        /// Most candidates that are kept; the oldest ones go first. Each takes some 500 bytes.
+        #[unit("candidates")]
+        candidates_kept_max: Number<1, 100_000_000> = "1000000";
+    }
+
     /// The store: where the journal is kept, how often it is summed up in a snapshot.
     store: StoreOptions {
         /// The store's directory, made when missing; one program at a time may use it. Not set means

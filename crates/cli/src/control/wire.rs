@@ -6,7 +6,7 @@ use placewright_auth::{
     AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, PolicyConfig, Secret, Strategy,
 };
 use placewright_journal::SqliteOptions;
-use placewright_server::{CandidateOptions, Cors, ServerOptions};
+use placewright_server::{CandidateOptions, Cors, KeepOptions, ServerOptions};
 
 use crate::options::{AuthStrategy, CandidateStrategy, Number, Options};
 
@@ -40,6 +40,14 @@ pub(super) fn server(options: &Options) -> ServerOptions {
                 CandidateStrategy::BreadthFirst => true,
             },
         },
+    }
+}
+
+/// How long the scheduler keeps candidates.
+pub(super) fn keep(options: &Options) -> KeepOptions {
+    KeepOptions {
+        candidates_max: options.scheduler.candidates_kept_max.count(),
+        time: milliseconds(options.scheduler.candidates_kept_ms),
     }
 }
 
@@ -159,6 +167,7 @@ mod tests {
             assert_eq!(format!("{ours:#?}"), format!("{theirs:#?}"));
         };
         same(&server(&options), &ServerOptions::default());
+        same(&keep(&options), &KeepOptions::default());
         same(&journal(&options), &SqliteOptions::default());
         same(&engine(&options), &placewright_engine::Options::default());
         same(&auth(&options), &AuthConfig::default());

@@ -110,6 +110,20 @@ impl OptionType for SocketAddr {
     }
 }
 
+impl OptionType for Option<SocketAddr> {
+    fn read(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        text.parse().ok().map(Some)
+    }
+
+    fn allowed() -> String {
+        "an IP address with a port, as in 127.0.0.1:8779 or [::1]:8779; empty means not set"
+            .to_owned()
+    }
+}
+
 impl OptionType for Vec<String> {
     const FORM: Form = Form::List;
 
