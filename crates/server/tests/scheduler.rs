@@ -11,12 +11,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use placewright_engine::Options;
+use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
 use placewright_server::{KeepOptions, SchedulerService, ServerOptions, Service};
 use serde_json::{Value, json};
-use support::{Answer, call, get, service};
+use support::{Answer, call, get, service, service_on};
 
 const CELL_1: &str = "c0000000-0000-0000-0000-000000000001";
 const CELL_2: &str = "c0000000-0000-0000-0000-000000000002";
@@ -40,7 +42,11 @@ struct Fleet {
 
 impl Fleet {
     async fn empty(keep: KeepOptions) -> Self {
-        let placement = Arc::new(service(ServerOptions::default()).await);
+        Self::on(service(ServerOptions::default()).await, keep)
+    }
+
+    fn on(placement: Service, keep: KeepOptions) -> Self {
+        let placement = Arc::new(placement);
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
         let scheduler = SchedulerService::new(Arc::clone(&placement), scheduler, keep);
@@ -251,6 +257,27 @@ async fn all_or_nothing_leaves_nothing_and_a_minimum_leaves_what_fits() {
         "scheduler.consumer_exists"
     );
     assert_eq!((refused.status, fleet.consumers(3).await), (409, 2));
+}
+
+#[tokio::test]
+async fn a_store_that_fails_halfway_keeps_no_claim() {
+    for fault in [Fault::Io, Fault::LostAnswer] {
+        let faults = Faults::new();
+        let journal = Faulty::new(MemoryJournal::new(), faults.clone());
+        let options = ServerOptions::default();
+        let placement = service_on(journal, options, Options::default(), "").await;
+        let fleet = Fleet::on(placement, KeepOptions::default());
+        fleet.add_host(1).await;
+        fleet.add_host(2).await;
+        // The first claim is kept; the second fails, and so does giving back at first.
+        faults.fail(Operation::Append, 1, 2, fault);
+        let failed = fleet.select(&ask(3, &[1, 2])).await;
+        assert_eq!(failed.status, 503, "{}", failed.text);
+        let error = &failed.json()["errors"][0];
+        assert_eq!(error["code"], "scheduler.unavailable");
+        assert_eq!(fleet.consumers(2).await, 0, "{fault:?}");
+        assert_eq!(fleet.select(&ask(3, &[1, 2])).await.status, 200);
+    }
 }
 
 #[tokio::test]

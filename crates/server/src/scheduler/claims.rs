@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use placewright_placement::{
-    Command, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome, Refusal,
+    Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome,
+    Refusal, Timestamp,
 };
 use placewright_scheduler::host_state::InstanceReport;
 use serde::{Deserialize, Serialize};
@@ -56,17 +57,20 @@ pub(super) struct Claimant {
     pub(super) project: String,
     pub(super) user: String,
     pub(super) consumer_type: Option<String>,
+    /// When.
+    pub(super) at: Timestamp,
 }
 
 impl Claimant {
     /// Somebody who holds nothing yet.
-    pub(super) fn new(consumer: Uuid, project: &str, user: &str) -> Self {
+    pub(super) fn new(consumer: Uuid, project: &str, user: &str, at: Timestamp) -> Self {
         Self {
             consumer: ConsumerUuid::from_uuid(consumer),
             generation: ConsumerGeneration::Is(None),
             project: project.to_owned(),
             user: user.to_owned(),
             consumer_type: Some(CONSUMER_TYPE.to_owned()),
+            at,
         }
     }
 }
@@ -86,7 +90,7 @@ pub(super) async fn claim(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
     let user = body.user.unwrap_or_else(|| kept.wish.user.clone());
     check_owner("project", &project)?;
     check_owner("user", &user)?;
-    let claimant = Claimant::new(consumer, &project, &user);
+    let claimant = Claimant::new(consumer, &project, &user, now());
     take(call.core, claimant, consumer, body.candidate, &kept).await
 }
 
@@ -102,6 +106,7 @@ pub(super) async fn swap(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
             project: state.project_name(found.project).to_owned(),
             user: state.user_name(found.user).to_owned(),
             consumer_type: None,
+            at: now(),
         })
     });
     let claimant = found.await.ok_or_else(|| holds_nothing(consumer))?;
@@ -219,7 +224,7 @@ impl Core {
         let command = Command::ClaimFirst {
             intents: vec![intent],
             least: 1,
-            at: now(),
+            at: claimant.at,
         };
         match self.submit(command).await? {
             Ok(Outcome::Claimed(chosen)) => {
@@ -251,18 +256,41 @@ impl Core {
         Ok(released.map(drop))
     }
 
-    /// Gives back what a request claimed that failed later, and does not let go when the store
-    /// fails.
-    pub(super) async fn undo(&self, consumer: Uuid) {
+    /// Gives back what a request claimed at a time and failed later, and does not let go while the
+    /// store fails. What somebody else claimed for the consumer since then stays.
+    ///
+    /// `is_unsure`: the store lost the answer to the claim, which may show up with the next command.
+    pub(super) async fn undo(&self, consumer: Uuid, at: Timestamp, mut is_unsure: bool) {
+        let uuid = ConsumerUuid::from_uuid(consumer);
         let mut wait = RELEASE_RETRY;
         for _ in 0..RELEASES_MAX {
-            match self.release(consumer).await {
-                Ok(_) => return,
+            let seen = self.placement.engine.read_now(|machine| {
+                let found = machine.0.consumer(uuid)?;
+                Some((found.generation, found.allocated_at))
+            });
+            let generation = match seen {
+                Some((generation, allocated_at)) if allocated_at == at => generation,
+                None if is_unsure => 1,
+                Some(_) | None => return,
+            };
+            match self.submit(forget(uuid, generation)).await {
+                Ok(Ok(_)) => return self.note_departure(consumer, None),
+                // Now the state is what the store has: the next look is sure.
+                Ok(Err(_)) => is_unsure = false,
                 Err(_) => tokio::time::sleep(wait).await,
             }
             wait *= 2;
         }
         tracing::error!(%consumer, "a claim of a failed request could not be given back");
+    }
+
+    /// Refuses consumers that hold something.
+    pub(super) fn check_new(&self, consumers: &[Uuid]) -> Answer<()> {
+        let holding = self.placement.engine.read_now(|machine| {
+            let mut consumers = consumers.iter().copied();
+            consumers.find(|uuid| machine.0.consumer(ConsumerUuid::from_uuid(*uuid)).is_some())
+        });
+        holding.map_or(Ok(()), |consumer| Err(exists(&consumer)))
     }
 
     /// Counts an instance on the host that it was just sent to, and on no other.
@@ -295,6 +323,27 @@ impl Core {
     }
 }
 
+/// Gives back all that a consumer holds, if nobody has changed it since.
+fn forget(consumer: ConsumerUuid, generation: u64) -> Command {
+    Command::Claim {
+        consumers: vec![ConsumerClaim {
+            consumer,
+            generation: ConsumerGeneration::Is(Some(generation)),
+            project: String::new(),
+            user: String::new(),
+            consumer_type: None,
+            allocations: Vec::new(),
+        }],
+        at: now(),
+    }
+}
+
+fn exists(consumer: &impl std::fmt::Display) -> Refused {
+    let detail =
+        format!("Consumer {consumer} holds something already: swap it, or give it back first.");
+    Refused::new(409, code::CONSUMER_EXISTS, detail)
+}
+
 /// A claim that was refused for another reason than room.
 fn told(refusal: &Refusal) -> Refused {
     match refusal {
@@ -302,12 +351,7 @@ fn told(refusal: &Refusal) -> Refused {
             given: None,
             consumer,
             ..
-        } => {
-            let detail = format!(
-                "Consumer {consumer} holds something already: swap it, or give it back first."
-            );
-            Refused::new(409, code::CONSUMER_EXISTS, detail)
-        }
+        } => exists(consumer),
         Refusal::ConsumerGenerationConflict { .. } => {
             Refused::new(409, code::CONSUMER_CHANGED, format!("{refusal}; try again"))
         }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use placewright_placement::Timestamp;
 use placewright_scheduler::select::rules::of_policy;
 use uuid::Uuid;
 
 use super::claims::{Attempt, Claimant, check_owner};
 use super::kept::{Kept, Rules, Wish};
 use super::refused::{Answer, Refused, code};
-use super::{Call, Core, json};
+use super::{Call, Core, json, now};
 use crate::http::reply::Reply;
 
 mod ask;
@@ -49,6 +50,8 @@ struct Round {
     ask: Ask,
     wish: Arc<Wish>,
     warnings: Vec<String>,
+    /// When it claims: by this its claims are known.
+    at: Timestamp,
 }
 
 pub(super) async fn select(call: &Call<'_>) -> Answer<Reply> {
@@ -73,6 +76,7 @@ pub(super) async fn select(call: &Call<'_>) -> Answer<Reply> {
         ask,
         wish: Arc::new(wish),
         warnings: Vec::new(),
+        at: now(),
     };
     // A client that goes away must not leave a request half done.
     let running = tokio::spawn(round.run());
@@ -96,6 +100,9 @@ impl Round {
 
     /// Finds a host for each instance, or for enough of them.
     async fn place_all(&mut self, places: &mut Vec<Option<Place>>) -> Answer<()> {
+        if self.ask.claim {
+            self.core.check_new(&self.ask.instances)?;
+        }
         let wanted = self.ask.instances.len();
         let mut placed = 0;
         for index in 0..wanted {
@@ -146,7 +153,7 @@ impl Round {
                 }));
             }
             self.core.ensure_group(&self.wish).await?;
-            let claimant = Claimant::new(instance, &self.wish.project, &self.wish.user);
+            let claimant = Claimant::new(instance, &self.wish.project, &self.wish.user, self.at);
             let candidates = offers
                 .iter()
                 .flat_map(|offer| offer.candidates.iter().cloned());
@@ -188,6 +195,7 @@ impl Round {
                 self.ask.minimum
             ));
         }
+        tracing::info!(%instance, placed, "{detail}");
         Refused::no_capacity(detail, Some(why))
     }
 
@@ -196,14 +204,15 @@ impl Round {
     async fn undo(&self, places: &[Option<Place>], is_unsure: bool) {
         let held = places.iter().zip(&self.ask.instances);
         let held = held.filter(|(place, _)| place.is_some());
-        let mut consumers: Vec<Uuid> = held.map(|(_, instance)| *instance).collect();
+        let mut consumers: Vec<(Uuid, bool)> = held.map(|(_, one)| (*one, false)).collect();
         if is_unsure {
-            consumers.extend(self.ask.instances.get(places.len()));
+            let next = self.ask.instances.get(places.len());
+            consumers.extend(next.map(|instance| (*instance, true)));
         }
-        let core = Arc::clone(&self.core);
+        let (core, at) = (Arc::clone(&self.core), self.at);
         let undoing = tokio::spawn(async move {
-            for consumer in consumers {
-                core.undo(consumer).await;
+            for (consumer, is_unsure) in consumers {
+                core.undo(consumer, at, is_unsure).await;
             }
         });
         // Past this time it goes on alone.

@@ -21,6 +21,8 @@ pub(super) struct Why {
     hosts: usize,
     /// How many of them have what the request asks placement for.
     with_room: usize,
+    /// The smallest set of parts of the request that together leave no root of placement.
+    impossible: Vec<String>,
     /// What each filter removed of those, in order.
     filters: Vec<Removed>,
     /// How many of the rest the rules of groups and topology removed.
@@ -54,6 +56,7 @@ impl Why {
             instance,
             hosts: hosts.known().len(),
             with_room: 0,
+            impossible: Vec::new(),
             filters: Vec::new(),
             removed_by_rules: 0,
             left: 0,
@@ -62,6 +65,11 @@ impl Why {
         if let Ok(found) = explain(state, &prepared.query) {
             let json = own::explain::write(state, &found).finish();
             let text = String::from_utf8(json).unwrap_or_default();
+            let places = found.smallest.iter().flatten();
+            let effects = places.filter_map(|place| found.effects.get(*place));
+            why.impossible = effects
+                .map(|effect| effect.constraint.to_string())
+                .collect();
             why.placement = RawValue::from_string(text).ok();
         }
         let Ok(Some(search)) = HostSearch::new(state, &prepared.query) else {
@@ -100,6 +108,9 @@ impl Why {
                 .to_owned();
         }
         let mut text = format!("{} of {} hosts have room", self.with_room, self.hosts);
+        if !self.impossible.is_empty() {
+            text.push_str(&format!(", nobody has {}", self.impossible.join(" with ")));
+        }
         for one in self.filters.iter().filter(|one| one.removed > 0) {
             text.push_str(&format!(", {} removed {}", one.filter, one.removed));
         }

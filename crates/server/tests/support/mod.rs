@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::{Engine, Options};
-use placewright_journal::MemoryJournal;
+use placewright_journal::{Journal, MemoryJournal};
 use placewright_placement::{Command, Timestamp};
 use placewright_server::{Body, HttpMetrics, Placement, SchedulerService, ServerOptions, Service};
 use prometheus_client::registry::Registry;
@@ -26,7 +26,17 @@ pub(crate) async fn service(options: ServerOptions) -> Service {
 
 /// A service with the standard names, this engine, and these policies over the defaults.
 pub(crate) async fn service_with(options: ServerOptions, engine: Options, policy: &str) -> Service {
-    let engine: Engine<Placement> = Engine::open(MemoryJournal::new(), engine, ()).unwrap();
+    service_on(MemoryJournal::new(), options, engine, policy).await
+}
+
+/// The same on a journal of one's own.
+pub(crate) async fn service_on(
+    journal: impl Journal + 'static,
+    options: ServerOptions,
+    engine: Options,
+    policy: &str,
+) -> Service {
+    let engine: Engine<Placement> = Engine::open(journal, engine, ()).unwrap();
     let at = Timestamp::from_seconds(1_790_000_000);
     engine
         .submit(Command::SyncStandardNames { at })
