@@ -419,6 +419,26 @@ async fn groups_and_topology_are_kept_across_requests() {
     assert_eq!(fleet.consumers(3).await, before);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn parallel_requests_break_no_rule_and_leave_no_host_empty() {
+    let fleet = Fleet::of(4).await;
+    let select = |number: u32| {
+        let mut body = ask(1, &[number]);
+        body["request"]["instance_group"] = json!({"uuid": GROUP, "policy": "anti-affinity"});
+        let fleet = &fleet;
+        async move { fleet.select(&body).await.status }
+    };
+    let (a, b, c, d, e) = tokio::join!(select(1), select(2), select(3), select(4), select(5));
+    let mut statuses = [a, b, c, d, e];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 200, 200, 409]);
+    let mut held = BTreeSet::new();
+    for number in 1..=5 {
+        held.extend(fleet.held(number).await);
+    }
+    assert_eq!((held.len(), fleet.consumers(4).await), (4, 4));
+}
+
 #[tokio::test]
 async fn bad_input_names_the_field() {
     let fleet = Fleet::of(1).await;

@@ -121,22 +121,23 @@ pub(super) fn list(call: &Call<'_>) -> Answer<Reply> {
         .map(str::parse)
         .transpose()
         .map_err(|_| Refused::field("after", "after: the UUID of a host"))?;
-    call.core.decide(|brain, _| {
-        let hosts = brain.scheduler.hosts();
-        let start = match after.map(|uuid| hosts.by_uuid(uuid)) {
-            None => 0,
-            Some(Some((slot, _))) => slot + 1,
-            Some(None) => return Err(Refused::field("after", "after: there is no such host")),
-        };
-        let mut slots = hosts.known().iter().filter(|slot| *slot >= start);
-        let page: Vec<HostTold<'_>> = slots
-            .by_ref()
-            .take(limit)
-            .filter_map(|slot| Some(tell(hosts, Some(slot), hosts.get(slot)?, now())))
-            .collect();
-        let next = slots.next().and(page.last()).map(|last| last.uuid);
-        json(200, &HostsTold { hosts: page, next })
-    })
+    // Up to date first; then the state is left alone while the answer is written.
+    call.core.decide(|_, _| ());
+    let brain = call.core.brain.lock();
+    let hosts = brain.scheduler.hosts();
+    let start = match after.map(|uuid| hosts.by_uuid(uuid)) {
+        None => 0,
+        Some(Some((slot, _))) => slot + 1,
+        Some(None) => return Err(Refused::field("after", "after: there is no such host")),
+    };
+    let mut slots = hosts.known().iter().filter(|slot| *slot >= start);
+    let page: Vec<HostTold<'_>> = slots
+        .by_ref()
+        .take(limit)
+        .filter_map(|slot| Some(tell(hosts, Some(slot), hosts.get(slot)?, now())))
+        .collect();
+    let next = slots.next().and(page.last()).map(|last| last.uuid);
+    json(200, &HostsTold { hosts: page, next })
 }
 
 /// `GET /v1/hosts/{uuid}`
