@@ -21,6 +21,7 @@ mod build_failure;
 mod cpu;
 mod cross_cell;
 mod disk;
+pub mod fragmentation;
 mod hypervisor_version;
 mod image_properties;
 mod io_ops;

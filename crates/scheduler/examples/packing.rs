@@ -1,0 +1,287 @@
+//! How full devices get when tasks arrive one by one: random, best fit, and fragmentation.
+//!
+//! `cargo run --release -p placewright-scheduler --example packing NODES.csv TASKS.csv [ORDERS]`
+//!
+//! The files are those of the Alibaba trace cluster-trace-gpu-v2023 (repository alibaba/clusterdata):
+//! `sn,cpu_milli,memory_mib,gpu,model` and `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,…`.
+//! All tasks, and random ones of them a second time, arrive in random order until 130 % of the GPUs
+//! were asked for. A task that fits nowhere is turned away; nobody leaves. Random and best fit look
+//! at every host as well. Popularity is learnt from the arrivals alone.
+
+#![expect(clippy::disallowed_methods, reason = "measures time")]
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use placewright_scheduler::weigher::fragmentation::{Demand, Popularity, Room, Target, WHOLE};
+
+/// What is asked for in all, of what there is.
+const ASKED: f64 = 1.3;
+/// After so many arrivals, what is expected of the next ones is taken anew.
+const LEARNING_INTERVAL: usize = 100;
+
+#[derive(Clone)]
+struct Node {
+    cpu: u64,
+    memory: u64,
+    devices: Vec<u32>,
+    model: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Task {
+    demand: Demand,
+    /// One bit for each model that will do.
+    models: u32,
+}
+
+/// The models of devices, numbered as they come.
+#[derive(Default)]
+struct Models(BTreeMap<String, u32>);
+
+impl Models {
+    fn bit(&mut self, name: &str) -> u32 {
+        let next = u32::try_from(self.0.len()).expect("few models");
+        1 << *self.0.entry(name.to_owned()).or_insert(next)
+    }
+}
+
+fn rows(path: &str) -> Result<Vec<Vec<String>>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let cells = |line: &str| line.split(',').map(str::to_owned).collect();
+    Ok(text.lines().skip(1).map(cells).collect())
+}
+
+fn cell<T: std::str::FromStr + Default>(row: &[String], index: usize) -> Result<T, String> {
+    let text = row
+        .get(index)
+        .ok_or_else(|| format!("{row:?}: too few columns"))?;
+    if text.is_empty() {
+        return Ok(T::default());
+    }
+    text.parse()
+        .map_err(|_| format!("{row:?}: {text:?} is no number"))
+}
+
+fn read_nodes(path: &str, models: &mut Models) -> Result<Vec<Node>, String> {
+    let node = |row: Vec<String>| {
+        Ok(Node {
+            cpu: cell(&row, 1)?,
+            memory: cell(&row, 2)?,
+            devices: vec![WHOLE; cell(&row, 3)?],
+            model: models.bit(row.get(4).map_or("", String::as_str)),
+        })
+    };
+    rows(path)?.into_iter().map(node).collect()
+}
+
+fn read_tasks(path: &str, models: &mut Models) -> Result<Vec<Task>, String> {
+    let task = |row: Vec<String>| {
+        let accepted = row.get(5).map_or("", String::as_str);
+        let named = accepted.split('|').filter(|name| !name.is_empty());
+        let mask = named.fold(0, |mask, name| mask | models.bit(name));
+        Ok(Task {
+            demand: Demand {
+                cpu: cell(&row, 1)?,
+                memory: cell(&row, 2)?,
+                devices: cell(&row, 3)?,
+                share: cell(&row, 4)?,
+            },
+            models: if mask == 0 { u32::MAX } else { mask },
+        })
+    };
+    rows(path)?.into_iter().map(task).collect()
+}
+
+/// A small generator of numbers: the same ones in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn new(seed: u64) -> Self {
+        let mut numbers = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        for _ in 0..10 {
+            numbers.next();
+        }
+        numbers
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() >> 11).unwrap_or(0) % end
+    }
+}
+
+fn shares(task: &Task) -> u64 {
+    u64::from(task.demand.devices) * u64::from(task.demand.share)
+}
+
+/// Tasks in a random order, until so much was asked for.
+fn arrivals(tasks: &[Task], capacity: u64, numbers: &mut Numbers) -> Vec<Task> {
+    let mut all = tasks.to_vec();
+    let mut asked: u64 = all.iter().map(shares).sum();
+    while (asked as f64) < capacity as f64 * ASKED {
+        let again = tasks[numbers.below(tasks.len())];
+        asked += shares(&again);
+        all.push(again);
+    }
+    for end in (1..all.len()).rev() {
+        all.swap(end, numbers.below(end + 1));
+    }
+    all
+}
+
+#[derive(Clone, Copy)]
+enum Rule {
+    Random,
+    BestFit,
+    Fragmentation,
+}
+
+/// The node that a rule likes best, and the devices to take there.
+fn choose(
+    rule: Rule,
+    nodes: &[Node],
+    task: &Task,
+    target: &Target,
+    numbers: &mut Numbers,
+) -> Option<(usize, Vec<usize>)> {
+    let demand = &task.demand;
+    let mut best: Option<(f64, usize, Vec<usize>)> = None;
+    for (number, node) in nodes.iter().enumerate() {
+        let room = Room {
+            cpu: node.cpu,
+            memory: node.memory,
+            devices: &node.devices,
+        };
+        if (demand.devices > 0 && node.model & task.models == 0) || !demand.fits(&room) {
+            continue;
+        }
+        let mut devices: Vec<usize> = (0..node.devices.len()).collect();
+        devices.retain(|device| node.devices[*device] >= demand.share);
+        let cost = match rule {
+            Rule::Random => {
+                if !devices.is_empty() {
+                    let first = numbers.below(devices.len());
+                    devices.rotate_left(first);
+                }
+                numbers.next() as f64
+            }
+            Rule::BestFit => {
+                devices.sort_by_key(|device| node.devices[*device]);
+                let left = u64::from(node.devices.iter().sum::<u32>()) - shares(task);
+                // What stays free, in parts of the largest machine.
+                (node.cpu - demand.cpu) as f64 / 128e3
+                    + (node.memory - demand.memory) as f64 / 1_048_576.0
+                    + left as f64 / 8e3
+            }
+            Rule::Fragmentation => {
+                let Some(place) = target.place(&room, demand) else {
+                    continue;
+                };
+                devices = place.devices.to_vec();
+                place.growth
+            }
+        };
+        devices.truncate(demand.devices as usize);
+        if best.as_ref().is_none_or(|(least, ..)| cost < *least - 1e-9) {
+            best = Some((cost, number, devices));
+        }
+    }
+    best.map(|(_, node, devices)| (node, devices))
+}
+
+/// The share of all devices that is allocated in the end, and how long each decision took.
+fn pack(rule: Rule, nodes: &[Node], tasks: &[Task], seed: u64) -> (f64, Vec<Duration>) {
+    let mut nodes = nodes.to_vec();
+    let capacity: u64 = nodes
+        .iter()
+        .map(|node| node.devices.len() as u64 * u64::from(WHOLE))
+        .sum();
+    let mut numbers = Numbers::new(seed);
+    let mut popularity = Popularity::default();
+    let mut target = popularity.target();
+    let (mut allocated, mut times) = (0, Vec::new());
+    let arriving = arrivals(tasks, capacity, &mut numbers);
+    for (number, task) in arriving.iter().enumerate() {
+        let start = Instant::now();
+        popularity.note(task.demand);
+        if number % LEARNING_INTERVAL == 0 || number.is_power_of_two() {
+            target = popularity.target();
+        }
+        let choice = choose(rule, &nodes, task, &target, &mut numbers);
+        times.push(start.elapsed());
+        if let Some((node, devices)) = choice {
+            nodes[node].cpu -= task.demand.cpu;
+            nodes[node].memory -= task.demand.memory;
+            for device in devices {
+                nodes[node].devices[device] -= task.demand.share;
+            }
+            allocated += shares(task);
+        }
+    }
+    (allocated as f64 / capacity as f64, times)
+}
+
+fn run(nodes: &str, tasks: &str, orders: u64) -> Result<(), String> {
+    let mut models = Models::default();
+    let nodes = read_nodes(nodes, &mut models)?;
+    let tasks = read_tasks(tasks, &mut models)?;
+    let devices: usize = nodes.iter().map(|node| node.devices.len()).sum();
+    println!(
+        "{} nodes with {devices} GPUs, {} tasks, {orders} orders",
+        nodes.len(),
+        tasks.len()
+    );
+    println!("rule           GPUs allocated   decision: mean      p99    p99.9");
+    for (rule, name) in [
+        (Rule::Random, "random"),
+        (Rule::BestFit, "best fit"),
+        (Rule::Fragmentation, "fragmentation"),
+    ] {
+        let results: Vec<_> = (1..=orders)
+            .map(|seed| pack(rule, &nodes, &tasks, seed))
+            .collect();
+        let share = results.iter().map(|(share, _)| share).sum::<f64>() / results.len() as f64;
+        let mut times: Vec<f64> = results
+            .iter()
+            .flat_map(|(_, times)| times)
+            .map(|time| time.as_secs_f64() * 1e6)
+            .collect();
+        times.sort_by(f64::total_cmp);
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        let (p99, p999) = (
+            times[times.len() * 99 / 100],
+            times[times.len() * 999 / 1000],
+        );
+        println!(
+            "{name:13} {:14.2} % {mean:15.1} µs {p99:5.1} µs {p999:5.1} µs",
+            share * 100.0
+        );
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let orders = arguments.get(2).map_or(Ok(10), |text| text.parse::<u64>());
+    let (Some(nodes), Some(tasks), Ok(orders @ 1..)) =
+        (arguments.first(), arguments.get(1), orders)
+    else {
+        eprintln!("usage: packing NODES.csv TASKS.csv [ORDERS]");
+        return ExitCode::from(2);
+    };
+    match run(nodes, tasks, orders) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
