@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::expression::{Expression, ExpressionConfig};
 use crate::{filter, weigher};
 
 mod check;
@@ -76,6 +77,8 @@ pub struct SchedulerConfig {
 
     /// Options of the filter and the weigher that look at metrics.
     pub metrics: MetricsConfig,
+    /// Filters and weighers written as expressions; they come after the others.
+    pub expressions: Vec<ExpressionConfig>,
 }
 
 /// Options of `MetricsFilter` and `MetricsWeigher`.
@@ -133,6 +136,7 @@ impl Default for SchedulerConfig {
             image_props_weight_multiplier: 0.0,
             image_props_weight_setting: Vec::new(),
             metrics: MetricsConfig::default(),
+            expressions: Vec::new(),
         }
     }
 }
@@ -215,4 +219,37 @@ pub fn enabled_filters(
         })
     };
     config.enabled_filters.iter().map(find).collect()
+}
+
+/// The configured expressions, ready to be computed.
+///
+/// # Errors
+///
+/// Everything that is wrong with any of them.
+pub fn load_expressions(config: &SchedulerConfig) -> Result<Vec<Expression>, Vec<ConfigError>> {
+    let (mut loaded, mut errors) = (Vec::new(), Vec::new());
+    for (index, expression) in config.expressions.iter().enumerate() {
+        let name = expression.name.as_str();
+        let is_taken = filter::find(name).is_some() || weigher::find(name).is_some();
+        let mut earlier = config.expressions[..index].iter();
+        if is_taken || earlier.any(|other| other.name == name) {
+            errors.push(ConfigError {
+                option: "expressions".to_owned(),
+                text: format!("the name {name:?} is taken"),
+            });
+            continue;
+        }
+        match Expression::load(expression) {
+            Ok(expression) => loaded.push(expression),
+            Err(error) => errors.push(ConfigError {
+                option: "expressions".to_owned(),
+                text: error.to_string(),
+            }),
+        }
+    }
+    if errors.is_empty() {
+        Ok(loaded)
+    } else {
+        Err(errors)
+    }
 }

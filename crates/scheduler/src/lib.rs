@@ -9,6 +9,7 @@ pub mod config;
 pub mod cpu_set;
 pub mod dynamic;
 pub mod error;
+pub mod expression;
 pub mod extra_spec;
 pub mod extra_spec_ops;
 pub mod filter;

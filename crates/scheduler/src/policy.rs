@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::config::{self, ConfigError, SchedulerConfig, Warning};
 use crate::error::BadRequest;
+use crate::expression::Expression;
 use crate::filter::{self, Context, Filter};
 use crate::host_table::HostTable;
 use crate::request::{Destination, RequestSpec};
@@ -33,6 +34,7 @@ pub struct Policy {
     config: SchedulerConfig,
     filters: Vec<&'static Filter>,
     weighers: Vec<&'static Weigher>,
+    expressions: Vec<Expression>,
     refuses_unmeasured: bool,
 }
 
@@ -79,6 +81,7 @@ impl Policy {
         let weighs_metrics = weighers.iter().any(|weigher| weigher.name == metrics::NAME);
         Ok(Self {
             filters,
+            expressions: config::load_expressions(&config)?,
             refuses_unmeasured: weighs_metrics && config.metrics.required,
             weighers,
             config,
@@ -133,6 +136,9 @@ impl Policy {
                 weighers.push(compiled);
             }
         }
+        let expressions = self.expressions.iter();
+        let custom = expressions.filter_map(|expression| expression.weigher(&context));
+        weighers.extend(custom.filter(|weigher| !weigher.is_idle()));
         Ok(CompiledPolicy {
             filters: self.compile_filters(&context)?,
             weighers: CompiledWeighers::new(hosts, weighers),
@@ -159,6 +165,20 @@ impl Policy {
                 is_once_per_request: filter.is_once_per_request,
                 verdict,
             });
+        }
+        // Expressions say what the operator wants of a host, not whether an instance may stay there.
+        for expression in self
+            .expressions
+            .iter()
+            .filter(|_| is_filtered && !is_rebuild)
+        {
+            if let Some(verdict) = expression.filter(context) {
+                filters.push(CompiledFilter {
+                    name: expression.name(),
+                    is_once_per_request: false,
+                    verdict,
+                });
+            }
         }
         if self.refuses_unmeasured {
             let lacking = context.hosts.lacking_metrics();

@@ -147,11 +147,16 @@ impl<'a> Compiled<'a> {
 
     /// A weigher that is not in the list, such as an operator's expression.
     #[must_use]
-    pub fn custom(name: &'a str, multiplier: f64, raw: Raw<'a>) -> Self {
+    pub fn custom(
+        name: &'a str,
+        multiplier: f64,
+        overrides: Option<OverrideColumn<'a>>,
+        raw: Raw<'a>,
+    ) -> Self {
         Self {
             name,
             multiplier,
-            overrides: None,
+            overrides,
             is_subtracted: false,
             low: None,
             high: None,

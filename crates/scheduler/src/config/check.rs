@@ -1,8 +1,8 @@
 //! What is wrong with a configuration, and what in it cannot have an effect.
 
 use super::{
-    ALL_WEIGHERS, ConfigError, SchedulerConfig, Warning, enabled_filters, enabled_weighers, pairs,
-    short_name,
+    ALL_WEIGHERS, ConfigError, SchedulerConfig, Warning, enabled_filters, enabled_weighers,
+    load_expressions, pairs, short_name,
 };
 use crate::image::known::{Kind, kind};
 
@@ -21,6 +21,9 @@ pub fn check(config: &SchedulerConfig) -> (Vec<ConfigError>, Vec<Warning>) {
     check.metrics();
     check.multipliers();
     check.image_properties();
+    check
+        .errors
+        .extend(load_expressions(config).err().unwrap_or_default());
     (check.errors, check.warnings)
 }
 

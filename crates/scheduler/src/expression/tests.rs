@@ -1,0 +1,240 @@
+use std::collections::BTreeMap;
+
+use placewright_placement::Timestamp;
+use uuid::Uuid;
+
+use super::*;
+use crate::amounts::Amounts;
+use crate::config::SchedulerConfig;
+use crate::flavor::Flavor;
+use crate::host_state::{HostReport, HostUpdate, Load, Metric};
+use crate::host_table::HostTable;
+use crate::policy::Policy;
+use crate::request::RequestSpec;
+
+fn filter(source: &str) -> ExpressionConfig {
+    ExpressionConfig {
+        name: "Mine".to_owned(),
+        filter: Some(source.to_owned()),
+        ..ExpressionConfig::default()
+    }
+}
+
+fn weigher(source: &str) -> ExpressionConfig {
+    ExpressionConfig {
+        name: "Mine".to_owned(),
+        weigher: Some(source.to_owned()),
+        ..ExpressionConfig::default()
+    }
+}
+
+/// Hosts `host0` to `host3`; number n has n busy instances, n GiB of free memory and, if n is odd,
+/// the statistic `rank`.
+fn hosts() -> HostTable {
+    let mut hosts = HostTable::new(&SchedulerConfig::default());
+    for slot in 0..4u32 {
+        let mut report = HostReport::default();
+        report.facts.names.service_host = format!("host{slot}");
+        report.load = Load {
+            io_ops: slot,
+            ..Load::default()
+        };
+        if slot % 2 == 1 {
+            let rank = ("rank".to_owned(), slot.to_string());
+            report.facts.stats = BTreeMap::from([rank]);
+        }
+        report.metrics = vec![Metric {
+            name: "cpu.percent".to_owned(),
+            value: f64::from(slot) / 2.0,
+        }];
+        let uuid = Uuid::from_u128(u128::from(slot) + 1);
+        hosts.apply(
+            uuid,
+            Timestamp::default(),
+            &HostUpdate::Full(Box::new(report)),
+        );
+        hosts.bind_to_slot(uuid, slot);
+        hosts.set_amounts(
+            slot,
+            Amounts {
+                ram_free_mb: i64::from(slot) * 1024,
+                ..Amounts::default()
+            },
+        );
+    }
+    hosts
+}
+
+fn request() -> RequestSpec {
+    let mut request = RequestSpec::new(Flavor {
+        memory_mb: 1024,
+        extra_specs: BTreeMap::from([("rank".to_owned(), "3".to_owned())]),
+        ..Flavor::default()
+    });
+    let hosts = vec!["host1".to_owned(), "host2".to_owned()];
+    request.scheduler_hints = BTreeMap::from([("near".to_owned(), hosts)]);
+    request
+}
+
+fn policy(expression: ExpressionConfig) -> Policy {
+    let config = SchedulerConfig {
+        enabled_filters: Vec::new(),
+        weight_classes: Vec::new(),
+        expressions: vec![expression],
+        ..SchedulerConfig::default()
+    };
+    Policy::new(config).expect("valid")
+}
+
+fn passing(source: &str) -> Vec<u32> {
+    let (hosts, request) = (hosts(), request());
+    let policy = policy(filter(source));
+    let compiled = policy.compile(&request, &hosts, Uuid::nil());
+    let filters = compiled.expect("good request").filters;
+    (0..4).filter(|slot| filters.passes(*slot)).collect()
+}
+
+fn weights(source: &str) -> Vec<f64> {
+    let (hosts, request) = (hosts(), request());
+    let policy = policy(weigher(source));
+    let compiled = policy.compile(&request, &hosts, Uuid::nil());
+    compiled
+        .expect("good request")
+        .weighers
+        .weights(&[0, 1, 2, 3])
+}
+
+#[test]
+fn filters_see_hosts_and_the_request() {
+    assert_eq!(passing("host.io_ops < 2"), [0, 1]);
+    assert_eq!(passing("host.ram_free_mb >= 2 * request.memory_mb"), [2, 3]);
+    assert_eq!(passing("host.stats.rank == request.extra_specs.rank"), [3]);
+    assert_eq!(
+        passing("has(host.stats.rank) && int(host.stats['rank']) > 0"),
+        [1, 3]
+    );
+    assert_eq!(passing("!('rank' in host.stats)"), [0, 2]);
+    assert_eq!(passing("host.name in request.hints.near"), [1, 2]);
+    assert_eq!(
+        passing("request.hints.near.exists(name, name.endsWith('2')) && host.io_ops > 2"),
+        [3]
+    );
+    assert_eq!(
+        passing("host.metrics['cpu.percent'] > 0.7 ? host.io_ops == 2 : true"),
+        [0, 1, 2]
+    );
+    assert_eq!(passing("request.memory_mb == 1024"), [0, 1, 2, 3]);
+    assert_eq!(passing("request.vcpus > 100"), [] as [u32; 0]);
+    assert_eq!(
+        passing("host.zone == '' && host.is_enabled && host.uuid != ''"),
+        [0, 1, 2, 3]
+    );
+}
+
+#[test]
+fn weighers_give_numbers_and_nothing_where_they_cannot_be_computed() {
+    assert_eq!(weights("host.io_ops"), [0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0]);
+    assert_eq!(
+        weights("-host.metrics['cpu.percent']"),
+        [1.0, 2.0 / 3.0, 1.0 / 3.0, 0.0]
+    );
+    assert_eq!(
+        weights("double(host.stats.rank)"),
+        [0.0, 1.0 / 3.0, 0.0, 1.0]
+    );
+    assert_eq!(weights("host.io_ops > 1"), [0.0, 0.0, 1.0, 1.0]);
+    assert_eq!(
+        weights("host.ram_free_mb / (host.io_ops - 2)"),
+        [0.25, 0.0, 0.25, 1.0]
+    );
+}
+
+#[test]
+fn mistakes_are_found_at_load_with_their_place() {
+    for (source, place, words) in [
+        ("host.io_ops <", (1, 14), ""),
+        (
+            "true &&\n  host.colour == 'red'",
+            (2, 7),
+            "no field \"colour\"",
+        ),
+        ("hots.io_ops < 3", (1, 1), "no variable \"hots\""),
+        ("size(host) > 0", (1, 6), "followed by the name of a field"),
+        (
+            "host.name.matches('a+')",
+            (1, 18),
+            "no function \"matches\"",
+        ),
+        ("{'a': 1}['a'] == 1", (1, 1), "maps"),
+        ("host.name < 3", (1, 1), "no matching overload"),
+        ("host.io_ops", (1, 1), "not to a bool"),
+        ("has(host.io_ops)", (1, 4), "every host has"),
+    ] {
+        let error = Expression::load(&filter(source)).expect_err(source);
+        assert!(error.message.contains(words), "{source}: {}", error.message);
+        assert_eq!(
+            (error.line, error.column),
+            place,
+            "{source}: {}",
+            error.message
+        );
+    }
+    let error = Expression::load(&weigher("host.name")).expect_err("a text");
+    assert!(error.message.contains("not to a number"), "{error}");
+    let both = ExpressionConfig {
+        weigher: Some("1".to_owned()),
+        ..filter("true")
+    };
+    assert!(Expression::load(&both).is_err());
+    let nameless = ExpressionConfig {
+        name: "a b".to_owned(),
+        ..filter("true")
+    };
+    assert!(Expression::load(&nameless).is_err());
+}
+
+#[test]
+fn costs_are_bounded_before_anything_is_computed() {
+    let nested = "request.hints.a.all(a, request.hints.b.all(b, request.hints.c.all(c, a == b)))";
+    let doubling = format!("['x']{}.size() > 0", ".map(x, x + x + x + x)".repeat(12));
+    let deep = format!("{}true{}", "(".repeat(2000), ")".repeat(2000));
+    let long = format!("true{}", " && true".repeat(600));
+    for source in [nested, &doubling, &deep, &long] {
+        assert!(Expression::load(&filter(source)).is_err(), "{source:.60}");
+    }
+    let fine = "request.hints.a.exists(a, request.hints.b.exists(b, a == b))";
+    assert!(
+        Expression::load(&filter(fine)).is_ok(),
+        "{:?}",
+        Expression::load(&filter(fine))
+    );
+}
+
+#[test]
+fn an_aggregate_overrides_the_multiplier_and_names_do_not_clash() {
+    let clashing = ExpressionConfig {
+        name: "RAMWeigher".to_owned(),
+        ..weigher("1")
+    };
+    let config = SchedulerConfig {
+        expressions: vec![clashing],
+        ..SchedulerConfig::default()
+    };
+    assert!(Policy::new(config).is_err());
+
+    let mut hosts = hosts();
+    let aggregate = crate::aggregate::Aggregate {
+        name: "few".to_owned(),
+        metadata: BTreeMap::from([("Mine_weight_multiplier".to_owned(), "-2".to_owned())]),
+    };
+    let uuid = Uuid::from_u128(99);
+    hosts.aggregates_mut().put([(uuid, aggregate)]);
+    hosts
+        .aggregates_mut()
+        .set_membership(3, std::iter::once(uuid));
+    let (policy, request) = (policy(weigher("host.io_ops")), request());
+    let compiled = policy
+        .compile(&request, &hosts, Uuid::nil())
+        .expect("good request");
+    assert_eq!(compiled.weighers.weights(&[0, 3]), [0.0, -2.0]);
+}
