@@ -1,0 +1,444 @@
+//! The table of hosts follows agents' streams, placement and time, and is the same whichever way it
+//! came to know what it knows.
+
+use std::collections::BTreeMap;
+
+use placewright_placement::{Command, Inventory, State, Timestamp, decide};
+use placewright_scheduler::aggregate::Aggregate;
+use placewright_scheduler::config::{self, SchedulerConfig};
+use placewright_scheduler::host_state::{
+    HostFacts, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate, Receipt,
+};
+use placewright_scheduler::host_table::{HostTable, column};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const HOSTS: u32 = 4;
+
+fn config() -> SchedulerConfig {
+    let mut config = SchedulerConfig {
+        image_props_weight_multiplier: 1.0,
+        ..SchedulerConfig::default()
+    };
+    config.metrics.weight_setting = vec!["load=2".to_owned()];
+    config
+}
+
+fn uuid(number: u32) -> Uuid {
+    Uuid::from_u128(0x100 + u128::from(number))
+}
+
+fn seconds(number: i64) -> Timestamp {
+    Timestamp::from_seconds(number)
+}
+
+fn facts(name: &str, make: u8) -> HostFacts {
+    let mut facts = HostFacts::default();
+    facts.names.service_host = name.to_owned();
+    facts.names.cell = Uuid::from_u128(u128::from(make % 2));
+    facts.platform.hypervisor_version = Some(i32::from(make));
+    facts
+}
+
+fn full(name: &str) -> HostUpdate {
+    HostUpdate::Full(Box::new(HostReport {
+        facts: facts(name, 1),
+        ..HostReport::default()
+    }))
+}
+
+fn instance(number: u8) -> InstanceReport {
+    let distribution = ["red", "blue"][usize::from(number % 2)];
+    InstanceReport {
+        uuid: Uuid::from_u128(u128::from(number)),
+        group: (number % 3 == 0).then(|| Uuid::from_u128(0x900)),
+        image_properties: BTreeMap::from([("os_distro".to_owned(), distribution.to_owned())]),
+    }
+}
+
+fn run(state: &mut State, command: &Command) {
+    let mut changes = Vec::new();
+    decide(state, command, &mut changes).expect("nothing stands in its way");
+    changes.iter().for_each(|change| drop(state.apply(change)));
+}
+
+fn create(state: &mut State, number: u32) {
+    let command = Command::CreateProvider {
+        uuid: uuid(number),
+        name: format!("node{number}"),
+        parent: None,
+        at: seconds(1),
+    };
+    run(state, &command);
+}
+
+#[test]
+fn a_stream_is_taken_in_order_and_a_gap_asks_for_everything() {
+    let mut table = HostTable::new(&config());
+    let mut send = |incarnation, sequence, update| {
+        let numbered = NumberedUpdate {
+            incarnation,
+            sequence,
+            update,
+        };
+        table.apply_numbered(uuid(0), seconds(1), &numbered)
+    };
+    let busy = |io_ops| {
+        HostUpdate::Load(Load {
+            io_ops,
+            ..Load::default()
+        })
+    };
+    assert_eq!(send(1, 1, busy(1)), Receipt::Gap, "nothing is known of it");
+    assert_eq!(send(1, 1, full("a")), Receipt::Applied);
+    assert_eq!(send(1, 2, busy(2)), Receipt::Applied);
+    assert_eq!(send(1, 2, busy(9)), Receipt::Stale);
+    assert_eq!(send(1, 4, busy(9)), Receipt::Gap);
+    assert_eq!(send(1, 3, busy(3)), Receipt::Applied);
+    assert_eq!(
+        send(2, 1, busy(9)),
+        Receipt::Gap,
+        "a new life starts with everything"
+    );
+    assert_eq!(send(2, 1, full("a")), Receipt::Applied);
+    assert_eq!(
+        send(1, 9, full("b")),
+        Receipt::Stale,
+        "a message of the old life"
+    );
+    let state = table.state(uuid(0)).expect("known");
+    assert_eq!(
+        (state.names.service_host.as_str(), state.position),
+        ("a", (2, 1))
+    );
+    assert!(table.known().is_empty(), "it has no provider yet");
+}
+
+#[test]
+fn a_silent_host_goes_down_and_comes_back() {
+    let mut table = HostTable::new(&config());
+    for number in 0..2 {
+        table.apply(uuid(number), seconds(100), &full("a"));
+        table.bind_to_slot(uuid(number), number);
+    }
+    let usable = |table: &HostTable| table.usable().iter().collect::<Vec<_>>();
+    table.advance(seconds(160));
+    assert_eq!(usable(&table), [0, 1]);
+    table.apply(uuid(1), seconds(150), &HostUpdate::Alive);
+    table.advance(Timestamp(160_000_001));
+    assert_eq!(usable(&table), [1]);
+    assert!(table.take_touched().contains(&0));
+    table.apply(uuid(0), seconds(200), &HostUpdate::Alive);
+    table.advance(seconds(211));
+    assert_eq!(usable(&table), [0]);
+    table.apply(
+        uuid(0),
+        seconds(211),
+        &HostUpdate::Disabled(Some("disk".to_owned())),
+    );
+    assert!(table.up().contains(0) && !table.enabled().contains(0));
+    assert!(usable(&table).is_empty());
+    table.apply(uuid(0), seconds(211), &HostUpdate::Disabled(None));
+    table.apply(uuid(0), seconds(211), &HostUpdate::ForcedDown(true));
+    assert!(usable(&table).is_empty());
+    table.apply(uuid(0), seconds(212), &HostUpdate::ForcedDown(false));
+    assert_eq!(usable(&table), [0]);
+    table.advance(seconds(300));
+    assert!(usable(&table).is_empty());
+}
+
+#[test]
+fn an_instance_counts_from_the_claim_on_and_only_once() {
+    let mut table = HostTable::new(&config());
+    table.apply(uuid(0), seconds(1), &full("a"));
+    table.bind_to_slot(uuid(0), 0);
+    let counts = |table: &HostTable| {
+        let get = |number: usize| table.columns()[number].get(0);
+        (get(column::INSTANCES), get(column::IO_OPS))
+    };
+    let building = Load {
+        io_ops: 1,
+        ..Load::default()
+    };
+    table.expect(0, &instance(3));
+    table.expect(0, &instance(4));
+    assert_eq!(counts(&table), (2.0, 2.0));
+    assert_eq!(table.hosts_of(instance(3).uuid), [0]);
+    let came = HostUpdate::InstanceCame(Box::new(instance(3)), building);
+    table.apply(uuid(0), seconds(2), &came);
+    assert_eq!(
+        counts(&table),
+        (2.0, 2.0),
+        "one is reported, one is expected"
+    );
+    table.expect(0, &instance(3));
+    assert_eq!(counts(&table), (2.0, 2.0), "the claim's echo comes late");
+    table.expect_no_more(0, instance(3).uuid);
+    assert_eq!(
+        counts(&table),
+        (2.0, 2.0),
+        "it is there, whatever the claim"
+    );
+    table.apply(uuid(0), seconds(3), &full("a"));
+    assert_eq!(
+        counts(&table),
+        (1.0, 1.0),
+        "the report does not know of the one on its way"
+    );
+    table.expect_no_more(0, instance(4).uuid);
+    assert_eq!(counts(&table), (0.0, 0.0));
+    assert!(table.hosts_of(instance(4).uuid).is_empty());
+}
+
+#[test]
+fn placement_says_which_hosts_there_are_and_what_they_have() {
+    let mut state = State::default();
+    run(&mut state, &Command::SyncStandardNames { at: seconds(1) });
+    let mut table = HostTable::new(&config());
+    table.apply(uuid(0), seconds(1), &full("a"));
+    table.apply(uuid(1), seconds(1), &full("b"));
+    table.follow(&state);
+    assert!(table.known().is_empty());
+    create(&mut state, 0);
+    create(&mut state, 1);
+    let memory = Inventory {
+        total: 1000,
+        reserved: 100,
+        min_unit: 1,
+        max_unit: 1000,
+        step_size: 1,
+        allocation_ratio: 2.0,
+    };
+    let set = Command::SetInventories {
+        provider: uuid(1),
+        generation: Some(0),
+        may_reserve_all: false,
+        inventories: vec![("MEMORY_MB".to_owned(), memory)],
+        at: seconds(1),
+    };
+    run(&mut state, &set);
+    table.follow(&state);
+    let slot = |table: &HostTable, number| table.by_uuid(uuid(number)).map(|(slot, _)| slot);
+    let (first, second) = (slot(&table, 0), slot(&table, 1).expect("bound"));
+    assert!(first.is_some());
+    assert_eq!(table.columns()[column::RAM_FREE_MB].get(second), 900.0);
+
+    let zone = Uuid::from_u128(0xa9);
+    let metadata = BTreeMap::from([("availability_zone".to_owned(), "north".to_owned())]);
+    let name = "n".to_owned();
+    table
+        .aggregates_mut()
+        .put([(zone, Aggregate { name, metadata })]);
+    let generation = state.provider_by_uuid(uuid(1)).expect("there").generation;
+    let join = Command::SetAggregates {
+        provider: uuid(1),
+        generation: Some(generation),
+        aggregates: vec![zone.to_string()],
+        at: seconds(1),
+    };
+    run(&mut state, &join);
+    table.follow(&state);
+    assert_eq!(table.aggregates().zone(second), Some("north"));
+
+    // Another provider takes the slot of one that is deleted; the agent's host waits.
+    run(&mut state, &Command::DeleteProvider { uuid: uuid(1) });
+    create(&mut state, 2);
+    table.follow(&state);
+    assert_eq!(slot(&table, 1), None);
+    assert!(table.get(second).is_none() && table.state(uuid(1)).is_some());
+    assert_eq!(table.aggregates().zone(second), None);
+    create(&mut state, 1);
+    table.follow(&state);
+    assert!(slot(&table, 1).is_some_and(|slot| slot != second));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Update(u32, HostUpdate),
+    Bind(u32),
+}
+
+fn update() -> impl Strategy<Value = HostUpdate> {
+    let load = (0u32..4, 0u32..3).prop_map(|(io_ops, failed_builds)| Load {
+        io_ops,
+        failed_builds,
+        running_builds: 0,
+    });
+    let name = prop_oneof![Just("a"), Just("B"), Just("b")];
+    let facts = (name, 0u8..3).prop_map(|(name, make)| facts(name, make));
+    let instances = proptest::collection::btree_set(0u8..6, 0..4);
+    let report = (facts.clone(), load.clone(), instances).prop_map(|(facts, load, instances)| {
+        let instances = instances.into_iter().map(instance).collect();
+        HostUpdate::Full(Box::new(HostReport {
+            facts,
+            load,
+            instances,
+            ..HostReport::default()
+        }))
+    });
+    let metric = |value: u8| Metric {
+        name: "load".to_owned(),
+        value: f64::from(value),
+    };
+    let came = (0u8..6, load.clone());
+    let went = (0u8..6, load.clone());
+    prop_oneof![
+        3 => report,
+        1 => facts.prop_map(|facts| HostUpdate::Facts(Box::new(facts))),
+        1 => load.prop_map(HostUpdate::Load),
+        1 => proptest::option::of(0u8..3)
+            .prop_map(move |value| HostUpdate::Metrics(value.map(metric).into_iter().collect())),
+        2 => came.prop_map(|(number, load)| {
+            HostUpdate::InstanceCame(Box::new(instance(number)), load)
+        }),
+        1 => went.prop_map(|(number, load)| HostUpdate::InstanceWent(instance(number).uuid, load)),
+        1 => proptest::option::of(Just("why".to_owned())).prop_map(HostUpdate::Disabled),
+        1 => any::<bool>().prop_map(HostUpdate::ForcedDown),
+        1 => Just(HostUpdate::Gone),
+    ]
+}
+
+/// Everything that filters and weighers can see of the table.
+fn seen(table: &HostTable) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for slot in table.known().iter() {
+        let state = table.get(slot).expect("known");
+        let columns: Vec<f64> = table
+            .columns()
+            .iter()
+            .map(|column| column.get(slot))
+            .collect();
+        let counts: Vec<u32> = ["red", "blue"]
+            .map(|value| table.properties().number("os_distro", value))
+            .iter()
+            .map(|number| number.map_or(0, |number| table.properties().count(slot, number)))
+            .collect();
+        let sets = [
+            table.up(),
+            table.enabled(),
+            table.usable(),
+            table.lacking_metrics(),
+        ];
+        let member_of = sets.map(|set| set.contains(slot));
+        let make = table.platforms().of(slot).expect("has a make");
+        let instances: Vec<_> = state.instances.keys().collect();
+        let cell = table
+            .of_cell(state.names.cell)
+            .is_some_and(|cell| cell.contains(slot));
+        let _ = writeln!(
+            text,
+            "{slot} {:?} {columns:?} {counts:?} {member_of:?} {:?} {instances:?} {cell}",
+            state.names, make.platform,
+        );
+    }
+    for name in ["a", "b", "B"] {
+        let _ = writeln!(text, "{:?}", table.nodes_of(name).collect::<Vec<_>>());
+    }
+    for number in 0..6 {
+        let mut hosts = table.hosts_of(instance(number).uuid).to_vec();
+        hosts.sort_unstable();
+        let _ = writeln!(text, "{hosts:?}");
+    }
+    let members: Vec<Uuid> = table.members_of(Uuid::from_u128(0x900)).collect();
+    let _ = writeln!(text, "{members:?}");
+    text
+}
+
+/// A table that learns all at once what another has learnt step by step.
+fn taught_at_once(table: &HostTable) -> HostTable {
+    let mut fresh = HostTable::new(&config());
+    for number in 0..HOSTS {
+        let Some(state) = table.state(uuid(number)) else {
+            continue;
+        };
+        let report = HostReport {
+            facts: HostFacts {
+                names: state.names.clone(),
+                platform: (*state.platform).clone(),
+                stats: state.stats.clone(),
+            },
+            load: state.load,
+            metrics: state.metrics.clone(),
+            instances: (0..6)
+                .map(instance)
+                .filter(|instance| state.instances.contains_key(&instance.uuid))
+                .collect(),
+            disabled: state.disabled.clone(),
+            is_forced_down: state.is_forced_down,
+        };
+        fresh.apply(
+            uuid(number),
+            seconds(1),
+            &HostUpdate::Full(Box::new(report)),
+        );
+        if table.by_uuid(uuid(number)).is_some() {
+            fresh.bind_to_slot(uuid(number), number);
+        }
+    }
+    fresh
+}
+
+proptest! {
+    #[test]
+    fn the_way_there_does_not_matter(steps in proptest::collection::vec(
+        prop_oneof![
+            8 => (0..HOSTS, update()).prop_map(|(host, update)| Step::Update(host, update)),
+            1 => (0..HOSTS).prop_map(Step::Bind),
+        ],
+        0..60,
+    )) {
+        let mut table = HostTable::new(&config());
+        for step in &steps {
+            match step {
+                Step::Update(host, update) => drop(table.apply(uuid(*host), seconds(1), update)),
+                Step::Bind(host) => table.bind_to_slot(uuid(*host), *host),
+            }
+        }
+        prop_assert_eq!(seen(&table), seen(&taught_at_once(&table)));
+    }
+}
+
+#[test]
+fn configuration_that_cannot_have_an_effect_is_warned_about() {
+    let warned = |config: &SchedulerConfig| {
+        let (errors, warnings) = config::check(config);
+        assert_eq!(errors, []);
+        let options = warnings.into_iter().map(|warning| warning.option);
+        options.collect::<Vec<_>>()
+    };
+    let default = SchedulerConfig::default();
+    assert!(warned(&default).is_empty());
+    let mut numa = default.clone();
+    numa.enabled_filters
+        .push("nova.scheduler.filters.NUMATopologyFilter".to_owned());
+    assert_eq!(warned(&numa), ["enabled_filters"]);
+    let changed = SchedulerConfig {
+        max_io_ops_per_host: 3,
+        isolated_hosts: vec!["a".to_owned()],
+        image_props_weight_setting: vec!["os_distro=1".to_owned(), "bad".to_owned()],
+        weight_classes: vec!["nova.scheduler.weights.ram.RAMWeigher".to_owned()],
+        cpu_weight_multiplier: 2.0,
+        ..default.clone()
+    };
+    assert_eq!(
+        warned(&changed),
+        [
+            "max_io_ops_per_host",
+            "isolated_hosts",
+            "cpu_weight_multiplier",
+            "image_props_weight_setting",
+            "image_props_weight_setting"
+        ]
+    );
+    let refused = |config: &SchedulerConfig| config::check(config).0.len();
+    let broken = SchedulerConfig {
+        enabled_filters: vec!["CoreFilter".to_owned()],
+        host_subset_size: 0,
+        pci_weight_multiplier: -1.0,
+        ram_weight_multiplier: f64::NAN,
+        image_properties_default_architecture: Some("vax".to_owned()),
+        ..default
+    };
+    assert_eq!(refused(&broken), 5);
+}
