@@ -120,10 +120,16 @@ fn policy(config: SchedulerConfig) -> Policy {
     Policy::new(config).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
-fn passing(line: &Line, hosts: &HostTable, request: &RequestSpec, filters: Vec<String>) -> Value {
+fn passing(
+    line: &Line,
+    hosts: &HostTable,
+    request: &RequestSpec,
+    filters: Vec<String>,
+    weighers: &[&str],
+) -> Value {
     let policy = policy(SchedulerConfig {
         enabled_filters: filters,
-        weight_classes: Vec::new(),
+        weight_classes: weighers.iter().map(|name| (*name).to_owned()).collect(),
         ..line.config.clone()
     });
     let compiled = match policy.compile(request, hosts, line.instance) {
@@ -172,7 +178,7 @@ fn answer(line: &Line) -> Value {
     };
     let filters = filter::ALL.iter().map(|filter| {
         let alone = vec![filter.name.to_owned()];
-        (filter.name, passing(line, &hosts, &unnamed, alone))
+        (filter.name, passing(line, &hosts, &unnamed, alone, &[]))
     });
     let weighers = weigher::ALL.iter().map(|weigher| {
         let alone = vec![weigher.name.to_owned()];
@@ -181,7 +187,8 @@ fn answer(line: &Line) -> Value {
     let all = weights(line, &hosts, &request, line.config.weight_classes.clone());
     json!({
         "filters": filters.collect::<BTreeMap<_, _>>(),
-        "all_filters": passing(line, &hosts, &request, line.all_filters.clone()),
+        "all_filters": passing(line, &hosts, &request, line.all_filters.clone(), &[]),
+        "measured": passing(line, &hosts, &unnamed, Vec::new(), &["MetricsWeigher"]),
         "weighers": weighers.collect::<BTreeMap<_, _>>(),
         "order": weigher::rank(&all),
         "weights": all,

@@ -237,7 +237,7 @@ impl HostTable {
         self.hosts.len()
     }
 
-    /// All columns; see [`column`] for which is which.
+    /// All columns; see [`mod@column`] for which is which.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns

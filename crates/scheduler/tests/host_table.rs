@@ -51,7 +51,7 @@ fn instance(number: u8) -> InstanceReport {
     let distribution = ["red", "blue"][usize::from(number % 2)];
     InstanceReport {
         uuid: Uuid::from_u128(u128::from(number)),
-        group: (number % 3 == 0).then(|| Uuid::from_u128(0x900)),
+        group: (number.is_multiple_of(3)).then(|| Uuid::from_u128(0x900)),
         image_properties: BTreeMap::from([("os_distro".to_owned(), distribution.to_owned())]),
     }
 }
