@@ -7,6 +7,7 @@ mod access;
 mod journal_metrics;
 mod logs;
 mod observer;
+pub(crate) mod scheduler_rules;
 mod signals;
 mod systemd;
 mod wire;
@@ -21,8 +22,6 @@ use anyhow::{Context as _, anyhow, bail};
 use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
-use placewright_scheduler::config::SchedulerConfig;
-use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
 use placewright_server::{HttpMetrics, Placement, SchedulerService, Server, Service, Stopped};
 use prometheus_client::registry::Registry;
@@ -59,6 +58,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
 /// The first thing that would keep the service from starting.
 pub(crate) fn check(options: &Options) -> Result<(), ConfigErrors> {
     check_open(options)?;
+    scheduler_rules::load(options)?;
     access::load(options).map(|_| ())
 }
 
@@ -92,6 +92,7 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     let scheduler = scheduler.map(|listen| bind(listen, "scheduler"));
     let scheduler = scheduler.transpose()?;
     let (authenticator, policy) = access::load(options)?;
+    let rules = scheduler_rules::load(options)?;
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
     let observer = Logged(JournalMetrics::new(&mut registry));
@@ -125,7 +126,7 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
         start,
     )
     .await?;
-    let scheduling = serve_scheduler(options, server.service(), scheduler, nth(&stops, 1))?;
+    let scheduling = serve_scheduler(options, server.service(), rules, scheduler, nth(&stops, 1));
     systemd::ready();
     tokio::spawn(systemd::feed_watchdog());
 
@@ -147,24 +148,20 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
 }
 
 /// Serves the scheduler beside the Placement service, if it has an address.
-///
-/// # Errors
-/// Its configuration is wrong.
 fn serve_scheduler(
     options: &Options,
     placement: &Arc<Service>,
+    scheduler: Scheduler,
     listener: Option<TcpListener>,
     stop: impl Future<Output = ()>,
-) -> anyhow::Result<impl Future<Output = Stopped>> {
-    let scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default());
-    let scheduler = scheduler.map_err(|errors| anyhow!("the scheduler: {errors:?}"))?;
+) -> impl Future<Output = Stopped> {
     let service = SchedulerService::new(Arc::clone(placement), scheduler, wire::keep(options));
-    Ok(async move {
+    async move {
         match listener {
             Some(listener) => Server::new(service).serve(listener, stop).await,
             None => Stopped::Drained,
         }
-    })
+    }
 }
 
 /// Takes the address, so that a start fails before the store is loaded when somebody has it. Nobody

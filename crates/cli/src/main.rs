@@ -66,6 +66,8 @@ enum ConfigCommand {
     Sample,
     /// Print the reference of all options (docs/configuration.md)
     Reference,
+    /// Print the scheduler's rules with all defaults, as `scheduler.rules_file` may hold them
+    Scheduler,
 }
 
 fn main() -> ExitCode {
@@ -135,6 +137,7 @@ fn run_config(command: ConfigCommand) -> anyhow::Result<()> {
         }
         ConfigCommand::Sample => print!("{}", config::text::sample()),
         ConfigCommand::Reference => print!("{}", config::text::reference()),
+        ConfigCommand::Scheduler => print(&control::scheduler_rules::sample()?)?,
     }
     Ok(())
 }

@@ -188,6 +188,9 @@ options! {
         /// Most candidates that are kept; the oldest ones go first. Each takes some 500 bytes.
         #[unit("candidates")]
         candidates_kept_max: Number<1, 100_000_000> = "1000000";
+        /// A file with filters, weighers, pre-filters, expressions and device aliases;
+        /// `placewright config scheduler` prints one with all defaults. Not set: those.
+        rules_file: Option<PathBuf> = "";
     }
 
     /// The store: where the journal is kept, how often it is summed up in a snapshot.

@@ -323,3 +323,40 @@ fn the_load_generator_loads_asks_and_claims_without_a_failure() {
         assert_eq!(phases[index]["failed"], 0);
     }
 }
+
+/// What `config check` says about a file with the scheduler's rules.
+#[test]
+fn the_printed_scheduler_rules_are_accepted() {
+    let (code, sample, _) = run(&["config", "scheduler"]);
+    assert_eq!(code, 0);
+    assert!(sample.contains("enabled_filters"), "{sample}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, sample).unwrap();
+    let flag = format!("--scheduler-rules-file={}", file.path().display());
+    assert_eq!(run(&["config", "check", &flag]).0, 0);
+}
+
+#[test]
+fn what_is_wrong_with_scheduler_rules_is_named() {
+    let wrong = [
+        ("[filter_scheduler]\nram_weight_multiplyer = 2.0", "line 2"),
+        (
+            "[filter_scheduler]\nenabled_filters = [\"NoFilter\"]",
+            "NoFilter",
+        ),
+        ("[prefilters]\ncompute_status_filter = \"yes\"", "boolean"),
+        (
+            "[[filter_scheduler.expressions]]\nname = \"Red\"\nfilter = \"host.colour == 'red'\"",
+            "colour",
+        ),
+        ("[surprise]", "surprise"),
+    ];
+    for (rules, named) in wrong {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, rules).unwrap();
+        let flag = format!("--scheduler-rules-file={}", file.path().display());
+        let (code, stdout, stderr) = run(&["config", "check", &flag]);
+        assert_eq!(code, 2, "{rules}: {stderr}");
+        assert!((stdout + &stderr).contains(named), "{rules}: {stderr}");
+    }
+}

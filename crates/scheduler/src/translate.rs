@@ -24,6 +24,7 @@ use crate::translate::pci::PciAliases;
 use crate::translate::resource_request::ResourceRequest;
 use crate::translate::rule::CandidateRule;
 use crate::translate::wish::Wishes;
+use serde::{Deserialize, Serialize};
 
 pub mod accelerator;
 mod cells;
@@ -41,7 +42,8 @@ pub mod target;
 pub mod wish;
 
 /// How requests are translated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct TranslateOptions {
     /// Whether each guest NUMA cell becomes a group, for hosts whose NUMA nodes are providers with
     /// VCPU, PCPU and MEMORY_MB of their own. A guest of one cell also fits hosts without.
