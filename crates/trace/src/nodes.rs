@@ -1,0 +1,66 @@
+//! Machines: `sn,cpu_milli,memory_mib,gpu,model`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::table::{Table, TraceError};
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name (`sn`), unique in the file.
+    pub name: String,
+    /// CPU in thousandths of a core.
+    pub cpu_milli: u32,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// How many GPUs it has, all of one model.
+    pub gpus: u32,
+    /// What they are; `None` when the file does not say.
+    pub gpu_model: Option<String>,
+}
+
+/// More GPUs than any machine has: a number beyond is a mistake in the file.
+const GPUS_MAX: u32 = 1024;
+
+/// Reads the machines of a file, in its order.
+///
+/// # Errors
+///
+/// [`TraceError`] for a file that cannot be read or is wrong.
+pub fn read(file: &Path) -> Result<Vec<Node>, TraceError> {
+    let reader = File::open(file).map_err(|source| TraceError::Unreadable {
+        file: file.to_owned(),
+        source,
+    })?;
+    parse(file, reader)
+}
+
+/// Reads machines from anything; `file` is how errors call it.
+///
+/// # Errors
+///
+/// [`TraceError`] for what is wrong with it.
+pub fn parse(file: &Path, reader: impl Read) -> Result<Vec<Node>, TraceError> {
+    let table = Table::read(file, reader)?;
+    let name = table.column("sn")?;
+    let cpu = table.column("cpu_milli")?;
+    let memory = table.column("memory_mib")?;
+    let gpus = table.column("gpu")?;
+    let model = table.column_if_any("model");
+    table.check_unique(name)?;
+    let mut nodes = Vec::new();
+    for row in table.rows() {
+        let gpus = row.at_most(gpus, GPUS_MAX)?;
+        let named = gpus > 0 && !row.text(model).is_empty();
+        nodes.push(Node {
+            name: row.name(name)?,
+            cpu_milli: row.amount(cpu)?,
+            memory_mib: row.amount(memory)?,
+            gpus,
+            gpu_model: named.then(|| row.name(model)).transpose()?,
+        });
+    }
+    Ok(nodes)
+}

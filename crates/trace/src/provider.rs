@@ -1,0 +1,47 @@
+//! A machine as a tree of resource providers.
+
+use crate::nodes::Node;
+use crate::{DISK_GB, GPU_MILLI, GPU_MILLI_TOTAL, MEMORY_MB, MILLI_CPU, model_trait};
+
+/// A resource provider of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provider {
+    /// Its name: the machine's for the root, `<machine>_gpu_<number>` for a GPU.
+    pub name: String,
+    /// Where the provider that it is part of stands in the list; `None` for the root.
+    pub parent: Option<usize>,
+    /// What it has: classes and totals. Nothing is reserved or overcommitted.
+    pub inventories: Vec<(&'static str, u32)>,
+    /// Its traits.
+    pub traits: Vec<String>,
+}
+
+/// Disk of every machine in GiB: traces say nothing about it, so that it must never be what lacks.
+const DISK_GB_TOTAL: u32 = 1_000_000;
+
+/// The providers of a machine, the root first. A total of 0 is left out.
+#[must_use]
+pub fn providers(node: &Node) -> Vec<Provider> {
+    let all = [
+        (MILLI_CPU, node.cpu_milli),
+        (MEMORY_MB, node.memory_mib),
+        (DISK_GB, DISK_GB_TOTAL),
+    ];
+    let root = Provider {
+        name: node.name.clone(),
+        parent: None,
+        inventories: all.into_iter().filter(|(_, total)| *total > 0).collect(),
+        traits: Vec::new(),
+    };
+    let gpus = (0..node.gpus).map(|number| Provider {
+        name: format!("{}_gpu_{number}", node.name),
+        parent: Some(0),
+        inventories: vec![(GPU_MILLI, GPU_MILLI_TOTAL)],
+        traits: node
+            .gpu_model
+            .iter()
+            .map(|model| model_trait(model))
+            .collect(),
+    });
+    std::iter::once(root).chain(gpus).collect()
+}

@@ -1,0 +1,209 @@
+//! A CSV file whose columns are found by name, and what can be wrong with one.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why a trace cannot be used.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// The file cannot be read.
+    #[error("{}: {source}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line is no CSV, or has another number of values than the first.
+    #[error("{}: {source}", file.display())]
+    NotCsv {
+        /// The file.
+        file: PathBuf,
+        /// Why; it names the line.
+        source: csv::Error,
+    },
+    /// The first line lacks a column.
+    #[error("{}, line 1: there is no column {column}; the columns are {}", file.display(), found.join(", "))]
+    NoColumn {
+        /// The file.
+        file: PathBuf,
+        /// What is missing.
+        column: &'static str,
+        /// What is there.
+        found: Vec<String>,
+    },
+    /// A value is wrong.
+    #[error("{}, line {line}, column {column}: {reason}", file.display())]
+    BadValue {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// The column.
+        column: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is nothing below the first line.
+    #[error("{}: there are no rows", file.display())]
+    NoRows {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// The largest amount of a resource: inventories are 31 bits wide.
+const AMOUNT_MAX: u32 = i32::MAX as u32;
+
+/// A file that was read whole.
+pub(crate) struct Table<'a> {
+    file: &'a Path,
+    header: csv::StringRecord,
+    rows: Vec<(u64, csv::StringRecord)>,
+}
+
+/// One row, and where it stands.
+pub(crate) struct Row<'a> {
+    table: &'a Table<'a>,
+    line: u64,
+    record: &'a csv::StringRecord,
+}
+
+/// A column by its place; `None` for one that may be missing and is.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    name: &'static str,
+    index: Option<usize>,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn read(file: &'a Path, reader: impl Read) -> Result<Self, TraceError> {
+        let not_csv = |source| TraceError::NotCsv {
+            file: file.to_owned(),
+            source,
+        };
+        let mut reader = csv::ReaderBuilder::new()
+            .trim(csv::Trim::All)
+            .from_reader(reader);
+        let header = reader.headers().map_err(not_csv)?.clone();
+        let mut rows = Vec::new();
+        for record in reader.into_records() {
+            let record = record.map_err(not_csv)?;
+            let line = record.position().map_or(0, csv::Position::line);
+            rows.push((line, record));
+        }
+        if rows.is_empty() {
+            let file = file.to_owned();
+            return Err(TraceError::NoRows { file });
+        }
+        Ok(Self { file, header, rows })
+    }
+
+    /// A column that must be there.
+    pub(crate) fn column(&self, name: &'static str) -> Result<Column, TraceError> {
+        let column = self.column_if_any(name);
+        if column.index.is_some() {
+            return Ok(column);
+        }
+        Err(TraceError::NoColumn {
+            file: self.file.to_owned(),
+            column: name,
+            found: self.header.iter().map(str::to_owned).collect(),
+        })
+    }
+
+    /// A column that may be missing: then all its values are empty.
+    pub(crate) fn column_if_any(&self, name: &'static str) -> Column {
+        let index = self.header.iter().position(|found| found == name);
+        Column { name, index }
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|(line, record)| Row {
+            table: self,
+            line: *line,
+            record,
+        })
+    }
+
+    /// Refuses a name that an earlier row has.
+    pub(crate) fn check_unique(&self, column: Column) -> Result<(), TraceError> {
+        let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+        for row in self.rows() {
+            let line = row.line;
+            let name = column.index.and_then(|index| row.record.get(index));
+            if let Some(before) = seen.insert(name.unwrap_or_default(), line) {
+                return Err(row.wrong(column, format!("line {before} has the same name")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Row<'a> {
+    /// A value as it stands; empty where there is none.
+    pub(crate) fn text(&self, column: Column) -> &'a str {
+        let value = column.index.and_then(|index| self.record.get(index));
+        value.unwrap_or_default()
+    }
+
+    /// A name: 1 to 200 characters that can be seen.
+    pub(crate) fn name(&self, column: Column) -> Result<String, TraceError> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Err(self.wrong(column, "it is empty".to_owned()));
+        }
+        if text.chars().count() > NAME_LENGTH_MAX || text.chars().any(char::is_control) {
+            let reason = format!("a name has 1 to {NAME_LENGTH_MAX} printable characters");
+            return Err(self.wrong(column, reason));
+        }
+        Ok(text.to_owned())
+    }
+
+    /// An amount of a resource; empty is 0.
+    pub(crate) fn amount(&self, column: Column) -> Result<u32, TraceError> {
+        self.at_most(column, AMOUNT_MAX)
+    }
+
+    /// A number up to a bound; empty is 0.
+    pub(crate) fn at_most(&self, column: Column, max: u32) -> Result<u32, TraceError> {
+        let number = self.number(column)?.unwrap_or(0);
+        u32::try_from(number)
+            .ok()
+            .filter(|number| *number <= max)
+            .ok_or_else(|| self.wrong(column, format!("{number} is more than {max}")))
+    }
+
+    /// A whole number, if there is any.
+    pub(crate) fn number(&self, column: Column) -> Result<Option<u64>, TraceError> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        // Some tools write whole numbers with a fraction of zeros.
+        let whole = match text.split_once('.') {
+            Some((whole, zeros)) if zeros.bytes().all(|digit| digit == b'0') => whole,
+            _ => text,
+        };
+        match whole.parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(self.wrong(column, format!("{text:?} is no whole number"))),
+        }
+    }
+
+    /// An error about one of its values.
+    pub(crate) fn wrong(&self, column: Column, reason: String) -> TraceError {
+        TraceError::BadValue {
+            file: self.table.file.to_owned(),
+            line: self.line,
+            column: column.name,
+            reason,
+        }
+    }
+}
+
+/// Short enough that names made of it fit everywhere.
+const NAME_LENGTH_MAX: usize = 200;
