@@ -24,7 +24,7 @@ mod event;
 pub mod state;
 
 pub use decide::{Options, Refusal, decide};
-pub use effect::{Effect, Order};
+pub use effect::{Effect, EffectPlace, Order};
 pub use event::{Event, Failure};
 pub use state::{
     Change, Host, Instance, Job, JobKind, Meta, Next, Place, Stage, State, Step, Target, Undo,

@@ -5,7 +5,7 @@
 
 mod world;
 
-use placewright_conductor::cell_conductor::{Event, Failure, Refusal, VmState};
+use placewright_conductor::cell_conductor::{Change, Effect, Event, Failure, Refusal, VmState};
 use placewright_conductor::super_conductor::{
     Aggregate, Command, MigrationStatus, Outcome, ServerGroup, Service, Wish,
 };
@@ -294,7 +294,8 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
     world.create(&[1]);
     world.settle();
     let state = &world.cells[&cell(0)];
-    let ended = |session, attempt| Event::StepEnded {
+    let ended = |on, session, attempt| Event::StepEnded {
+        host: host(0, on),
         instance: instance(1),
         session,
         attempt,
@@ -303,8 +304,9 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
             may_retry: true,
         }),
     };
-    for (session, attempt) in [(1, 1), (1, 2), (0, 2), (1, 3)] {
-        let event = ended(session, attempt);
+    let late = [(0, 1, 1), (1, 1, 2), (1, 0, 2), (1, 1, 3), (0, 1, 2)];
+    for (on, session, attempt) in late {
+        let event = ended(on, session, attempt);
         let mut changes = Vec::new();
         let options = cell_conductor::Options::default();
         let decided = cell_conductor::decide(state, &event, world.at, &options, &mut changes);
@@ -312,4 +314,85 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
         assert!(changes.is_empty());
     }
     world.check_at_rest();
+}
+
+/// What an event of this cell changes, applied.
+fn happen(state: &mut cell_conductor::State, event: &Event, world: &World) -> Vec<Change> {
+    let mut changes = Vec::new();
+    cell_conductor::decide(state, event, world.at, &world.options, &mut changes).unwrap();
+    for change in &changes {
+        state.apply(change);
+    }
+    changes
+}
+
+#[test]
+fn a_step_is_ended_only_by_the_host_that_was_asked() {
+    let mut world = World::new(1, 2, 8);
+    world.create(&[1]);
+    while world.cells[&cell(0)].jobs().is_empty() {
+        let packet = world.network.remove(0);
+        world.deliver(packet);
+    }
+    let mut state = world.cells[&cell(0)].clone();
+    let ended = |on| Event::StepEnded {
+        host: host(0, on),
+        instance: instance(1),
+        session: 1,
+        attempt: 1,
+        failure: None,
+    };
+    let (at, options) = (world.at, world.options);
+    let refused = cell_conductor::decide(&state, &ended(1), at, &options, &mut Vec::new());
+    assert!(matches!(refused, Err(Refusal::Stale { .. })));
+    happen(&mut state, &ended(0), &world);
+    assert_eq!(state.instances()[&instance(1)].vm_state, VmState::Active);
+}
+
+#[test]
+fn changes_that_were_replaced_have_no_effects_any_more() {
+    let mut world = World::new(1, 2, 8);
+    world.create(&[1]);
+    while world.cells[&cell(0)].jobs().is_empty() {
+        let packet = world.network.remove(0);
+        world.deliver(packet);
+    }
+    let mut state = world.cells[&cell(0)].clone();
+    let failed = Event::StepEnded {
+        host: host(0, 0),
+        instance: instance(1),
+        session: 1,
+        attempt: 1,
+        failure: Some(Failure {
+            message: "no disk".into(),
+            may_retry: true,
+        }),
+    };
+    let answered = |number, answer| Event::Answered {
+        instance: instance(1),
+        number,
+        answer,
+    };
+    let asks = happen(&mut state, &failed, &world);
+    let number = state.instances()[&instance(1)].claim;
+    let asked = |state: &cell_conductor::State, changes| {
+        let effects = state.effects_of(changes);
+        let asks = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Ask(ask) => Some(ask.number),
+            Effect::Agent { .. } | Effect::Destroy { .. } => None,
+        });
+        asks.collect::<Vec<u64>>()
+    };
+    assert_eq!(asked(&state, &asks), [number]);
+    // Control counted on: the ask is made again, with the next number and by that change alone.
+    let again = happen(&mut state, &answered(number, Answer::Stale), &world);
+    assert_eq!(asked(&state, &asks), [0; 0]);
+    assert_eq!(asked(&state, &again), [number + 1]);
+    let swapped = Answer::Swapped { index: 0 };
+    let built = happen(&mut state, &answered(number + 1, swapped), &world);
+    assert_eq!(asked(&state, &again), [0; 0]);
+    assert!(matches!(
+        state.effects_of(&built).as_slice(),
+        [Effect::Agent { host: on, .. }] if *on == host(0, 1)
+    ));
 }

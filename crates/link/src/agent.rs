@@ -11,6 +11,9 @@ use crate::Coming;
 /// A cell, as an agent reaches it.
 pub trait AgentLink: Send + Sync + 'static {
     /// Connects. One connection may speak for many hosts. It ends when either side drops its half.
+    ///
+    /// Both halves are bounded. What an agent does not take in time is not kept for it: the cell
+    /// asks again later.
     fn connect(&self) -> Coming<'_, AgentConnection>;
 }
 
@@ -51,7 +54,7 @@ pub enum ToCell {
         /// The guest.
         number: u32,
     },
-    /// The next update of a host's soft state.
+    /// The next update of a host's soft state. The first of an incarnation tells everything.
     State {
         /// The host.
         host: HostId,
@@ -105,5 +108,14 @@ pub enum ToAgent {
     SendState {
         /// The host.
         host: HostId,
+    },
+    /// The cell does not count the host's session as under way: it was given up after a silence,
+    /// another one took its place, or its number is no greater than an earlier one's. Begin a new
+    /// session, greater than `after`.
+    StartAgain {
+        /// The host.
+        host: HostId,
+        /// The latest session that the cell knows.
+        after: u64,
     },
 }

@@ -24,8 +24,12 @@ pub trait CellLink: Send + Sync + 'static {
     /// What was done with an instance, oldest first.
     fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>>;
 
-    /// Follows the cell: everything that it has, then every change. The stream ends when the cell
-    /// goes away; whoever falls behind too far is cut off and begins anew.
+    /// Follows the cell: everything that it has, then every change. To whoever falls behind,
+    /// changes of one thing come as one; whoever takes nothing for too long is cut off and begins
+    /// anew. The stream ends when the cell goes away.
+    ///
+    /// Before [`CellNews::Complete`] a change may come twice, never something older after something
+    /// newer.
     fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>>;
 }
 
@@ -61,12 +65,12 @@ pub enum CellNews {
         /// What it is like; nothing if the cell does not have it (any more).
         view: Option<Box<InstanceView>>,
     },
-    /// A host is like this now.
+    /// A host is like this now, or is none of the cell's any more.
     Host {
         /// Which.
         host: HostId,
-        /// What it is like.
-        view: HostView,
+        /// What it is like; nothing if an operator removed it.
+        view: Option<HostView>,
     },
     /// The next update of a host's soft state.
     State {

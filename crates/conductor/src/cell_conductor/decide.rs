@@ -105,11 +105,17 @@ pub fn decide(
         Event::HostDown { host } => now.host_down(*host, changes)?,
         Event::HostRemoved { host } => now.host_removed(*host, changes)?,
         Event::StepEnded {
+            host,
             instance,
             session,
             attempt,
             failure,
-        } => now.step_ended(*instance, (*session, *attempt), failure.as_ref(), changes)?,
+        } => now.step_ended(
+            (*host, *instance),
+            (*session, *attempt),
+            failure.as_ref(),
+            changes,
+        )?,
         Event::Destroyed {
             host,
             instance,

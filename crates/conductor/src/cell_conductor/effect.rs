@@ -1,5 +1,9 @@
 //! What a cell has to do outside, read off its state.
 
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use placewright_placement::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::state::{Change, Job, JobKind, Next, Place, Stage, State, Step};
@@ -33,6 +37,18 @@ pub enum Effect {
     },
     /// Ask placement.
     Ask(Ask),
+}
+
+/// How far [`State::effects_from`] has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EffectPlace {
+    /// Nowhere yet.
+    #[default]
+    Start,
+    /// Behind the job of this instance.
+    Job(InstanceId),
+    /// Behind all jobs, and behind this doomed guest.
+    Doomed((HostId, InstanceId, u32)),
 }
 
 /// A step for an agent.
@@ -71,16 +87,78 @@ impl State {
         of_jobs.chain(of_doomed).collect()
     }
 
-    /// What is to be done because of changes that were just applied.
+    /// A part of [`Self::effects`]: those of at most `count` rows, from a place on, whose row is so
+    /// since a time that `is_due`; and the place to go on from, if it is not the end.
+    ///
+    /// For whoever repeats effects without looking at everything at once.
+    #[must_use]
+    pub fn effects_from(
+        &self,
+        from: EffectPlace,
+        count: usize,
+        is_due: impl Fn(Timestamp) -> bool,
+    ) -> (Vec<Effect>, Option<EffectPlace>) {
+        let mut effects = Vec::new();
+        let mut left = count;
+        let after_jobs = match from {
+            EffectPlace::Start => Some(Unbounded),
+            EffectPlace::Job(instance) => Some(Excluded(instance)),
+            EffectPlace::Doomed(_) => None,
+        };
+        if let Some(after) = after_jobs {
+            for (instance, job) in self.jobs.range((after, Unbounded)) {
+                if is_due(job.since) {
+                    effects.extend(self.job_effect(*instance, job));
+                }
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    return (effects, Some(EffectPlace::Job(*instance)));
+                }
+            }
+        }
+        let after = match from {
+            EffectPlace::Doomed(key) => Excluded(key),
+            EffectPlace::Start | EffectPlace::Job(_) => Unbounded,
+        };
+        for (key, since) in self.doomed.range((after, Unbounded)) {
+            if is_due(*since) {
+                effects.extend(self.destroy_effect(*key));
+            }
+            left = left.saturating_sub(1);
+            if left == 0 {
+                return (effects, Some(EffectPlace::Doomed(*key)));
+            }
+        }
+        (effects, None)
+    }
+
+    /// What is to be done because of the changes of one event.
+    ///
+    /// They were applied, and others may have been since: what those replaced is left to them. So
+    /// whoever waits until changes are durable never does what a later change, not durable yet,
+    /// wants.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<Effect> {
         let mut effects = Vec::new();
         for change in changes {
             match change {
-                Change::Job(instance, Some(job)) => {
+                Change::Job(instance, Some(job)) if self.is_latest(*instance, job, changes) => {
                     effects.extend(self.job_effect(*instance, job));
                 }
-                Change::Doomed(key, Some(_)) => effects.extend(self.destroy_effect(*key)),
+                // What is asked has a new number.
+                Change::Instance(instance, Some(_)) => {
+                    let with_job =
+                        |one: &Change| matches!(one, Change::Job(of, _) if of == instance);
+                    if !changes.iter().any(with_job)
+                        && let Some(job) = self.jobs.get(instance)
+                        && self.is_latest(*instance, job, changes)
+                    {
+                        effects.extend(self.job_effect(*instance, job));
+                    }
+                }
+                Change::Doomed(key, Some(_)) if self.doomed.contains_key(key) => {
+                    effects.extend(self.destroy_effect(*key));
+                }
                 // An agent's new session: what it was asked for before is asked for again.
                 Change::Host(host, Some(_)) => effects.extend(self.effects_on(*host)),
                 _ => {}
@@ -89,15 +167,40 @@ impl State {
         effects
     }
 
-    fn effects_on(&self, host: HostId) -> Vec<Effect> {
-        let of_jobs = self.jobs.iter().filter(|(_, job)| match job.stage {
-            Stage::Step(step) => job.host_of(step).is_some_and(|place| place.host == host),
-            _ => false,
+    /// Whether a job, and its instance's row as these changes wrote it, are as they were.
+    fn is_latest(&self, instance: InstanceId, job: &Job, changes: &[Change]) -> bool {
+        let row = changes.iter().rev().find_map(|change| match change {
+            Change::Instance(of, row) if *of == instance => Some(row.as_deref()),
+            _ => None,
         });
-        let of_jobs = of_jobs.filter_map(|(instance, job)| self.job_effect(*instance, job));
+        self.jobs.get(&instance) == Some(job)
+            && row.is_none_or(|row| row == self.instances.get(&instance))
+    }
+
+    fn effects_on(&self, host: HostId) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for instance in self.instances_on(host) {
+            if let Some(job) = self.jobs.get(&instance)
+                && let Stage::Step(step) = job.stage
+                && job.host_of(step).is_some_and(|place| place.host == host)
+            {
+                effects.extend(self.job_effect(instance, job));
+            }
+        }
         let doomed = self.doomed_on(host);
-        of_jobs
-            .chain(doomed.filter_map(|key| self.destroy_effect(key)))
+        effects.extend(doomed.filter_map(|key| self.destroy_effect(key)));
+        effects
+    }
+
+    /// The instances that have guests on a host, wanted or doomed; in rising order. Every host that
+    /// is asked for a step, or waited for, has a guest of the instance.
+    pub(crate) fn instances_on(&self, host: HostId) -> BTreeSet<InstanceId> {
+        let range = (host, InstanceId(uuid::Uuid::nil()), 0)..;
+        let wanted = self.guests.range(range).map(|(key, _)| *key);
+        let wanted = wanted.take_while(|key| key.0 == host);
+        wanted
+            .chain(self.doomed_on(host))
+            .map(|(_, instance, _)| instance)
             .collect()
     }
 

@@ -46,6 +46,8 @@ pub enum Event {
     },
     /// An agent ended a step.
     StepEnded {
+        /// Its host.
+        host: HostId,
         /// Of which instance.
         instance: InstanceId,
         /// The session in which it was asked to.

@@ -86,6 +86,7 @@ impl Agent {
             }
         };
         Some(Event::StepEnded {
+            host: self.host,
             instance: order.instance,
             session: self.session,
             attempt: order.attempt,

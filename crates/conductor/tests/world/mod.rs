@@ -12,7 +12,7 @@ pub mod check;
 use std::collections::BTreeMap;
 
 use agent::Agent;
-use placewright_conductor::cell_conductor::{self, Event, Options};
+use placewright_conductor::cell_conductor::{self, EffectPlace, Event, Options};
 use placewright_conductor::control::{Change, Command, Control, Outcome, Refusal};
 use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::{self, Effect, NewBuild, Wish};
@@ -278,6 +278,7 @@ impl World {
         let cells: Vec<CellId> = self.cells.keys().copied().collect();
         for id in cells {
             let effects = self.cells[&id].effects();
+            assert_eq!(in_parts(&self.cells[&id]), effects);
             self.send_cell_effects(id, effects);
         }
         for agent in self.agents.values().filter(|agent| agent.is_up) {
@@ -517,4 +518,15 @@ impl World {
         let cell = self.control.conductor.mappings().get(&id)?.cell;
         cell.filter(|cell| *cell != CellId::CELL0)
     }
+}
+
+/// All effects of a cell, three rows at a time.
+fn in_parts(state: &cell_conductor::State) -> Vec<cell_conductor::Effect> {
+    let (mut all, mut from) = (Vec::new(), Some(EffectPlace::Start));
+    while let Some(place) = from {
+        let (mut some, next) = state.effects_from(place, 3, |_| true);
+        all.append(&mut some);
+        from = next;
+    }
+    all
 }

@@ -82,14 +82,17 @@ impl Now<'_> {
         is_gone: &dyn Fn(&GuestKey) -> bool,
         changes: &mut Vec<Change>,
     ) {
-        for (instance, job) in &self.state.jobs {
+        for instance in self.state.instances_on(host) {
+            let Some(job) = self.state.jobs.get(&instance) else {
+                continue;
+            };
             let gone = |place: &Place| {
-                place.host == host && is_gone(&(place.host, *instance, place.number))
+                place.host == host && is_gone(&(place.host, instance, place.number))
             };
             if !matches!(job.stage, Stage::Clear(_)) || !job.clearing.iter().any(gone) {
                 continue;
             }
-            if let Some(mut work) = Work::load(self, *instance) {
+            if let Some(mut work) = Work::load(self, instance) {
                 if let Some(job) = &mut work.job {
                     job.clearing.retain(|place| !gone(place));
                 }
@@ -112,12 +115,15 @@ impl Now<'_> {
         };
         changes.push(Change::Host(host, Some(Box::new(row))));
         self.go_on_without(host, &|_| true, changes);
-        for (instance, job) in &self.state.jobs {
+        for instance in self.state.instances_on(host) {
+            let Some(job) = self.state.jobs.get(&instance) else {
+                continue;
+            };
             let Stage::Step(step) = job.stage else {
                 continue;
             };
             if job.host_of(step).is_some_and(|place| place.host == host)
-                && let Some(mut work) = Work::load(self, *instance)
+                && let Some(mut work) = Work::load(self, instance)
             {
                 work.step_failed("The host is down.", true);
                 work.store(changes);
@@ -144,7 +150,7 @@ impl Now<'_> {
 
     pub(super) fn step_ended(
         self,
-        instance: InstanceId,
+        (host, instance): (HostId, InstanceId),
         (session, attempt): (u64, u32),
         failure: Option<&Failure>,
         changes: &mut Vec<Change>,
@@ -154,8 +160,9 @@ impl Now<'_> {
             Stage::Step(step) => job.host_of(step),
             Stage::Reserved | Stage::Swap | Stage::Verify | Stage::Clear(_) | Stage::Ask(_) => None,
         });
-        let host = place.and_then(|place| self.state.hosts.get(&place.host));
-        let is_asked = host.is_some_and(|host| host.session == session);
+        let place = place.filter(|place| place.host == host);
+        let row = place.and_then(|place| self.state.hosts.get(&place.host));
+        let is_asked = row.is_some_and(|row| row.session == session);
         if work.row.attempt != attempt || !is_asked {
             return Err(Refusal::Stale {
                 instance,
