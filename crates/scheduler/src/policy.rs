@@ -16,6 +16,7 @@
 //! ```
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -29,12 +30,12 @@ use crate::verdict::Verdict;
 use crate::weigher::{Compiled, CompiledWeighers, Weigher, metrics};
 
 /// The configured filters and weighers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Policy {
     config: SchedulerConfig,
     filters: Vec<&'static Filter>,
     weighers: Vec<&'static Weigher>,
-    expressions: Vec<Expression>,
+    expressions: Arc<[Expression]>,
     refuses_unmeasured: bool,
 }
 
@@ -81,7 +82,7 @@ impl Policy {
         let weighs_metrics = weighers.iter().any(|weigher| weigher.name == metrics::NAME);
         Ok(Self {
             filters,
-            expressions: config::load_expressions(&config)?,
+            expressions: config::load_expressions(&config)?.into(),
             refuses_unmeasured: weighs_metrics && config.metrics.required,
             weighers,
             config,

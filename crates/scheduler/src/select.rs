@@ -27,6 +27,7 @@ use crate::request::RequestSpec;
 use crate::translate::rule::CandidateRule;
 use crate::translate::target::{ComputeNode, Target};
 
+pub mod capacity;
 pub mod rules;
 mod shelf;
 

@@ -33,6 +33,7 @@ use crate::metrics::HttpMetrics;
 use crate::options::ServerOptions;
 use crate::server::HttpService;
 
+mod capacity;
 mod claims;
 mod destinations;
 mod fleet;
@@ -215,6 +216,7 @@ async fn run(path: &Path, method: &str, call: &Call<'_>) -> Answer<Reply> {
     let uuid = path.uuid;
     match (path.route, method) {
         (Route::Destinations, _) => destinations::select(call).await,
+        (Route::Capacity, _) => capacity::count(call).await,
         (Route::Claim, "POST") => claims::claim(call, uuid).await,
         (Route::Claim, _) => claims::release(call, uuid).await,
         (Route::Swap, _) => claims::swap(call, uuid).await,

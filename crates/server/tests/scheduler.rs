@@ -653,3 +653,56 @@ async fn an_aggregate_with_a_zone_restricts_and_shows() {
         404
     );
 }
+
+#[tokio::test]
+async fn capacity_is_what_would_be_placed_and_disturbs_nothing() {
+    let fleet = Fleet::of(5).await;
+    // One host is partly taken.
+    assert_eq!(fleet.select(&ask(3, &[900])).await.status, 200);
+    let seen = get("/v1/hosts").ask(&fleet.scheduler).await.json();
+    for (vcpus, expected) in [(1, 17), (2, 8), (4, 4), (5, 0)] {
+        let mut body = json!({"request": ask(vcpus, &[])["request"]});
+        let answer = fleet.post("/v1/capacity", &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let told = answer.json();
+        assert_eq!(told["count"], expected, "{told}");
+        assert_eq!(told["more"], false);
+        let by_cell = told["by_cell"].as_object().unwrap();
+        let sum: u64 = by_cell.values().filter_map(Value::as_u64).sum();
+        assert_eq!(sum, expected);
+        body["limit"] = json!(3);
+        let cut = fleet.post("/v1/capacity", &body).await.json();
+        assert_eq!(
+            (&cut["count"], &cut["more"]),
+            (&json!(expected.min(3)), &json!(expected > 3))
+        );
+    }
+    // Of a group, one a host.
+    let mut body = json!({"request": ask(1, &[])["request"]});
+    body["request"]["instance_group"] =
+        json!({"uuid": GROUP, "policy": "anti-affinity", "members": []});
+    let told = fleet.post("/v1/capacity", &body).await;
+    assert_eq!(told.json()["count"], 5, "{}", told.text);
+    let path = format!("/v1/hosts/{}", host(1));
+    assert_eq!(get(&path).ask(&fleet.scheduler).await.status, 200);
+    let now = get("/v1/hosts").ask(&fleet.scheduler).await.json();
+    let uuids = |told: &Value| {
+        let hosts = told["hosts"].as_array().unwrap().iter();
+        let hosts = hosts.map(|host| (host["uuid"].clone(), host["instances"].clone()));
+        hosts.collect::<Vec<_>>()
+    };
+    assert_eq!(uuids(&now), uuids(&seen));
+    // It is what is really placed.
+    let mut placed = 0;
+    while fleet.select(&ask(1, &[placed + 1])).await.status == 200 {
+        placed += 1;
+    }
+    assert_eq!(placed, 17);
+
+    let body = json!({"request": ask(1, &[])["request"], "limit": 0});
+    let wrong = fleet.post("/v1/capacity", &body).await;
+    assert_eq!(
+        (wrong.status, &wrong.json()["errors"][0]["field"]),
+        (400, &json!("limit"))
+    );
+}

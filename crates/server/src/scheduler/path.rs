@@ -11,6 +11,7 @@ use crate::http::error::ApiError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Destinations,
+    Capacity,
     Claim,
     Swap,
     Hosts,
@@ -51,6 +52,7 @@ impl Route {
     pub(super) fn path(self) -> &'static str {
         match self {
             Self::Destinations => "/v1/destinations",
+            Self::Capacity => "/v1/capacity",
             Self::Claim => "/v1/claims/{consumer}",
             Self::Swap => "/v1/claims/{consumer}/swap",
             Self::Hosts => "/v1/hosts",
@@ -64,6 +66,7 @@ impl Route {
 
     fn operations(self) -> (&'static [Operation], &'static str) {
         const CLAIM: &[Operation] = &[with_body("POST", Rule::AllocationsUpdate)];
+        const COUNT: &[Operation] = &[with_body("POST", Rule::AllocationCandidatesList)];
         const HELD: &[Operation] = &[
             with_body("POST", Rule::AllocationsUpdate),
             without_body("DELETE", Rule::AllocationsDelete),
@@ -82,6 +85,7 @@ impl Route {
         ];
         match self {
             Self::Destinations | Self::Swap => (CLAIM, "POST"),
+            Self::Capacity => (COUNT, "POST"),
             Self::Claim => (HELD, "DELETE, POST"),
             Self::Hosts => (HOSTS, "GET"),
             Self::Host => (HOST, "GET"),
@@ -119,6 +123,7 @@ impl Path {
         let (first, second, third) = (parts.next(), parts.next(), parts.next());
         let route = match (first.unwrap_or(""), second, third) {
             ("destinations", None, None) => Route::Destinations,
+            ("capacity", None, None) => Route::Capacity,
             ("claims", Some(_), None) => Route::Claim,
             ("claims", Some(_), Some("swap")) => Route::Swap,
             ("hosts", None, None) => Route::Hosts,

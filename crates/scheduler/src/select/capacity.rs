@@ -1,0 +1,191 @@
+//! How many more of a request would fit: the scheduler's own decisions, one after another, on a copy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_placement::{
+    Command, ConsumerGeneration, ConsumerUuid, Intent, Outcome, State, Timestamp, decide,
+};
+use uuid::Uuid;
+
+use super::rules::{of_policy, of_topology};
+use super::{Scheduler, Scope, SelectRefusal, Shelf, TreeShelf};
+use crate::host_state::InstanceReport;
+use crate::prepare::Prepared;
+use crate::request::RequestSpec;
+
+/// The ways to be served that are tried of each host.
+const CANDIDATES_OF_HOST: usize = 4;
+/// The hosts that one claim tries.
+const HOSTS_OF_CLAIM: usize = 8;
+
+/// How many instances of a request would find a host, if they came one after another now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// The instances.
+    pub count: usize,
+    /// Whether there would be room for more than were asked about.
+    pub is_cut: bool,
+    /// The hosts that would get at least one.
+    pub hosts: usize,
+    /// The instances by cell.
+    pub by_cell: BTreeMap<Uuid, usize>,
+}
+
+impl Scheduler {
+    /// A scheduler of its own with the same knowledge, for questions that disturb nothing.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            policy: self.policy.clone(),
+            options: self.options.clone(),
+            hosts: self.hosts.clone(),
+            shelf: Shelf::default(),
+            trees: TreeShelf::default(),
+            compute_version_min: self.compute_version_min,
+        }
+    }
+
+    /// Places instances of a request, at most `most`, until one finds no host. Ask a [`Self::fork`],
+    /// with a copy of the state: both remember the instances.
+    ///
+    /// Each instance is ranked and claimed as [`Self::rank`] and a claim would, so the number is what
+    /// would really be placed: filters, weights, groups and topology included.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rank`].
+    pub fn capacity(
+        mut self,
+        mut state: State,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        most: usize,
+        at: Timestamp,
+    ) -> Result<Capacity, SelectRefusal> {
+        know_group(&mut state, request);
+        let mut used = BTreeSet::new();
+        let mut found = Capacity::default();
+        // No instance has a UUID as low as these; if one has, it is passed over.
+        for number in 1.. {
+            let instance = Uuid::from_u128(number);
+            if state.consumer(ConsumerUuid::from_uuid(instance)).is_some() {
+                continue;
+            }
+            self.observe(&state, at);
+            let Some(slot) = self.place(&mut state, request, prepared, instance, at)? else {
+                break;
+            };
+            if found.count == most {
+                found.is_cut = true;
+                break;
+            }
+            found.count += 1;
+            used.insert(slot);
+            if let Some(host) = self.hosts.get(slot) {
+                *found.by_cell.entry(host.names.cell).or_default() += 1;
+            }
+        }
+        found.hosts = used.len();
+        Ok(found)
+    }
+}
+
+/// A claim makes the request's group known to placement; so does this.
+fn know_group(state: &mut State, request: &RequestSpec) {
+    let Some(group) = &request.instance_group else {
+        return;
+    };
+    if state.group(group.uuid).is_none() {
+        let command = Command::SetGroup {
+            group: group.uuid,
+            rules: of_policy(group),
+        };
+        carry_out(state, &command);
+    }
+}
+
+fn carry_out(state: &mut State, command: &Command) -> Option<Outcome> {
+    let mut changes = Vec::new();
+    let outcome = decide(state, command, &mut changes).ok()?;
+    for change in &changes {
+        drop(state.apply(change));
+    }
+    Some(outcome)
+}
+
+impl Scheduler {
+    /// Claims the best host for an instance; the slot of the host.
+    fn place(
+        &mut self,
+        state: &mut State,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        instance: Uuid,
+        at: Timestamp,
+    ) -> Result<Option<u32>, SelectRefusal> {
+        let mut without = Vec::new();
+        loop {
+            let scope = Scope {
+                instance,
+                count: HOSTS_OF_CLAIM,
+                cell: None,
+                without: without.clone(),
+            };
+            let ranked = self.rank(state, request, prepared, &scope)?;
+            if ranked.is_empty() {
+                return Ok(None);
+            }
+            let mut candidates = Vec::new();
+            for one in &ranked {
+                candidates.extend(self.candidates(
+                    state,
+                    prepared,
+                    one.slot,
+                    CANDIDATES_OF_HOST,
+                )?);
+            }
+            let hosts: Vec<Uuid> = candidates.iter().map(|one| one.host).collect();
+            let intent = Intent {
+                consumer: ConsumerUuid::from_uuid(instance),
+                generation: ConsumerGeneration::Is(None),
+                project: "what-if".to_owned(),
+                user: "what-if".to_owned(),
+                consumer_type: None,
+                group: request.instance_group.as_ref().map(|group| group.uuid),
+                rules: of_topology(request).collect(),
+                candidates,
+                alongside: Vec::new(),
+            };
+            let command = Command::ClaimFirst {
+                intents: vec![intent],
+                least: 1,
+                at,
+            };
+            let Some(Outcome::Claimed(chosen)) = carry_out(state, &command) else {
+                without.extend(ranked.iter().map(|one| one.slot));
+                continue;
+            };
+            let chosen = chosen.first().copied().flatten();
+            let host = chosen.and_then(|index| hosts.get(index as usize));
+            let slot = host
+                .and_then(|host| self.hosts.by_uuid(*host))
+                .map(|(slot, _)| slot);
+            if let Some(slot) = slot {
+                let group = request.instance_group.as_ref().map(|group| group.uuid);
+                let properties = request
+                    .image
+                    .iter()
+                    .flat_map(|image| image.properties.iter());
+                let report = InstanceReport {
+                    uuid: instance,
+                    group,
+                    image_properties: properties
+                        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                        .collect(),
+                };
+                self.hosts.expect(slot, &report);
+            }
+            return Ok(slot);
+        }
+    }
+}

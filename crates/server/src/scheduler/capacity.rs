@@ -1,0 +1,67 @@
+//! `POST /v1/capacity`: how many more of a request would fit, on a copy of everything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use placewright_scheduler::request::RequestSpec;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::refused::{Answer, Refused, code};
+use super::{Call, json, now};
+use crate::http::reply::Reply;
+
+/// The most instances that are tried.
+const MOST: usize = 100_000;
+
+/// The body of `POST /v1/capacity`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CapacityBody {
+    request: RequestSpec,
+    /// Where to stop counting.
+    #[serde(default = "most")]
+    limit: usize,
+}
+
+fn most() -> usize {
+    MOST
+}
+
+#[derive(Serialize)]
+struct CapacityTold {
+    count: usize,
+    /// Whether there is room for more than `limit`.
+    more: bool,
+    hosts: usize,
+    by_cell: BTreeMap<Uuid, usize>,
+}
+
+pub(super) async fn count(call: &Call<'_>) -> Answer<Reply> {
+    let body: CapacityBody = call.read()?;
+    if !(1..=MOST).contains(&body.limit) {
+        let detail = format!("limit: {} is not 1 to {MOST}", body.limit);
+        return Err(Refused::field("limit", detail));
+    }
+    let core = Arc::clone(call.core);
+    // Copying and counting takes long in a large fleet: other requests go on meanwhile.
+    let counting = tokio::task::spawn_blocking(move || -> Answer<Reply> {
+        let (fork, state, prepared) = core.decide(|brain, state| {
+            let prepared = brain.scheduler.prepare(state, &body.request)?;
+            Answer::Ok((brain.scheduler.fork(), state.clone(), prepared))
+        })?;
+        let found = fork.capacity(state, &body.request, &prepared, body.limit, now())?;
+        json(
+            200,
+            &CapacityTold {
+                count: found.count,
+                more: found.is_cut,
+                hosts: found.hosts,
+                by_cell: found.by_cell,
+            },
+        )
+    });
+    counting
+        .await
+        .map_err(|error| Refused::new(500, code::INTERNAL, error.to_string()))?
+}
