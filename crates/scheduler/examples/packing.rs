@@ -3,7 +3,8 @@
 //! `cargo run --release -p placewright-scheduler --example packing NODES.csv TASKS.csv [ORDERS]`
 //!
 //! The files are those of the Alibaba trace cluster-trace-gpu-v2023 (repository alibaba/clusterdata):
-//! `sn,cpu_milli,memory_mib,gpu,model` and `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,…`.
+//! `sn,cpu_milli,memory_mib,gpu,model` and
+//! `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,…`.
 //! All tasks, and random ones of them a second time, arrive in random order until 130 % of the GPUs
 //! were asked for. A task that fits nowhere is turned away; nobody leaves. Random and best fit look
 //! at every host as well. Popularity is learnt from the arrivals alone.
@@ -11,10 +12,12 @@
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use placewright_scheduler::weigher::fragmentation::{Demand, Popularity, Room, Target, WHOLE};
+use placewright_trace::{TraceError, nodes, tasks};
 
 /// What is asked for in all, of what there is.
 const ASKED: f64 = 1.3;
@@ -47,51 +50,31 @@ impl Models {
     }
 }
 
-fn rows(path: &str) -> Result<Vec<Vec<String>>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let cells = |line: &str| line.split(',').map(str::to_owned).collect();
-    Ok(text.lines().skip(1).map(cells).collect())
-}
-
-fn cell<T: std::str::FromStr + Default>(row: &[String], index: usize) -> Result<T, String> {
-    let text = row
-        .get(index)
-        .ok_or_else(|| format!("{row:?}: too few columns"))?;
-    if text.is_empty() {
-        return Ok(T::default());
-    }
-    text.parse()
-        .map_err(|_| format!("{row:?}: {text:?} is no number"))
-}
-
-fn read_nodes(path: &str, models: &mut Models) -> Result<Vec<Node>, String> {
-    let node = |row: Vec<String>| {
-        Ok(Node {
-            cpu: cell(&row, 1)?,
-            memory: cell(&row, 2)?,
-            devices: vec![WHOLE; cell(&row, 3)?],
-            model: models.bit(row.get(4).map_or("", String::as_str)),
-        })
+fn read_nodes(path: &Path, models: &mut Models) -> Result<Vec<Node>, TraceError> {
+    let node = |node: nodes::Node| Node {
+        cpu: node.cpu_milli.into(),
+        memory: node.memory_mib.into(),
+        devices: vec![WHOLE; node.gpus as usize],
+        model: models.bit(node.gpu_model.as_deref().unwrap_or_default()),
     };
-    rows(path)?.into_iter().map(node).collect()
+    Ok(nodes::read(path)?.into_iter().map(node).collect())
 }
 
-fn read_tasks(path: &str, models: &mut Models) -> Result<Vec<Task>, String> {
-    let task = |row: Vec<String>| {
-        let accepted = row.get(5).map_or("", String::as_str);
-        let named = accepted.split('|').filter(|name| !name.is_empty());
+fn read_tasks(path: &Path, models: &mut Models) -> Result<Vec<Task>, TraceError> {
+    let task = |task: tasks::Task| {
+        let named = task.gpu_models.iter();
         let mask = named.fold(0, |mask, name| mask | models.bit(name));
-        Ok(Task {
+        Task {
             demand: Demand {
-                cpu: cell(&row, 1)?,
-                memory: cell(&row, 2)?,
-                devices: cell(&row, 3)?,
-                share: cell(&row, 4)?,
+                cpu: task.cpu_milli.into(),
+                memory: task.memory_mib.into(),
+                devices: task.gpus,
+                share: task.gpu_milli,
             },
             models: if mask == 0 { u32::MAX } else { mask },
-        })
+        }
     };
-    rows(path)?.into_iter().map(task).collect()
+    Ok(tasks::read(path)?.into_iter().map(task).collect())
 }
 
 /// A small generator of numbers: the same ones in every run.
@@ -229,7 +212,7 @@ fn pack(rule: Rule, nodes: &[Node], tasks: &[Task], seed: u64) -> (f64, Vec<Dura
     (allocated as f64 / capacity as f64, times)
 }
 
-fn run(nodes: &str, tasks: &str, orders: u64) -> Result<(), String> {
+fn run(nodes: &Path, tasks: &Path, orders: u64) -> Result<(), TraceError> {
     let mut models = Models::default();
     let nodes = read_nodes(nodes, &mut models)?;
     let tasks = read_tasks(tasks, &mut models)?;
@@ -277,7 +260,7 @@ fn main() -> ExitCode {
         eprintln!("usage: packing NODES.csv TASKS.csv [ORDERS]");
         return ExitCode::from(2);
     };
-    match run(nodes, tasks, orders) {
+    match run(nodes.as_ref(), tasks.as_ref(), orders) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

@@ -17,6 +17,12 @@ pub enum ExtraSpecKey<'a> {
         /// The trait.
         name: &'a str,
     },
+    /// `placewright:any_trait[S]`: traits of which group `S` requires one, whichever it is. Nova's
+    /// extra specs have no word for that, while Placement's queries have (`required=in:A,B`).
+    AnyTrait {
+        /// The group; empty for the unsuffixed one.
+        suffix: &'a str,
+    },
     /// `group_policy`: whether suffixed groups may share a provider.
     GroupPolicy,
     /// Anything else.
@@ -39,6 +45,12 @@ impl<'a> ExtraSpecKey<'a> {
         let name = name.strip_suffix('\n').unwrap_or(name);
         if name.contains('\n') {
             return Self::Other;
+        }
+        if head == "placewright" {
+            return match name.strip_prefix("any_trait") {
+                Some(suffix) if suffix.is_empty() || is_suffix(suffix) => Self::AnyTrait { suffix },
+                Some(_) | None => Self::Other,
+            };
         }
         if let Some(suffix) = head.strip_prefix("resources") {
             if suffix.is_empty() || is_suffix(suffix) {
@@ -80,6 +92,16 @@ mod tests {
             ("trait:X", named("", "X")),
             ("traits:X", named("s", "X")),
             ("trait.1:X", ExtraSpecKey::Other),
+            (
+                "placewright:any_trait",
+                ExtraSpecKey::AnyTrait { suffix: "" },
+            ),
+            (
+                "placewright:any_trait_G1",
+                ExtraSpecKey::AnyTrait { suffix: "_G1" },
+            ),
+            ("placewright:any_trait.1", ExtraSpecKey::Other),
+            ("placewright:other", ExtraSpecKey::Other),
             ("resources", ExtraSpecKey::Other),
             ("hw:cpu_policy", ExtraSpecKey::Other),
             ("group_policy", ExtraSpecKey::GroupPolicy),

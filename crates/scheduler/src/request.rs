@@ -226,6 +226,9 @@ pub struct RequestGroup {
     /// Traits that must be there.
     #[serde(default)]
     pub required_traits: BTreeSet<String>,
+    /// Sets of traits: one of each must be there.
+    #[serde(default)]
+    pub any_traits: Vec<BTreeSet<String>>,
     /// Traits that must not be there.
     #[serde(default)]
     pub forbidden_traits: BTreeSet<String>,
@@ -246,6 +249,7 @@ impl RequestGroup {
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
             && self.required_traits.is_empty()
+            && self.any_traits.is_empty()
             && self.forbidden_traits.is_empty()
             && self.aggregates.is_empty()
             && self.forbidden_aggregates.is_empty()

@@ -10,8 +10,12 @@ use placewright_scheduler::request::{self, Destination, RequestSpec};
 use placewright_scheduler::translate::TranslateOptions;
 use placewright_scheduler::translate::pci::PciAlias;
 use placewright_scheduler::translate::target::{ComputeNode, Target};
+use placewright_trace::flavor::flavor;
+use placewright_trace::provider::providers;
+use placewright_trace::{nodes, tasks};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use uuid::Uuid;
 
 /// A fleet without aggregates of the compute service.
@@ -289,4 +293,61 @@ fn hosts_can_be_named_though_everything_is_in_groups() {
         ..Destination::default()
     });
     assert_eq!(places(&fleet, &pinned), ["_NUMA0=n0", "_NUMA0=n1"]);
+}
+
+#[test]
+fn tasks_of_a_trace_find_the_gpus_that_they_accept() {
+    let nodes = "sn,cpu_milli,memory_mib,gpu,model\n\
+        t,64000,1000,2,T4\na,64000,1000,2,A10\np,64000,1000,1,P100\nc,64000,1000,0,\n";
+    let nodes = nodes::parse(Path::new("nodes.csv"), nodes.as_bytes()).expect("sound");
+    let mut fleet = Fleet::new();
+    let at = Timestamp::from_seconds(1);
+    for name in [placewright_trace::MILLI_CPU, placewright_trace::GPU_MILLI] {
+        let name = name.to_owned();
+        let ensure = true;
+        fleet.run(&Command::CreateClass { name, ensure, at });
+    }
+    for node in &nodes {
+        let providers = providers(node);
+        for provider in &providers {
+            let totals = provider.inventories.iter();
+            let totals: Vec<_> = totals
+                .map(|(class, total)| (*class, i32::try_from(*total).expect("in range")))
+                .collect();
+            for name in &provider.traits {
+                let name = name.clone();
+                fleet.run(&Command::EnsureTrait { name, at });
+            }
+            let traits: Vec<_> = provider.traits.iter().map(String::as_str).collect();
+            let parent = provider.parent.map(|index| &*providers[index].name);
+            fleet.add(&provider.name, parent, &totals, &traits);
+        }
+    }
+    let rows = [
+        ("0,0,", 4),
+        ("1,460,", 5),
+        ("2,1000,", 4),
+        ("1,460,T4", 2),
+        ("1,460,P100|T4", 3),
+        ("2,1000,A10|P100|T4", 4),
+        ("2,1000,P100", 0),
+        ("3,1000,T4", 0),
+    ];
+    for (gpus, wanted) in rows {
+        let task = format!(
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time\nx,64000,1000,{gpus},0\n"
+        );
+        let task = tasks::parse(Path::new("tasks.csv"), task.as_bytes()).expect("sound");
+        let flavor = flavor(&task[0]);
+        let flavor = json!({
+            "vcpus": flavor.vcpus, "memory_mb": flavor.memory_mib, "extra_specs": flavor.extra_specs,
+        });
+        let spec = request::read(json!({"flavor": flavor})).expect("readable");
+        assert_eq!(
+            places(&fleet, &spec).len(),
+            wanted,
+            "{gpus}: {:?}",
+            places(&fleet, &spec)
+        );
+    }
 }

@@ -490,3 +490,36 @@ fn guests_of_any_size_are_bounded() {
         field_of(&spec(json!({"flavor": flavor})), &options);
     }
 }
+
+#[test]
+fn one_of_several_traits_can_be_asked_for_if_it_is_possible() {
+    let any = json!({
+        "resources_a:VGPU": 1, "placewright:any_trait_a": "CUSTOM_B, CUSTOM_A",
+        "trait_a:CUSTOM_C": "required", "placewright:any_trait": "CUSTOM_D",
+    });
+    assert_eq!(
+        query(&flavored(any, json!({})), &nova()),
+        "required=CUSTOM_D&required_a=CUSTOM_C&required_a=in:CUSTOM_A,CUSTOM_B\
+         &resources=DISK_GB:10,MEMORY_MB:2048,VCPU:4&resources_a=VGPU:1"
+    );
+    let key = "placewright:any_trait_a";
+    let of_group = |value: &str| {
+        json!({
+            "resources_a:VGPU": 1, "trait_a:CUSTOM_A": "forbidden",
+            "trait_a:CUSTOM_B": "forbidden", key: value,
+        })
+    };
+    let of_host = json!({
+        "placewright:any_trait": "CUSTOM_A,CUSTOM_B",
+        "resources:VCPU": 0, "resources:MEMORY_MB": 0, "resources:DISK_GB": 0, "resources1:VGPU": 1,
+    });
+    assert_fields([
+        (of_group(""), json!({}), of_flavor(key)),
+        (of_group("CUSTOM_A,,CUSTOM_C"), json!({}), of_flavor(key)),
+        (of_group("custom a"), json!({}), of_flavor(key)),
+        (of_group("CUSTOM_A,CUSTOM_B"), json!({}), key.to_owned()),
+        (of_host, json!({}), "placewright:any_trait".to_owned()),
+    ]);
+    let possible = flavored(of_group("CUSTOM_A,CUSTOM_C"), json!({}));
+    assert!(translate(&possible, &nova()).is_ok());
+}

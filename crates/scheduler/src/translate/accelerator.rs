@@ -91,7 +91,8 @@ fn add_profile(
                     group.read_resource(class, value, field, warnings);
                 }
                 ExtraSpecKey::Trait { name, .. } => group.read_trait(name, value, field, warnings),
-                ExtraSpecKey::GroupPolicy | ExtraSpecKey::Other => {}
+                ExtraSpecKey::AnyTrait { .. } | ExtraSpecKey::GroupPolicy | ExtraSpecKey::Other => {
+                }
             }
         }
         outside.push(Outside {

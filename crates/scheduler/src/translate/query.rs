@@ -57,6 +57,7 @@ impl ResourceRequest {
                 format!("group {suffix:?}")
             };
             check_traits(&name, &group.required_traits, &group.forbidden_traits)?;
+            check_any_traits(&name, group)?;
             if group.resources.is_empty() && !suffix.is_empty() && !in_subtree(suffix) {
                 return Err(BadRequest::missing(
                     format!("resources{suffix}"),
@@ -153,6 +154,7 @@ fn query_group(group: &RequestGroup) -> QueryGroup {
             .required_traits
             .iter()
             .map(|name| vec![name.clone()])
+            .chain(group.any_traits.iter().map(to_list))
             .collect(),
         forbidden: to_list(&group.forbidden_traits),
         member_of: group
@@ -184,6 +186,26 @@ fn check_traits(
     }
 }
 
+/// Refuses a choice of traits that nothing is left of, and one that no query can ask for.
+fn check_any_traits(of: &str, group: &RequestGroup) -> Result<(), BadRequest> {
+    let field = || format!("placewright:any_trait{}", group.requester_id);
+    if group.resources.is_empty() && group.requester_id.is_empty() && !group.any_traits.is_empty() {
+        return Err(BadRequest::invalid(
+            field(),
+            format!("{of} asks for one of several traits but no resources"),
+        ));
+    }
+    let mut sets = group.any_traits.iter();
+    if sets.any(|set| set.is_subset(&group.forbidden_traits)) {
+        return Err(BadRequest::conflict(
+            field(),
+            of,
+            "all of them are forbidden",
+        ));
+    }
+    Ok(())
+}
+
 fn to_list(set: &BTreeSet<String>) -> Vec<String> {
     set.iter().cloned().collect()
 }
@@ -206,6 +228,9 @@ fn add_parameters(group: &RequestGroup, parameters: &mut Vec<(String, String)>) 
     let traits = traits(&group.required_traits, &group.forbidden_traits);
     if !traits.is_empty() {
         add("required", traits);
+    }
+    for any in &group.any_traits {
+        add("required", format!("in:{}", to_list(any).join(",")));
     }
     for any in &group.aggregates {
         let mut any: Vec<_> = any.iter().map(Uuid::to_string).collect();

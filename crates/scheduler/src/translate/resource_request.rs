@@ -192,6 +192,36 @@ impl RequestGroup {
         }
     }
 
+    /// Requires one of several traits, as text with commas says it.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRequest`] for a text that names none: whoever ignored it would place the instance where
+    /// it must not be.
+    pub(crate) fn read_any_trait(
+        &mut self,
+        names: &str,
+        field: impl FnOnce() -> String,
+    ) -> Result<(), BadRequest> {
+        let is_name = |name: &str| {
+            let of_name = |byte: u8| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_');
+            !name.is_empty() && name.bytes().all(of_name)
+        };
+        let any: BTreeSet<String> = names
+            .split(',')
+            .map(|name| name.trim().to_owned())
+            .collect();
+        if !any.iter().all(|name| is_name(name)) {
+            let wanted = "names of traits with commas between them";
+            return Err(BadRequest::malformed(field(), names, wanted));
+        }
+        match any.first() {
+            Some(only) if any.len() == 1 => self.require(only),
+            _ => self.any_traits.push(any),
+        }
+        Ok(())
+    }
+
     /// Requires a trait.
     pub(crate) fn require(&mut self, name: &str) {
         self.required_traits.insert(name.to_owned());

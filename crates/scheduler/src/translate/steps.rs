@@ -85,7 +85,7 @@ pub(super) fn build(
         ..ResourceRequest::default()
     };
     add_request_level(spec, &mut request);
-    add_extra_specs(&spec.flavor, &mut request, warnings);
+    add_extra_specs(&spec.flavor, &mut request, warnings)?;
     request.suffixed_in_flavor = request.suffixed.len();
     for name in wishes
         .image
@@ -122,7 +122,11 @@ fn add_request_level(spec: &RequestSpec, request: &mut ResourceRequest) {
 }
 
 /// What the flavor asks for by name.
-fn add_extra_specs(flavor: &Flavor, request: &mut ResourceRequest, warnings: &mut Vec<Warning>) {
+fn add_extra_specs(
+    flavor: &Flavor,
+    request: &mut ResourceRequest,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), BadRequest> {
     for (key, value) in &flavor.extra_specs {
         let field = || extra_spec_field(key);
         match ExtraSpecKey::parse(key) {
@@ -135,6 +139,9 @@ fn add_extra_specs(flavor: &Flavor, request: &mut ResourceRequest, warnings: &mu
                     .group(suffix)
                     .read_trait(name, value, field, warnings);
             }
+            ExtraSpecKey::AnyTrait { suffix } => {
+                request.group(suffix).read_any_trait(value, field)?;
+            }
             ExtraSpecKey::GroupPolicy => match value.as_str() {
                 "none" => request.group_policy = Some(GroupPolicy::None),
                 "isolate" => request.group_policy = Some(GroupPolicy::Isolate),
@@ -146,6 +153,7 @@ fn add_extra_specs(flavor: &Flavor, request: &mut ResourceRequest, warnings: &mu
             ExtraSpecKey::Other => {}
         }
     }
+    Ok(())
 }
 
 /// Dedicated processors are PCPU, and threads are a trait.
