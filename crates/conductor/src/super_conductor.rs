@@ -16,6 +16,6 @@ pub use decide::{Command, NewBuild, Outcome, Refusal, Wish, decide};
 pub use effect::Effect;
 pub use state::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, HostMapping,
-    Keypair, Mapping, Migration, MigrationStatus, Move, MoveStage, ServerGroup, Service, State,
-    Undo,
+    Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage, ServerGroup,
+    Service, State, Undo,
 };

@@ -165,6 +165,14 @@ macro_rules! tables {
                 }
             }
 
+            /// Whether a fact is so already.
+            #[must_use]
+            pub fn holds(&self, change: &Change) -> bool {
+                match change {
+                    $( Change::$fact(key, row) => self.$table.get(key) == row.as_deref(), )*
+                }
+            }
+
             /// Takes back the latest applied change that was not yet taken back.
             pub fn undo(&mut self, undo: Undo) {
                 drop(self.apply(&undo.0));

@@ -6,7 +6,8 @@ use placewright_conductor::cell_conductor::{
 };
 use placewright_conductor::super_conductor::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, HostMapping,
-    Keypair, Mapping, Migration, MigrationStatus, Move, MoveStage, ServerGroup, Service,
+    Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage, ServerGroup,
+    Service,
 };
 use placewright_conductor::{
     Action, Amounts, Answer, Candidate, CellId, Control, Fault, HardRule, HostId, InstanceId,
@@ -169,6 +170,18 @@ fn tables_of_control() -> Vec<Change> {
         forced_down: true,
         updated_at: AT,
     };
+    let labels = Labels {
+        name: "n".into(),
+        description: Some("d".into()),
+        metadata: [("a".to_owned(), "b".to_owned())].into(),
+        tags: vec!["t".into()],
+        hostname: "h".into(),
+        lock: Some(Lock {
+            by_owner: true,
+            reason: Some("r".into()),
+        }),
+        updated_at: AT,
+    };
     let row = Cell {
         name: "c".into(),
         disabled: true,
@@ -188,6 +201,7 @@ fn tables_of_control() -> Vec<Change> {
         Change::Aggregate(OTHER, some(aggregate)),
         Change::Service(HOST, some(service)),
         Change::Service(HOST, None),
+        Change::Labels(INSTANCE, some(labels)),
     ]
 }
 

@@ -7,10 +7,10 @@ mod world;
 
 use placewright_conductor::cell_conductor::{Change, Effect, Event, Failure, Refusal, VmState};
 use placewright_conductor::super_conductor::{
-    Aggregate, Command, MigrationStatus, Outcome, ServerGroup, Service, Wish,
+    Aggregate, Command, Flavor, Labels, MigrationStatus, Outcome, ServerGroup, Service, Wish,
 };
 use placewright_conductor::{
-    Amounts, Answer, Ask, Candidate, HostId, Keep, MoveKind, Want, cell_conductor,
+    Amounts, Answer, Ask, Candidate, HostId, Keep, MoveKind, Want, cell_conductor, super_conductor,
 };
 use placewright_placement::group::{Relation, Rule, Scope};
 use placewright_placement::{self as placement, Inventory};
@@ -235,6 +235,71 @@ fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
         let provider = state.provider_by_uuid(host.0).unwrap();
         assert_eq!(provider.has_trait(id), disabled);
     }
+}
+
+#[test]
+fn what_was_read_and_changed_is_written_only_if_nobody_wrote_it_in_between() {
+    let mut world = World::new(1, 1, 8);
+    let flavor = |vcpus| Flavor {
+        name: "f".into(),
+        vcpus,
+        memory_mb: 1,
+        root_gb: 0,
+        ephemeral_gb: 0,
+        swap_mb: 0,
+        is_public: true,
+        projects: Vec::new(),
+        description: None,
+        extra_specs: std::collections::BTreeMap::new(),
+    };
+    let replace = |before: Option<u32>, after: u32| Command::Guarded {
+        facts: vec![super_conductor::Change::Flavor(
+            "1".into(),
+            before.map(|vcpus| Box::new(flavor(vcpus))),
+        )],
+        command: Box::new(Command::SetFlavor {
+            id: "1".into(),
+            flavor: Some(flavor(after)),
+        }),
+    };
+    world.conduct(replace(None, 1));
+    world.conduct(replace(Some(1), 2));
+    for stale in [None, Some(1)] {
+        let refused = world.try_conduct(replace(stale, 3)).unwrap_err();
+        assert_eq!(
+            refused,
+            placewright_conductor::control::Refusal::Conductor(super_conductor::Refusal::Changed)
+        );
+    }
+    let conductor = &world.control.conductor;
+    assert_eq!(conductor.flavors()["1"].vcpus, 2);
+}
+
+#[test]
+fn labels_live_as_long_as_their_instance() {
+    let mut world = World::new(1, 1, 8);
+    let id = instance(1);
+    let set = || Command::SetLabels {
+        instance: id,
+        labels: Labels::default(),
+    };
+    assert!(world.try_conduct(set()).is_err(), "no such instance");
+    world.create(&[1]);
+    world.conduct(set());
+    world.settle();
+    let conductor = &world.control.conductor;
+    assert!(conductor.labels().contains_key(&id));
+    let mut spec = conductor.specs()[&id].clone();
+    spec.body = r#"{"new": 1}"#.into();
+    world.conduct(Command::SetSpec {
+        instance: id,
+        spec: spec.clone(),
+    });
+    assert_eq!(world.control.conductor.specs()[&id], spec);
+    world.conduct(Command::Delete { instance: id });
+    assert!(world.try_conduct(set()).is_err(), "it is being deleted");
+    world.settle();
+    assert!(world.control.conductor.labels().is_empty());
 }
 
 #[test]

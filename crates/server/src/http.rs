@@ -5,6 +5,7 @@ pub(crate) mod body;
 pub(crate) mod call;
 pub(crate) mod cors;
 pub(crate) mod date;
+pub(crate) mod door;
 pub(crate) mod error;
 pub(crate) mod json;
 pub(crate) mod microversion;

@@ -35,8 +35,9 @@ mod wire;
 
 pub use http::body::Body;
 pub use http::cors::Cors;
+pub use http::door::Denied;
 pub use http::microversion::{Microversion, VersionError};
-pub use http::service::Service;
+pub use http::service::{Exchange, Service};
 pub use machine::Placement;
 pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};

@@ -69,6 +69,34 @@ pub(crate) const BASE: &[RuleDefault] = &[
         description: "An administrator, a reader of the project in question, or another service.",
         operations: &[],
     },
+    RuleDefault {
+        name: "context_is_admin",
+        check: "role:admin",
+        deprecated_check: None,
+        description: "An administrator, as the compute API calls it.",
+        operations: &[],
+    },
+    RuleDefault {
+        name: "project_member_api",
+        check: "role:member and project_id:%(project_id)s",
+        deprecated_check: Some("role:admin"),
+        description: "Somebody who may change what belongs to the project in question.",
+        operations: &[],
+    },
+    RuleDefault {
+        name: "project_member_or_admin",
+        check: "rule:project_member_api or rule:context_is_admin",
+        deprecated_check: Some("role:admin or project_id:%(project_id)s"),
+        description: "An administrator, or a member of the project in question.",
+        operations: &[],
+    },
+    RuleDefault {
+        name: "project_reader_or_admin",
+        check: "rule:project_reader_api or rule:context_is_admin",
+        deprecated_check: Some("role:admin or project_id:%(project_id)s"),
+        description: "An administrator, or a reader of the project in question.",
+        operations: &[],
+    },
 ];
 
 macro_rules! rules {
@@ -182,6 +210,300 @@ rules! {
     ExplainShow = "placewright:explain:show", "rule:admin_or_service_api",
         "Ask why a request has the candidates that it has. Not part of Placement.",
         ["GET" "/explain"];
+    ServersIndex = "os_compute_api:servers:index", "rule:project_reader_or_admin",
+        "List servers.",
+        ["GET" "/servers"];
+    ServersDetail = "os_compute_api:servers:detail", "rule:project_reader_or_admin",
+        "List servers with their details.",
+        ["GET" "/servers/detail"];
+    ServersIndexAllProjects = "os_compute_api:servers:index:get_all_tenants", "rule:context_is_admin",
+        "List the servers of all projects.",
+        ["GET" "/servers"];
+    ServersDetailAllProjects = "os_compute_api:servers:detail:get_all_tenants", "rule:context_is_admin",
+        "List the servers of all projects with their details.",
+        ["GET" "/servers/detail"];
+    ServersAllFilters = "os_compute_api:servers:allow_all_filters", "rule:context_is_admin",
+        "Filter a list of servers by anything, such as the host.",
+        ["GET" "/servers", "GET" "/servers/detail"];
+    ServersShow = "os_compute_api:servers:show", "rule:project_reader_or_admin",
+        "Look at a server.",
+        ["GET" "/servers/{server_id}"];
+    ServersHostStatus = "os_compute_api:servers:show:host_status", "rule:context_is_admin",
+        "See how the host of a server is.",
+        ["GET" "/servers/{server_id}", "GET" "/servers/detail"];
+    ServersExtendedAttributes = "os_compute_api:os-extended-server-attributes", "rule:context_is_admin",
+        "See where a server is, and what else only operators need.",
+        ["GET" "/servers/{server_id}", "GET" "/servers/detail"];
+    ServersCreate = "os_compute_api:servers:create", "rule:project_member_or_admin",
+        "Create servers.",
+        ["POST" "/servers"];
+    ServersCreateForcedHost = "os_compute_api:servers:create:forced_host", "rule:context_is_admin",
+        "Force the host of a server by its zone.",
+        ["POST" "/servers"];
+    ServersCreateDestination = "compute:servers:create:requested_destination", "rule:context_is_admin",
+        "Ask for the host of a server by its name.",
+        ["POST" "/servers"];
+    ServersCreateZeroDisk = "os_compute_api:servers:create:zero_disk_flavor", "rule:context_is_admin",
+        "Create a server from an image with a flavor whose disk is 0.",
+        ["POST" "/servers"];
+    ServersUpdate = "os_compute_api:servers:update", "rule:project_member_or_admin",
+        "Rename a server, or describe it anew.",
+        ["PUT" "/servers/{server_id}"];
+    ServersDelete = "os_compute_api:servers:delete", "rule:project_member_or_admin",
+        "Delete a server.",
+        ["DELETE" "/servers/{server_id}"];
+    ServersForceDelete = "os_compute_api:os-deferred-delete:force", "rule:project_member_or_admin",
+        "Delete a server at once.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersResize = "os_compute_api:servers:resize", "rule:project_member_or_admin",
+        "Give a server another flavor.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersConfirmResize = "os_compute_api:servers:confirm_resize", "rule:project_member_or_admin",
+        "Confirm a resize or migration.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersRevertResize = "os_compute_api:servers:revert_resize", "rule:project_member_or_admin",
+        "Take a resize or migration back.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersRebuild = "os_compute_api:servers:rebuild", "rule:project_member_or_admin",
+        "Build a server anew where it is.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersMigrate = "os_compute_api:os-migrate-server:migrate", "rule:context_is_admin",
+        "Migrate a server.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersMigrateHost = "os_compute_api:os-migrate-server:migrate:host", "rule:context_is_admin",
+        "Migrate a server to a host of one's choice.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersMigrateLive = "os_compute_api:os-migrate-server:migrate_live", "rule:context_is_admin",
+        "Migrate a server while it runs.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersEvacuate = "os_compute_api:os-evacuate", "rule:context_is_admin",
+        "Build a server elsewhere because its host is down.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersShelve = "os_compute_api:os-shelve:shelve", "rule:project_member_or_admin",
+        "Shelve a server.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersShelveOffload = "os_compute_api:os-shelve:shelve_offload", "rule:context_is_admin",
+        "Take a shelved server off its host.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersUnshelve = "os_compute_api:os-shelve:unshelve", "rule:project_member_or_admin",
+        "Bring a shelved server back.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersUnshelveToHost = "os_compute_api:os-shelve:unshelve_to_host", "rule:context_is_admin",
+        "Bring a shelved server back on a host of one's choice.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersLock = "os_compute_api:os-lock-server:lock", "rule:project_member_or_admin",
+        "Lock a server.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersUnlock = "os_compute_api:os-lock-server:unlock", "rule:project_member_or_admin",
+        "Unlock a server.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersUnlockOverride = "os_compute_api:os-lock-server:unlock:unlock_override", "rule:context_is_admin",
+        "Unlock a server that an administrator locked.",
+        ["POST" "/servers/{server_id}/action"];
+    ServersStart = "os_compute_api:servers:start", "rule:project_member_or_admin",
+        "Start a server. Refused: it always runs while it is active.",
+        ["POST" "/servers/{server_id}/action"];
+    ServerMetadataIndex = "os_compute_api:server-metadata:index", "rule:project_reader_or_admin",
+        "See the metadata of a server.",
+        ["GET" "/servers/{server_id}/metadata"];
+    ServerMetadataShow = "os_compute_api:server-metadata:show", "rule:project_reader_or_admin",
+        "See one item of the metadata of a server.",
+        ["GET" "/servers/{server_id}/metadata/{key}"];
+    ServerMetadataCreate = "os_compute_api:server-metadata:create", "rule:project_member_or_admin",
+        "Add to the metadata of a server.",
+        ["POST" "/servers/{server_id}/metadata"];
+    ServerMetadataUpdateAll = "os_compute_api:server-metadata:update_all", "rule:project_member_or_admin",
+        "Replace the metadata of a server.",
+        ["PUT" "/servers/{server_id}/metadata"];
+    ServerMetadataUpdate = "os_compute_api:server-metadata:update", "rule:project_member_or_admin",
+        "Set one item of the metadata of a server.",
+        ["PUT" "/servers/{server_id}/metadata/{key}"];
+    ServerMetadataDelete = "os_compute_api:server-metadata:delete", "rule:project_member_or_admin",
+        "Remove one item of the metadata of a server.",
+        ["DELETE" "/servers/{server_id}/metadata/{key}"];
+    ServerTagsIndex = "os_compute_api:os-server-tags:index", "rule:project_reader_or_admin",
+        "See the tags of a server.",
+        ["GET" "/servers/{server_id}/tags"];
+    ServerTagsShow = "os_compute_api:os-server-tags:show", "rule:project_reader_or_admin",
+        "Ask whether a server has a tag.",
+        ["GET" "/servers/{server_id}/tags/{tag}"];
+    ServerTagsUpdate = "os_compute_api:os-server-tags:update", "rule:project_member_or_admin",
+        "Add a tag to a server.",
+        ["PUT" "/servers/{server_id}/tags/{tag}"];
+    ServerTagsUpdateAll = "os_compute_api:os-server-tags:update_all", "rule:project_member_or_admin",
+        "Replace the tags of a server.",
+        ["PUT" "/servers/{server_id}/tags"];
+    ServerTagsDelete = "os_compute_api:os-server-tags:delete", "rule:project_member_or_admin",
+        "Remove a tag of a server.",
+        ["DELETE" "/servers/{server_id}/tags/{tag}"];
+    ServerTagsDeleteAll = "os_compute_api:os-server-tags:delete_all", "rule:project_member_or_admin",
+        "Remove all tags of a server.",
+        ["DELETE" "/servers/{server_id}/tags"];
+    ServerInterfacesList = "os_compute_api:os-attach-interfaces:list", "rule:project_reader_or_admin",
+        "List the interfaces of a server. Ports are carried along, so there are none.",
+        ["GET" "/servers/{server_id}/os-interface"];
+    ServerVolumesList = "os_compute_api:os-volumes-attachments:index", "rule:project_reader_or_admin",
+        "List the volumes of a server. Volumes are carried along, so there are none.",
+        ["GET" "/servers/{server_id}/os-volume_attachments"];
+    InstanceActionsList = "os_compute_api:os-instance-actions:list", "rule:project_reader_or_admin",
+        "List what was done with a server.",
+        ["GET" "/servers/{server_id}/os-instance-actions"];
+    InstanceActionsShow = "os_compute_api:os-instance-actions:show", "rule:project_reader_or_admin",
+        "Look at one thing that was done with a server.",
+        ["GET" "/servers/{server_id}/os-instance-actions/{request_id}"];
+    InstanceActionsEvents = "os_compute_api:os-instance-actions:events", "rule:context_is_admin",
+        "See the steps of what was done with a server.",
+        ["GET" "/servers/{server_id}/os-instance-actions/{request_id}"];
+    InstanceActionsEventsDetails = "os_compute_api:os-instance-actions:events:details", "rule:context_is_admin",
+        "See what the steps said, and on which hosts they were.",
+        ["GET" "/servers/{server_id}/os-instance-actions/{request_id}"];
+    MigrationsIndex = "os_compute_api:os-migrations:index", "rule:context_is_admin",
+        "List the migrations of all servers.",
+        ["GET" "/os-migrations"];
+    ServerMigrationsIndex = "os_compute_api:servers:migrations:index", "rule:context_is_admin",
+        "List the migrations of a server that are under way.",
+        ["GET" "/servers/{server_id}/migrations"];
+    ServerMigrationsShow = "os_compute_api:servers:migrations:show", "rule:context_is_admin",
+        "Look at a migration that is under way.",
+        ["GET" "/servers/{server_id}/migrations/{migration_id}"];
+    FlavorsCreate = "os_compute_api:os-flavor-manage:create", "rule:context_is_admin",
+        "Create a flavor.",
+        ["POST" "/flavors"];
+    FlavorsUpdate = "os_compute_api:os-flavor-manage:update", "rule:context_is_admin",
+        "Describe a flavor anew.",
+        ["PUT" "/flavors/{flavor_id}"];
+    FlavorsDelete = "os_compute_api:os-flavor-manage:delete", "rule:context_is_admin",
+        "Delete a flavor.",
+        ["DELETE" "/flavors/{flavor_id}"];
+    FlavorAccessList = "os_compute_api:os-flavor-access", "rule:context_is_admin",
+        "List who may use a flavor.",
+        ["GET" "/flavors/{flavor_id}/os-flavor-access"];
+    FlavorAccessAdd = "os_compute_api:os-flavor-access:add_tenant_access", "rule:context_is_admin",
+        "Let a project use a flavor.",
+        ["POST" "/flavors/{flavor_id}/action"];
+    FlavorAccessRemove = "os_compute_api:os-flavor-access:remove_tenant_access", "rule:context_is_admin",
+        "Let a project not use a flavor any more.",
+        ["POST" "/flavors/{flavor_id}/action"];
+    FlavorExtraSpecsIndex = "os_compute_api:os-flavor-extra-specs:index", "rule:project_reader_or_admin",
+        "List the extra specs of a flavor.",
+        ["GET" "/flavors/{flavor_id}/os-extra_specs", "GET" "/flavors/detail"];
+    FlavorExtraSpecsShow = "os_compute_api:os-flavor-extra-specs:show", "rule:project_reader_or_admin",
+        "See one extra spec of a flavor.",
+        ["GET" "/flavors/{flavor_id}/os-extra_specs/{key}"];
+    FlavorExtraSpecsCreate = "os_compute_api:os-flavor-extra-specs:create", "rule:context_is_admin",
+        "Add extra specs to a flavor.",
+        ["POST" "/flavors/{flavor_id}/os-extra_specs"];
+    FlavorExtraSpecsUpdate = "os_compute_api:os-flavor-extra-specs:update", "rule:context_is_admin",
+        "Set one extra spec of a flavor.",
+        ["PUT" "/flavors/{flavor_id}/os-extra_specs/{key}"];
+    FlavorExtraSpecsDelete = "os_compute_api:os-flavor-extra-specs:delete", "rule:context_is_admin",
+        "Remove one extra spec of a flavor.",
+        ["DELETE" "/flavors/{flavor_id}/os-extra_specs/{key}"];
+    ServerGroupsIndex = "os_compute_api:os-server-groups:index", "rule:project_reader_or_admin",
+        "List server groups.",
+        ["GET" "/os-server-groups"];
+    ServerGroupsIndexAllProjects = "os_compute_api:os-server-groups:index:all_projects", "rule:context_is_admin",
+        "List the server groups of all projects.",
+        ["GET" "/os-server-groups"];
+    ServerGroupsShow = "os_compute_api:os-server-groups:show", "rule:project_reader_or_admin",
+        "Look at a server group.",
+        ["GET" "/os-server-groups/{server_group_id}"];
+    ServerGroupsCreate = "os_compute_api:os-server-groups:create", "rule:project_member_or_admin",
+        "Create a server group.",
+        ["POST" "/os-server-groups"];
+    ServerGroupsDelete = "os_compute_api:os-server-groups:delete", "rule:project_member_or_admin",
+        "Delete a server group.",
+        ["DELETE" "/os-server-groups/{server_group_id}"];
+    HostAggregatesIndex = "os_compute_api:os-aggregates:index", "rule:context_is_admin",
+        "List host aggregates.",
+        ["GET" "/os-aggregates"];
+    HostAggregatesShow = "os_compute_api:os-aggregates:show", "rule:context_is_admin",
+        "Look at a host aggregate.",
+        ["GET" "/os-aggregates/{aggregate_id}"];
+    HostAggregatesCreate = "os_compute_api:os-aggregates:create", "rule:context_is_admin",
+        "Create a host aggregate.",
+        ["POST" "/os-aggregates"];
+    HostAggregatesUpdate = "os_compute_api:os-aggregates:update", "rule:context_is_admin",
+        "Rename a host aggregate, or change its zone.",
+        ["PUT" "/os-aggregates/{aggregate_id}"];
+    HostAggregatesDelete = "os_compute_api:os-aggregates:delete", "rule:context_is_admin",
+        "Delete a host aggregate.",
+        ["DELETE" "/os-aggregates/{aggregate_id}"];
+    HostAggregatesAddHost = "os_compute_api:os-aggregates:add_host", "rule:context_is_admin",
+        "Put a host into an aggregate.",
+        ["POST" "/os-aggregates/{aggregate_id}/action"];
+    HostAggregatesRemoveHost = "os_compute_api:os-aggregates:remove_host", "rule:context_is_admin",
+        "Take a host out of an aggregate.",
+        ["POST" "/os-aggregates/{aggregate_id}/action"];
+    HostAggregatesSetMetadata = "os_compute_api:os-aggregates:set_metadata", "rule:context_is_admin",
+        "Change the metadata of a host aggregate.",
+        ["POST" "/os-aggregates/{aggregate_id}/action"];
+    ZonesList = "os_compute_api:os-availability-zone:list", "@",
+        "List the availability zones.",
+        ["GET" "/os-availability-zone"];
+    ZonesDetail = "os_compute_api:os-availability-zone:detail", "rule:context_is_admin",
+        "List the availability zones with their hosts.",
+        ["GET" "/os-availability-zone/detail"];
+    ServicesList = "os_compute_api:os-services:list", "rule:context_is_admin",
+        "List the services.",
+        ["GET" "/os-services"];
+    ServicesUpdate = "os_compute_api:os-services:update", "rule:context_is_admin",
+        "Enable, disable or force down a service.",
+        ["PUT" "/os-services/{service_id}"];
+    ServicesDelete = "os_compute_api:os-services:delete", "rule:context_is_admin",
+        "Remove a service whose host will not come back.",
+        ["DELETE" "/os-services/{service_id}"];
+    HypervisorsList = "os_compute_api:os-hypervisors:list", "rule:context_is_admin",
+        "List the hypervisors.",
+        ["GET" "/os-hypervisors"];
+    HypervisorsDetail = "os_compute_api:os-hypervisors:list-detail", "rule:context_is_admin",
+        "List the hypervisors with their details.",
+        ["GET" "/os-hypervisors/detail"];
+    HypervisorsShow = "os_compute_api:os-hypervisors:show", "rule:context_is_admin",
+        "Look at a hypervisor.",
+        ["GET" "/os-hypervisors/{hypervisor_id}"];
+    HypervisorsStatistics = "os_compute_api:os-hypervisors:statistics", "rule:context_is_admin",
+        "See the sums over all hypervisors.",
+        ["GET" "/os-hypervisors/statistics"];
+    HypervisorsSearch = "os_compute_api:os-hypervisors:search", "rule:context_is_admin",
+        "Find hypervisors by name.",
+        ["GET" "/os-hypervisors/{pattern}/search"];
+    HypervisorsServers = "os_compute_api:os-hypervisors:servers", "rule:context_is_admin",
+        "List the servers of hypervisors.",
+        ["GET" "/os-hypervisors/{pattern}/servers"];
+    HypervisorsUptime = "os_compute_api:os-hypervisors:uptime", "rule:context_is_admin",
+        "See how long a hypervisor has been up.",
+        ["GET" "/os-hypervisors/{hypervisor_id}/uptime"];
+    KeypairsIndex = "os_compute_api:os-keypairs:index", "rule:context_is_admin or user_id:%(user_id)s",
+        "List key pairs.",
+        ["GET" "/os-keypairs"];
+    KeypairsShow = "os_compute_api:os-keypairs:show", "rule:context_is_admin or user_id:%(user_id)s",
+        "Look at a key pair.",
+        ["GET" "/os-keypairs/{name}"];
+    KeypairsCreate = "os_compute_api:os-keypairs:create", "rule:context_is_admin or user_id:%(user_id)s",
+        "Import a key pair.",
+        ["POST" "/os-keypairs"];
+    KeypairsDelete = "os_compute_api:os-keypairs:delete", "rule:context_is_admin or user_id:%(user_id)s",
+        "Delete a key pair.",
+        ["DELETE" "/os-keypairs/{name}"];
+    LimitsShow = "os_compute_api:limits", "@",
+        "See the limits.",
+        ["GET" "/limits"];
+    LimitsOtherProject = "os_compute_api:limits:other_project", "rule:context_is_admin",
+        "See the limits of another project.",
+        ["GET" "/limits"];
+    QuotasShow = "os_compute_api:os-quota-sets:show", "rule:project_reader_or_admin",
+        "See the quotas of a project.",
+        ["GET" "/os-quota-sets/{project_id}"];
+    QuotasDefaults = "os_compute_api:os-quota-sets:defaults", "@",
+        "See the quotas that projects have by default.",
+        ["GET" "/os-quota-sets/{project_id}/defaults"];
+    QuotasDetail = "os_compute_api:os-quota-sets:detail", "rule:project_reader_or_admin",
+        "See the quotas of a project and what it uses of them.",
+        ["GET" "/os-quota-sets/{project_id}/detail"];
+    ExtensionsList = "os_compute_api:extensions", "@",
+        "List the API's extensions.",
+        ["GET" "/extensions"];
 }
 
 impl Rule {
@@ -193,6 +515,11 @@ impl Rule {
     /// Its default and meaning.
     pub fn default(self) -> &'static RuleDefault {
         &OPERATIONS[self as usize]
+    }
+
+    /// Whether it is one of the compute API.
+    pub fn is_of_compute(self) -> bool {
+        self.name().starts_with("os_compute_api:") || self.name().starts_with("compute:")
     }
 
     /// The rule with that name.

@@ -11,7 +11,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::state::{
-    Aggregate, Cell, Change, Flavor, Keypair, Mapping, ServerGroup, Service, State,
+    Aggregate, Cell, Change, Flavor, Keypair, Labels, Mapping, ServerGroup, Service, State,
 };
 use crate::ask::{Answer, Ask};
 use crate::fault::Fault;
@@ -175,6 +175,29 @@ pub enum Command {
         /// What it is; nothing removes it.
         row: Option<Aggregate>,
     },
+    /// Says what an instance is to be, once its cell has been told: it is shown, and used by later
+    /// moves.
+    SetSpec {
+        /// Which.
+        instance: InstanceId,
+        /// What it is to be.
+        spec: Spec,
+    },
+    /// Says what an instance is called and what is written on it.
+    SetLabels {
+        /// Which.
+        instance: InstanceId,
+        /// What is to be known.
+        labels: Labels,
+    },
+    /// Does something if these facts are so already: what somebody read and changed is written
+    /// only if nobody wrote it in between.
+    Guarded {
+        /// What has to be so.
+        facts: Vec<Change>,
+        /// What is to be done.
+        command: Box<Command>,
+    },
     /// Says something about a host's compute service. The trait of disabled hosts follows in the
     /// same step.
     SetService {
@@ -253,6 +276,9 @@ pub enum Refusal {
         /// The state that it is in.
         state: &'static str,
     },
+    /// Somebody changed it since the caller looked.
+    #[error("it was changed meanwhile")]
+    Changed,
     /// Placement refuses.
     #[error(transparent)]
     Placement(#[from] placement::Refusal),
@@ -350,6 +376,15 @@ impl<'a> Round<'a> {
                 self.set_aggregate(*aggregate, row.as_ref())
             }
             Command::SetService { host, service } => self.set_service(*host, service),
+            Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
+            Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
+            Command::Guarded { facts, command } => {
+                if facts.iter().all(|fact| self.state.holds(fact)) {
+                    self.decide(command)
+                } else {
+                    Err(Refusal::Changed)
+                }
+            }
         }
     }
 

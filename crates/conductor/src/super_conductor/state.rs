@@ -47,6 +47,8 @@ tables! {
     aggregates: Aggregate(Uuid => Aggregate),
     /// What operators said about the compute services of hosts.
     services: Service(HostId => Service),
+    /// What users changed about instances that decides nothing.
+    labels: Labels(InstanceId => Labels),
 }
 
 /// A cell.
@@ -298,6 +300,34 @@ pub struct Aggregate {
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Option<Timestamp>,
+}
+
+/// What an instance is called and what is written on it, once that is not what its spec says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Labels {
+    /// Its name.
+    pub name: String,
+    /// Words for people.
+    pub description: Option<String>,
+    /// Metadata.
+    pub metadata: BTreeMap<String, String>,
+    /// Tags, in rising order.
+    pub tags: Vec<String>,
+    /// The host name that the guest is told.
+    pub hostname: String,
+    /// Whether and by whom it is locked.
+    pub lock: Option<Lock>,
+    /// When this was last changed.
+    pub updated_at: Timestamp,
+}
+
+/// A locked instance is left alone by all but administrators, until somebody unlocks it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// Whether its owner locked it, and no administrator.
+    pub by_owner: bool,
+    /// Why.
+    pub reason: Option<String>,
 }
 
 /// What operators said about a compute service.

@@ -59,7 +59,8 @@ impl fmt::Debug for Service {
 }
 
 /// What is known of a request besides itself while it is answered.
-pub(crate) struct Exchange {
+#[derive(Debug)]
+pub struct Exchange {
     started: Instant,
     pub(crate) request_id: RequestId,
     /// The route's path as in the documentation, for metrics; `other` when there is none.
@@ -70,13 +71,29 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// A request that has just come.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             started: Instant::now(),
             request_id: RequestId::new(),
             route: "other",
             version: None,
         }
+    }
+
+    /// The identifier that its answer will carry.
+    pub fn request_id(&self) -> &str {
+        self.request_id.as_str()
+    }
+
+    /// Says which route it takes, as in the documentation; metrics are kept by it.
+    pub fn set_route(&mut self, route: &'static str) {
+        self.route = route;
+    }
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -125,13 +142,13 @@ impl Service {
     }
 
     /// Whether a browser asks what a page of another origin may do.
-    pub(crate) fn is_preflight(&self, parts: &Parts) -> bool {
+    pub fn is_preflight(&self, parts: &Parts) -> bool {
         self.options.cors.is_some() && parts.method == Method::OPTIONS
     }
 
     /// What all answers have in common: CORS, a body that nobody wanted, the request's identifier,
     /// metrics, the access log. No response means that a [preflight](Self::is_preflight) is answered.
-    pub(crate) async fn finish<B>(
+    pub async fn finish<B>(
         &self,
         parts: &Parts,
         mut body: B,

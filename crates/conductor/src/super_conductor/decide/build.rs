@@ -252,6 +252,9 @@ impl<'a> Round<'a> {
         if self.state.deletions.contains_key(&instance) {
             self.record(Change::Deletion(instance, None));
         }
+        if self.state.labels.contains_key(&instance) {
+            self.record(Change::Labels(instance, None));
+        }
         self.record(Change::Spec(instance, None));
         self.record(Change::Mapping(instance, None));
     }

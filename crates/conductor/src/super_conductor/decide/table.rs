@@ -4,8 +4,11 @@ use placewright_placement as placement;
 use uuid::Uuid;
 
 use super::{Outcome, Refusal, Round, exists, not_found, wrong_state};
-use crate::ids::HostId;
-use crate::super_conductor::state::{Aggregate, Change, Flavor, Keypair, ServerGroup, Service};
+use crate::ids::{HostId, InstanceId};
+use crate::spec::Spec;
+use crate::super_conductor::state::{
+    Aggregate, Change, Flavor, Keypair, Labels, ServerGroup, Service,
+};
 
 /// The trait of hosts whose compute service is disabled.
 const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
@@ -28,6 +31,30 @@ impl Round<'_> {
         }
         let row = flavor.cloned().map(Box::new);
         self.record(Change::Flavor(id.to_owned(), row));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn set_spec(
+        &mut self,
+        instance: InstanceId,
+        spec: &Spec,
+    ) -> Result<Outcome, Refusal> {
+        if self.mapping(instance)?.is_deleting {
+            return Err(wrong_state("instance", &instance, "being deleted"));
+        }
+        self.record(Change::Spec(instance, Some(Box::new(spec.clone()))));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn set_labels(
+        &mut self,
+        instance: InstanceId,
+        labels: &Labels,
+    ) -> Result<Outcome, Refusal> {
+        if self.mapping(instance)?.is_deleting {
+            return Err(wrong_state("instance", &instance, "being deleted"));
+        }
+        self.record(Change::Labels(instance, Some(Box::new(labels.clone()))));
         Ok(Outcome::Done)
     }
 

@@ -1,0 +1,120 @@
+//! What a service of another crate takes from placement's: who is calling, what they may do, limits.
+//!
+//! Such a service answers between [`Exchange::new`](super::service::Exchange::new) and
+//! [`Service::finish`], and words refusals itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Body as HttpBody;
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use placewright_auth::{Identity, Rule, Target};
+
+use crate::http::body::{self, Body};
+use crate::http::error::{ApiError, title};
+use crate::http::own::{self, Page};
+use crate::http::routes;
+use crate::http::service::{Exchange, Service, answer, checks};
+
+/// A request that was refused before anybody looked at what it wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    /// The HTTP status.
+    pub status: u16,
+    /// Why, for a person.
+    pub message: String,
+    /// The `WWW-Authenticate` header, if the answer has one.
+    pub challenge: Option<String>,
+    /// The `Retry-After` header in seconds, if the answer has one.
+    pub retry_after_s: Option<u64>,
+}
+
+impl From<ApiError> for Denied {
+    fn from(error: ApiError) -> Self {
+        let detail = error.detail();
+        let message = if detail.is_empty() {
+            title(error.status()).to_owned()
+        } else {
+            detail.to_owned()
+        };
+        Self {
+            status: error.status(),
+            message,
+            challenge: error.challenge().map(str::to_owned),
+            retry_after_s: error.retry_after_s(),
+        }
+    }
+}
+
+impl Service {
+    /// Checks how long a request's head is.
+    ///
+    /// # Errors
+    /// 431.
+    pub fn check_head(&self, parts: &Parts) -> Result<(), Denied> {
+        Ok(checks::check_head(parts, self.options.head_bytes_max)?)
+    }
+
+    /// Finds out who is calling.
+    ///
+    /// # Errors
+    /// 401, or 503 when nobody can say.
+    pub async fn identify(&self, parts: &Parts) -> Result<Arc<Identity>, Denied> {
+        Ok(self.authenticate(&parts.headers).await?)
+    }
+
+    /// Checks that a caller may do what a policy rule protects.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn allow(
+        &self,
+        rule: Rule,
+        identity: &Identity,
+        target: &Target<'_>,
+    ) -> Result<(), Denied> {
+        self.authorize(rule, identity, target).map_err(|error| {
+            let mut denied = Denied::from(error);
+            denied.message = format!("Policy does not allow {rule} to be performed.");
+            denied
+        })
+    }
+
+    /// Reads the body of a request within the limits of size and time.
+    ///
+    /// # Errors
+    /// 400, 408 or 413.
+    pub async fn read_body<B>(&self, body: &mut B) -> Result<Bytes, Denied>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        let options = &self.options;
+        Ok(body::read(body, options.body_bytes_max, options.body_timeout).await?)
+    }
+
+    /// Answers `/metrics`, `/healthz` and `/readyz`, which every service has; nothing for other
+    /// paths.
+    pub async fn common_page(
+        &self,
+        parts: &Parts,
+        exchange: &mut Exchange,
+    ) -> Option<Response<Body>> {
+        let path = routes::decode_path(parts.uri.path());
+        let page = Page::find(&path)
+            .filter(|page| matches!(page, Page::Metrics | Page::Health | Page::Ready))?;
+        exchange.set_route(page.path());
+        match own::show(self, page, parts, None).await {
+            Ok(reply) => Some(answer::accepted(parts, reply, exchange)),
+            Err(error) => {
+                let text = Bytes::from(error.detail().to_owned());
+                let mut response = Response::new(Body::Whole(text));
+                *response.status_mut() =
+                    StatusCode::from_u16(error.status()).unwrap_or(StatusCode::NOT_FOUND);
+                Some(response)
+            }
+        }
+    }
+}
