@@ -23,7 +23,9 @@ use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{HttpMetrics, Placement, SchedulerService, Server, Service, Stopped};
+use placewright_server::{
+    ControlMachine, HttpMetrics, SchedulerService, Server, Service, Stopped, submit_placement,
+};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -198,7 +200,7 @@ async fn open_store(
     options: &Options,
     directory: PathBuf,
     observer: impl Observer,
-) -> anyhow::Result<Engine<Placement>> {
+) -> anyhow::Result<Engine<ControlMachine>> {
     let journal_options = wire::journal(options);
     let engine_options = wire::engine(options);
     let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
@@ -210,10 +212,10 @@ async fn open_store(
 
 /// Creates what a new store, or one of an older release, lacks of the standard resource classes and
 /// traits.
-async fn ensure_standard_names(engine: &Engine<Placement>) -> anyhow::Result<()> {
+async fn ensure_standard_names(engine: &Engine<ControlMachine>) -> anyhow::Result<()> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let at = Timestamp::from_seconds(i64::try_from(seconds)?);
-    let decided = engine.submit(Command::SyncStandardNames { at }).await;
+    let decided = submit_placement(engine, Command::SyncStandardNames { at }).await;
     decided
         .context("the standard resource classes and traits cannot be written")?
         .map_err(|refusal| anyhow!("the standard names were refused: {refusal:?}"))?;
@@ -226,11 +228,13 @@ async fn banner(
     listener: &TcpListener,
     scheduler: Option<&TcpListener>,
     directory: &Path,
-    engine: &Engine<Placement>,
+    engine: &Engine<ControlMachine>,
     start: Instant,
 ) -> anyhow::Result<()> {
-    let counts =
-        |placement: &Placement| (placement.0.provider_count(), placement.0.consumer_count());
+    let counts = |control: &ControlMachine| {
+        let placement = control.placement();
+        (placement.provider_count(), placement.consumer_count())
+    };
     let (providers, consumers) = engine.read(counts).await;
     let scheduler = scheduler.map(TcpListener::local_addr).transpose()?;
     tracing::info!(

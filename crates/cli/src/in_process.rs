@@ -8,14 +8,14 @@ use hyper::body::Bytes;
 use hyper::{Request, Response};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::Engine;
-use placewright_server::{Body, HttpMetrics, Placement, ServerOptions, Service};
+use placewright_server::{Body, ControlMachine, HttpMetrics, ServerOptions, Service};
 use prometheus_client::registry::Registry;
 
 /// A service on this engine. What it streams ends when it is dropped.
 ///
 /// # Errors
 /// The system gives no random numbers.
-pub(crate) fn service(engine: Engine<Placement>) -> anyhow::Result<Service> {
+pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Service> {
     let authenticator = Authenticator::new(&AuthConfig::default())?;
     let (policy, _) = Policy::load(&PolicyConfig::default())?;
     let mut registry = Registry::default();

@@ -125,7 +125,7 @@ fn decode_all(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow
     let first = journal.first_held()?;
     // Damage was reported by the walk before; here it only ends the reading.
     let _ = journal.read(first, &mut |sequence, record| {
-        if let Err(error) = placewright_placement::record::decode(record) {
+        if let Err(error) = placewright_conductor::Control::decode(record) {
             problems.push(format!("entry {sequence}: {}", chain(&error)));
         }
         if problems.len() < 100 {

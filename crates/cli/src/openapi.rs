@@ -4,7 +4,7 @@ use clap::Args;
 use http_body_util::BodyExt as _;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
-use placewright_server::{Microversion, Placement};
+use placewright_server::{ControlMachine, Microversion};
 
 use crate::in_process;
 
@@ -22,7 +22,7 @@ impl OpenApi {
     /// # Errors
     /// The system gives no threads, or standard output cannot be written.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let engine = Engine::<Placement>::open(MemoryJournal::new(), Options::default(), ())?;
+        let engine = Engine::<ControlMachine>::open(MemoryJournal::new(), Options::default(), ())?;
         let version = self.microversion.unwrap_or(Microversion::MAX);
         let uri = format!("/placewright/v1/openapi.json?microversion={version}");
         let runtime = tokio::runtime::Builder::new_current_thread()

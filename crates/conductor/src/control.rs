@@ -9,7 +9,8 @@ use std::io;
 use placewright_placement::record::{self, RecordError};
 use placewright_placement::snapshot::SnapshotError;
 use placewright_placement::{self as placement, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeSeq as _;
+use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
 use crate::super_conductor;
@@ -48,6 +49,23 @@ pub enum Change {
     Placement(placement::Change),
     /// About the conductor's.
     Conductor(super_conductor::Change),
+}
+
+/// Changes of placement alone, in the form in which placement records them.
+struct OfPlacement<'a>(&'a [Change]);
+
+impl Serialize for OfPlacement<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let changes = self.0.iter().filter_map(|change| match change {
+            Change::Placement(change) => Some(change),
+            Change::Conductor(_) => None,
+        });
+        let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+        for change in changes {
+            list.serialize_element(change)?;
+        }
+        list.end()
+    }
 }
 
 /// What an accepted command answers.
@@ -123,19 +141,16 @@ impl Control {
 
     /// Appends the record of one command's changes to a buffer.
     pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
-        let of_placement = changes.iter().map_while(|change| match change {
-            Change::Placement(change) => Some(change.clone()),
-            Change::Conductor(_) => None,
-        });
-        let of_placement: Vec<placement::Change> = of_placement.collect();
-        if of_placement.len() == changes.len() {
-            record::encode(&of_placement, out);
-            return;
-        }
-        out.push(RECORD_VERSION);
-        let start = std::mem::take(out);
-        *out = postcard::to_extend(changes, start)
-            .expect("plain data written to memory always has an encoding");
+        let of_placement = |change: &Change| matches!(change, Change::Placement(_));
+        let mut start = std::mem::take(out);
+        let written = if changes.iter().all(of_placement) {
+            start.push(record::RECORD_VERSION);
+            postcard::to_extend(&OfPlacement(changes), start)
+        } else {
+            start.push(RECORD_VERSION);
+            postcard::to_extend(changes, start)
+        };
+        *out = written.expect("plain data written to memory always has an encoding");
     }
 
     /// Reads the changes of a record, also of one that placement wrote alone.

@@ -10,7 +10,7 @@
 //! # use std::sync::Arc;
 //! # use placewright_server::{HttpMetrics, Server, ServerOptions, Service};
 //! # async fn run(
-//! #     engine: placewright_engine::Engine<placewright_server::Placement>,
+//! #     engine: placewright_engine::Engine<placewright_server::ControlMachine>,
 //! #     authenticator: placewright_auth::Authenticator,
 //! #     policy: placewright_auth::Policy,
 //! # ) -> std::io::Result<()> {
@@ -38,7 +38,7 @@ pub use http::cors::Cors;
 pub use http::door::Denied;
 pub use http::microversion::{Microversion, VersionError};
 pub use http::service::{Exchange, Service};
-pub use machine::Placement;
+pub use machine::{ControlMachine, submit_placement};
 pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};
 pub use scheduler::{KeepOptions, SchedulerService};

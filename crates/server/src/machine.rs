@@ -1,17 +1,45 @@
-//! Placement's state as the machine that the engine runs.
+//! Control's state as the machine that the engine runs.
 
+use std::future::Future;
 use std::io;
 
-use placewright_engine::{DecodeError, LoadError, Machine};
-use placewright_placement::record::{self, RECORD_VERSION, RecordError};
-use placewright_placement::snapshot::{SNAPSHOT_VERSION, SnapshotError};
-use placewright_placement::{Change, Command, Outcome, Refusal, State, Undo, decide};
+use placewright_conductor::control::{Change, Command, Control, Outcome, Refusal, Undo};
+use placewright_conductor::table::ReadError;
+use placewright_engine::{DecodeError, Engine, LoadError, Machine, SubmitError};
+use placewright_placement as placement;
 
-/// Placement: resource providers, inventories, allocations.
-#[derive(Debug)]
-pub struct Placement(pub State);
+/// Control: placement and the super conductor, in one order. A store that only placement ever wrote
+/// is one of control whose conductor knows nothing yet.
+#[derive(Debug, Default)]
+pub struct ControlMachine(pub Control);
 
-impl Machine for Placement {
+impl ControlMachine {
+    /// Resource providers, inventories, allocations.
+    #[must_use]
+    pub fn placement(&self) -> &placement::State {
+        &self.0.placement
+    }
+}
+
+/// Submits a command of placement alone.
+pub fn submit_placement(
+    engine: &Engine<ControlMachine>,
+    command: placement::Command,
+) -> impl Future<Output = Result<Result<placement::Outcome, placement::Refusal>, SubmitError>>
++ Send
++ use<> {
+    let answer = engine.submit(Command::Placement(command));
+    async move {
+        match answer.await? {
+            Ok(Outcome::Placement(outcome)) => Ok(Ok(outcome)),
+            Err(Refusal::Placement(refusal)) => Ok(Err(refusal)),
+            // The conductor answers no command of placement.
+            Ok(Outcome::Conductor(_)) | Err(Refusal::Conductor(_)) => Err(SubmitError::Panicked),
+        }
+    }
+}
+
+impl Machine for ControlMachine {
     type Command = Command;
     type Change = Change;
     type Outcome = Outcome;
@@ -19,11 +47,11 @@ impl Machine for Placement {
     type Undo = Undo;
 
     fn empty() -> Self {
-        Self(State::default())
+        Self::default()
     }
 
     fn decide(&self, command: &Command, changes: &mut Vec<Change>) -> Result<Outcome, Refusal> {
-        decide(&self.0, command, changes)
+        self.0.decide(command, changes)
     }
 
     fn apply(&mut self, change: &Change) -> Undo {
@@ -35,16 +63,16 @@ impl Machine for Placement {
     }
 
     fn encode(changes: &[Change], out: &mut Vec<u8>) {
-        record::encode(changes, out);
+        Control::encode(changes, out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Vec<Change>, DecodeError> {
-        record::decode(bytes).map_err(|error| match error {
-            RecordError::NewerVersion { found } => DecodeError::Newer {
+        Control::decode(bytes).map_err(|error| match error {
+            ReadError::NewerVersion { found, supported } => DecodeError::Newer {
                 found: found.into(),
-                supported: RECORD_VERSION.into(),
+                supported: supported.into(),
             },
-            error @ (RecordError::Empty | RecordError::Malformed(_)) => {
+            error @ (ReadError::Io(_) | ReadError::Damaged(_)) => {
                 DecodeError::Damaged(error.to_string())
             }
         })
@@ -55,13 +83,13 @@ impl Machine for Placement {
     }
 
     fn load(input: &mut dyn io::Read) -> Result<Self, LoadError> {
-        State::load(input).map(Self).map_err(|error| match error {
-            SnapshotError::Io(error) => LoadError::Io(error),
-            SnapshotError::NewerVersion { found } => LoadError::Newer {
-                found,
-                supported: SNAPSHOT_VERSION,
+        Control::load(input).map(Self).map_err(|error| match error {
+            ReadError::Io(error) => LoadError::Io(error),
+            ReadError::NewerVersion { found, supported } => LoadError::Newer {
+                found: found.into(),
+                supported: supported.into(),
             },
-            SnapshotError::Damaged(what) => LoadError::Damaged(what.to_owned()),
+            ReadError::Damaged(what) => LoadError::Damaged(what),
         })
     }
 

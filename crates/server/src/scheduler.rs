@@ -99,8 +99,8 @@ impl Core {
     fn decide<T>(&self, compute: impl FnOnce(&mut Brain, &State) -> T) -> T {
         let mut brain = self.brain.lock();
         self.placement.engine.read_now(|machine| {
-            brain.scheduler.observe(&machine.0, now());
-            compute(&mut brain, &machine.0)
+            brain.scheduler.observe(machine.placement(), now());
+            compute(&mut brain, machine.placement())
         })
     }
 

@@ -13,7 +13,7 @@ use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
     Outcome, Refusal, Timestamp,
 };
-use placewright_server::Placement;
+use placewright_server::{ControlMachine, submit_placement};
 use uuid::Uuid;
 
 use super::requests::Numbers;
@@ -32,7 +32,7 @@ type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
 const UNDER_WAY_MAX: usize = 8_192;
 
 struct Writer {
-    engine: Engine<Placement>,
+    engine: Engine<ControlMachine>,
     under_way: VecDeque<Pin<Box<dyn Future<Output = Answer> + Send>>>,
 }
 
@@ -42,7 +42,7 @@ impl Writer {
             self.wait_for_one().await?;
         }
         self.under_way
-            .push_back(Box::pin(self.engine.submit(command)));
+            .push_back(Box::pin(submit_placement(&self.engine, command)));
         Ok(())
     }
 
@@ -69,14 +69,14 @@ impl Writer {
 /// The store cannot be written.
 pub(crate) fn build(store: &Path, size: Size) -> anyhow::Result<()> {
     let journal = SqliteJournal::open(store, SqliteOptions::default())?;
-    let engine = Engine::<Placement>::open(journal, Options::default(), ())?;
+    let engine = Engine::<ControlMachine>::open(journal, Options::default(), ())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let result = runtime.block_on(fill(engine.clone(), size));
     engine.shutdown();
     result
 }
 
-async fn fill(engine: Engine<Placement>, size: Size) -> anyhow::Result<()> {
+async fn fill(engine: Engine<ControlMachine>, size: Size) -> anyhow::Result<()> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let at = Timestamp::from_seconds(i64::try_from(seconds)?);
     let mut writer = Writer {

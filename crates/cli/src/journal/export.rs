@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use http_body_util::BodyExt as _;
 use placewright_engine::{Engine, Options};
 use placewright_journal::{Journal as _, SqliteJournal};
-use placewright_server::{Body, Placement};
+use placewright_server::{Body, ControlMachine};
 
 use crate::in_process;
 
@@ -29,7 +29,7 @@ pub(super) fn run(mut journal: SqliteJournal, from: Option<u64>, to: u64) -> any
         snapshot_bytes: u64::MAX,
         ..Options::default()
     };
-    let engine = Engine::<Placement>::open(journal, options, ())?;
+    let engine = Engine::<ControlMachine>::open(journal, options, ())?;
     let last = to.min(engine.durable_sequence());
     if from > last {
         return Ok(());

@@ -31,7 +31,7 @@ use crate::http::reply::Reply;
 use crate::http::request_id::{self, RequestId};
 use crate::http::routes::{self, Entry, Match, Needs, Operation, Route};
 use crate::http::{date, placement, refusals};
-use crate::machine::Placement;
+use crate::machine::{ControlMachine, submit_placement};
 use crate::metrics::HttpMetrics;
 use crate::options::ServerOptions;
 
@@ -40,7 +40,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id")
 /// The HTTP service without sockets: a request in, an answer out.
 pub struct Service {
     pub(crate) options: ServerOptions,
-    pub(crate) engine: Engine<Placement>,
+    pub(crate) engine: Engine<ControlMachine>,
     pub(crate) metrics: HttpMetrics,
     pub(crate) registry: Arc<Registry>,
     /// Whether the service is about to stop: streams end, and it is not ready any more.
@@ -102,7 +102,7 @@ impl Service {
     /// shows.
     pub fn new(
         options: ServerOptions,
-        engine: Engine<Placement>,
+        engine: Engine<ControlMachine>,
         authenticator: Authenticator,
         policy: Policy,
         metrics: HttpMetrics,
@@ -289,16 +289,14 @@ impl Service {
     /// Computes something from the state; it is durable when this returns.
     pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&State) -> T + Send) -> T {
         self.engine
-            .read(move |machine: &Placement| compute(&machine.0))
+            .read(move |machine: &ControlMachine| compute(machine.placement()))
             .await
     }
 
     /// Carries a command out, and counts what became of it.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
-        let result = self
-            .engine
-            .submit(command)
+        let result = submit_placement(&self.engine, command)
             .await
             .map_err(|error| unavailable(&error))?;
         if let Err(refusal) = &result {

@@ -182,7 +182,8 @@ impl Core {
         let Some((group, rules)) = &wish.group else {
             return Ok(());
         };
-        let is_known = |machine: &crate::machine::Placement| machine.0.group(*group).is_some();
+        let is_known =
+            |machine: &crate::machine::ControlMachine| machine.placement().group(*group).is_some();
         if self.placement.engine.read_now(is_known) {
             return Ok(());
         }
@@ -265,7 +266,7 @@ impl Core {
         let mut wait = RELEASE_RETRY;
         for _ in 0..RELEASES_MAX {
             let seen = self.placement.engine.read_now(|machine| {
-                let found = machine.0.consumer(uuid)?;
+                let found = machine.placement().consumer(uuid)?;
                 Some((found.generation, found.allocated_at))
             });
             let generation = match seen {
@@ -288,7 +289,12 @@ impl Core {
     pub(super) fn check_new(&self, consumers: &[Uuid]) -> Answer<()> {
         let holding = self.placement.engine.read_now(|machine| {
             let mut consumers = consumers.iter().copied();
-            consumers.find(|uuid| machine.0.consumer(ConsumerUuid::from_uuid(*uuid)).is_some())
+            consumers.find(|uuid| {
+                machine
+                    .placement()
+                    .consumer(ConsumerUuid::from_uuid(*uuid))
+                    .is_some()
+            })
         });
         holding.map_or(Ok(()), |consumer| Err(exists(&consumer)))
     }

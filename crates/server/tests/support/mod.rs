@@ -16,7 +16,9 @@ use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::{Engine, Options};
 use placewright_journal::{Journal, MemoryJournal};
 use placewright_placement::{Command, Timestamp};
-use placewright_server::{Body, HttpMetrics, Placement, SchedulerService, ServerOptions, Service};
+use placewright_server::{
+    Body, ControlMachine, HttpMetrics, SchedulerService, ServerOptions, Service, submit_placement,
+};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
@@ -36,10 +38,9 @@ pub(crate) async fn service_on(
     engine: Options,
     policy: &str,
 ) -> Service {
-    let engine: Engine<Placement> = Engine::open(journal, engine, ()).unwrap();
+    let engine: Engine<ControlMachine> = Engine::open(journal, engine, ()).unwrap();
     let at = Timestamp::from_seconds(1_790_000_000);
-    engine
-        .submit(Command::SyncStandardNames { at })
+    submit_placement(&engine, Command::SyncStandardNames { at })
         .await
         .unwrap()
         .unwrap();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::HeaderMap;
+use placewright_conductor::control::Change;
 use placewright_engine::{Engine, Entries, FollowError, Follower, Machine as _};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{mpsc, watch};
@@ -19,7 +20,7 @@ use crate::http::json::Writer;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::service::Service;
-use crate::machine::Placement;
+use crate::machine::ControlMachine;
 
 /// A comment goes out after so much silence, so that both ends notice a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -83,8 +84,8 @@ fn refused(error: &FollowError) -> ApiError {
 
 /// One client that follows.
 struct Stream {
-    engine: Engine<Placement>,
-    follower: Follower<Placement>,
+    engine: Engine<ControlMachine>,
+    follower: Follower<ControlMachine>,
     sender: mpsc::Sender<Bytes>,
     stopping: watch::Receiver<bool>,
     followers: Gauge,
@@ -166,17 +167,20 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
-fn write_event(out: &mut Vec<u8>, sequence: u64, record: &[u8], machine: &Placement) {
+fn write_event(out: &mut Vec<u8>, sequence: u64, record: &[u8], machine: &ControlMachine) {
     let mut writer = Writer::with_capacity(512);
     writer.open_object();
     writer.key("sequence");
     writer.integer(sequence);
     writer.key("changes");
     writer.open_array();
-    match Placement::decode(record) {
+    match ControlMachine::decode(record) {
         Ok(changes) => {
+            // What only the conductor knows is shown as an entry without changes.
             for change in &changes {
-                change_json::write(&mut writer, change, &machine.0);
+                if let Change::Placement(change) = change {
+                    change_json::write(&mut writer, change, machine.placement());
+                }
             }
         }
         // The engine applied this record, so it was readable once.
