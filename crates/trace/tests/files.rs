@@ -140,3 +140,14 @@ fn what_is_wrong_is_named_by_file_line_and_column() {
     let error = nodes::read(Path::new("/nowhere/nodes.csv")).unwrap_err();
     assert!(error.to_string().starts_with("/nowhere/nodes.csv: "));
 }
+
+#[test]
+fn the_trace_of_the_project_asks_for_a_little_more_than_there_is() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let nodes = nodes::read(&data.join("nodes.csv")).unwrap();
+    let tasks = tasks::read(&data.join("tasks.csv")).unwrap();
+    assert_eq!((nodes.len(), tasks.len()), (60, 400));
+    let have: u32 = nodes.iter().map(|node| node.gpus * 1000).sum();
+    let asked: u32 = tasks.iter().map(|task| task.gpus * task.gpu_milli).sum();
+    assert!(have < asked && asked < have * 3 / 2, "{asked} of {have}");
+}

@@ -1,0 +1,103 @@
+//! Makes the small trace that ships with the project, the same one every time.
+//!
+//! `cargo run -p placewright-trace --example generate -- crates/trace/data`
+//!
+//! 60 machines, 52 of them with 192 GPUs of three models, and 400 tasks of two days. A quarter of the
+//! tasks need no GPU, half of them a part of one. All together ask for a little more GPU than there
+//! is, so that a replay without deletions ends with refusals.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Machines: how many, CPU in thousandths, memory in MiB, GPUs, their model.
+const NODES: [(u32, u32, u32, u32, &str); 4] = [
+    (8, 64_000, 262_144, 0, ""),
+    (24, 48_000, 196_608, 2, "T4"),
+    (20, 64_000, 262_144, 4, "A10"),
+    (8, 96_000, 524_288, 8, "V100"),
+];
+const TASKS: u32 = 400;
+/// The time in which tasks are submitted.
+const SUBMITTED_S: u64 = 2 * 24 * 3600;
+/// Parts of a GPU that tasks ask for.
+const SHARES: [u32; 6] = [100, 200, 250, 400, 500, 800];
+/// CPU in thousandths and memory in MiB that tasks ask for.
+const SIZES: [(u32, u32); 5] = [
+    (2_000, 8_192),
+    (4_000, 16_384),
+    (6_500, 16_384),
+    (8_000, 32_768),
+    (11_900, 65_536),
+];
+
+/// A small generator of numbers.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        let index = usize::try_from(self.below(all.len() as u64)).unwrap_or(0);
+        all[index]
+    }
+}
+
+fn nodes() -> String {
+    let mut text = "sn,cpu_milli,memory_mib,gpu,model\n".to_owned();
+    let kinds = NODES.iter().flat_map(|kind| (0..kind.0).map(move |_| kind));
+    for (number, (_, cpu, memory, gpus, model)) in kinds.enumerate() {
+        let _ = writeln!(text, "node-{number:02},{cpu},{memory},{gpus},{model}");
+    }
+    text
+}
+
+fn tasks(numbers: &mut Numbers) -> String {
+    let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time";
+    let mut text = format!("{header}\n");
+    for number in 0..TASKS {
+        let (cpu, memory) = numbers.one_of(&SIZES);
+        let (gpus, share) = match numbers.below(100) {
+            0..33 => (0, 0),
+            33..82 => (1, numbers.one_of(&SHARES)),
+            82..96 => (1, 1000),
+            _ => (numbers.one_of(&[2, 4, 8]), 1000),
+        };
+        let spec = match numbers.below(100) {
+            0..12 if gpus == 1 => "T4",
+            12..20 if gpus == 1 => "A10|T4",
+            20..33 if gpus > 0 && gpus < 8 => "A10|V100",
+            _ => "",
+        };
+        let created = SUBMITTED_S * u64::from(number) / u64::from(TASKS) + numbers.below(400);
+        let deleted = created + 3600 + numbers.below(40 * 3600);
+        let _ = writeln!(
+            text,
+            "task-{number:03},{cpu},{memory},{gpus},{share},{spec},{created},{deleted}"
+        );
+    }
+    text
+}
+
+fn main() -> ExitCode {
+    let Some(folder) = std::env::args().nth(1) else {
+        eprintln!("usage: generate FOLDER");
+        return ExitCode::from(2);
+    };
+    let folder = Path::new(&folder);
+    let mut numbers = Numbers(0x706c_6163_6577_7269);
+    let files = [("nodes.csv", nodes()), ("tasks.csv", tasks(&mut numbers))];
+    for (name, text) in files {
+        let file = folder.join(name);
+        if let Err(error) = std::fs::write(&file, text) {
+            eprintln!("{}: {error}", file.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
