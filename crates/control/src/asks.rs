@@ -1,0 +1,40 @@
+//! What cells ask of placement.
+
+use futures_util::future::join_all;
+use placewright_conductor::super_conductor::{Command, Outcome};
+use placewright_conductor::{Answer, Ask};
+use placewright_link::{Coming, LinkError, PlacementLink};
+
+use crate::conductor::Conductor;
+
+/// The name of this side in errors.
+const PEER: &str = "placement";
+
+impl PlacementLink for Conductor {
+    fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
+        // All at once, so that they share an append.
+        let answers: Vec<_> = asks
+            .into_iter()
+            .map(|ask| self.submit(Command::Ask(ask)))
+            .collect();
+        Box::pin(async move {
+            let mut told = Vec::with_capacity(answers.len());
+            for answer in join_all(answers).await {
+                let unavailable = |why: String| LinkError::Unavailable {
+                    peer: PEER.to_owned(),
+                    why,
+                };
+                match answer {
+                    Ok(Ok(Outcome::Answered(answer))) => told.push(answer),
+                    // Asks are answered, never refused.
+                    Ok(Ok(Outcome::Done | Outcome::Placed(_))) => {
+                        return Err(unavailable("an ask had another outcome".to_owned()));
+                    }
+                    Ok(Err(refusal)) => return Err(unavailable(refusal.to_string())),
+                    Err(error) => return Err(unavailable(error.to_string())),
+                }
+            }
+            Ok(told)
+        })
+    }
+}

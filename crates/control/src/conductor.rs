@@ -1,0 +1,172 @@
+//! The handle on control: decides commands, reads states, asks cells.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::RwLock;
+use placewright_conductor::control::{self, Control, Outcome, Refusal};
+use placewright_conductor::{Action, CellId, InstanceId, Reply, super_conductor};
+use placewright_engine::{Engine, SubmitError};
+use placewright_link::{Act, CellLink, Coming, LinkError};
+use placewright_placement::Timestamp;
+use placewright_server::ControlMachine;
+
+use crate::options::Options;
+use crate::views::Views;
+
+/// What a command of the conductor is answered: its outcome or the refusal, or why there is neither.
+pub type Answer = Result<Result<super_conductor::Outcome, super_conductor::Refusal>, SubmitError>;
+
+/// A handle on control. Clones are handles on the same one.
+#[derive(Clone)]
+pub struct Conductor {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) engine: Engine<ControlMachine>,
+    pub(crate) views: RwLock<Views>,
+    pub(crate) links: BTreeMap<CellId, Arc<dyn CellLink>>,
+    pub(crate) options: Options,
+}
+
+impl fmt::Debug for Conductor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Conductor").finish_non_exhaustive()
+    }
+}
+
+/// Now, for records.
+#[must_use]
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let us = since.map_or(0, |since| since.as_micros());
+    Timestamp(i64::try_from(us).unwrap_or(i64::MAX))
+}
+
+impl Conductor {
+    /// A handle on control and the cells that it reaches.
+    #[must_use]
+    pub fn new(
+        engine: Engine<ControlMachine>,
+        links: BTreeMap<CellId, Arc<dyn CellLink>>,
+        options: Options,
+    ) -> Self {
+        let mut views = Views::default();
+        for cell in links.keys() {
+            views.cells.entry(*cell).or_default();
+        }
+        Self {
+            shared: Arc::new(Shared {
+                engine,
+                views: RwLock::new(views),
+                links,
+                options,
+            }),
+        }
+    }
+
+    /// The engine that decides.
+    #[must_use]
+    pub fn engine(&self) -> &Engine<ControlMachine> {
+        &self.shared.engine
+    }
+
+    /// What can be chosen.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// Puts a command into the queue, at once; the future answers when its outcome is durable.
+    pub fn submit(
+        &self,
+        command: super_conductor::Command,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        let at = now();
+        let answer = self
+            .shared
+            .engine
+            .submit(control::Command::Conductor { command, at });
+        async move {
+            match answer.await? {
+                Ok(Outcome::Conductor(outcome)) => Ok(Ok(outcome)),
+                Err(Refusal::Conductor(refusal)) => Ok(Err(refusal)),
+                // Placement answers no command of the conductor.
+                Ok(Outcome::Placement(_)) | Err(Refusal::Placement(_)) => {
+                    Err(SubmitError::Panicked)
+                }
+            }
+        }
+    }
+
+    /// Computes something from control's state together with what cells said last; the state that
+    /// it saw is durable when this returns. May compute more than once.
+    ///
+    /// The state cannot change while `compute` runs, so it should take milliseconds at most.
+    pub fn read<T: Send>(
+        &self,
+        compute: impl Fn(&Control, &Views) -> T + Send,
+    ) -> impl Future<Output = T> + Send {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let views = &shared.views;
+            let read = shared
+                .engine
+                .read(move |machine: &ControlMachine| compute(&machine.0, &views.read()));
+            read.await
+        }
+    }
+
+    /// Has a cell do what only it decides: shelve, rebuild, remove a host.
+    ///
+    /// # Errors
+    /// Nobody knows the cell, or it is down, silent for too long, or cannot do it now.
+    pub async fn act(&self, cell: CellId, act: Act) -> Result<Reply, LinkError> {
+        let link = self.link(cell)?;
+        self.in_time(cell, link.act(act)).await
+    }
+
+    /// What was done with an instance, oldest first.
+    ///
+    /// # Errors
+    /// Nobody knows the instance's cell, or it is down or silent for too long. An instance without
+    /// a cell has no actions: that is no error.
+    pub async fn actions(&self, instance: InstanceId) -> Result<Vec<Action>, LinkError> {
+        let find = move |control: &Control, _: &Views| {
+            let mapping = control.conductor.mappings().get(&instance)?;
+            mapping.cell.filter(|cell| *cell != CellId::CELL0)
+        };
+        let Some(cell) = self.read(find).await else {
+            return Ok(Vec::new());
+        };
+        let link = self.link(cell)?;
+        self.in_time(cell, link.actions(instance)).await
+    }
+
+    /// The way to a cell.
+    pub(crate) fn link(&self, cell: CellId) -> Result<&Arc<dyn CellLink>, LinkError> {
+        let link = self.shared.links.get(&cell);
+        link.ok_or_else(|| LinkError::Unreachable {
+            peer: format!("cell {cell}"),
+            why: "it is not configured".to_owned(),
+        })
+    }
+
+    /// An answer of a cell, if it comes in time.
+    pub(crate) async fn in_time<T>(
+        &self,
+        cell: CellId,
+        answer: Coming<'_, T>,
+    ) -> Result<T, LinkError> {
+        let timed = tokio::time::timeout(self.shared.options.answer_timeout, answer);
+        timed.await.unwrap_or_else(|_| {
+            Err(LinkError::TimedOut {
+                peer: format!("cell {cell}"),
+            })
+        })
+    }
+}
