@@ -111,7 +111,7 @@ pub enum ToAgent {
     },
     /// The cell does not count the host's session as under way: it was given up after a silence,
     /// another one took its place, or its number is no greater than an earlier one's. Begin a new
-    /// session, greater than `after`.
+    /// session, greater than `after`, unless that has happened already.
     StartAgain {
         /// The host.
         host: HostId,

@@ -1,0 +1,245 @@
+//! Connections of agents.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_conductor::HostId;
+use placewright_conductor::cell_conductor::{Event, Refusal};
+use placewright_link::{AgentConnection, HostStart, ToAgent, ToCell};
+use tokio::sync::mpsc;
+
+use crate::known::{Route, Standing};
+use crate::shared::{Shared, count, now};
+
+/// So many messages are taken at once.
+const MESSAGES_AT_ONCE: usize = 128;
+/// The longest name of a host.
+const NAME_BYTES_MAX: usize = 255;
+/// The wait before a session's start is submitted again, when the store fails.
+const START_AGAIN: Duration = Duration::from_millis(500);
+
+/// Opens a connection, and serves it until it ends.
+pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
+    let (to_cell, from_agent) = mpsc::channel(shared.options.cell_queue.max(1));
+    let (to_agent, from_cell) = mpsc::channel(shared.options.agent_queue.max(1));
+    let number = shared
+        .counts
+        .connections
+        .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let connection = Connection {
+        shared: Arc::clone(shared),
+        number,
+        to_agent,
+        hosts: BTreeSet::new(),
+    };
+    tokio::spawn(connection.serve(from_agent));
+    AgentConnection { to_cell, from_cell }
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    number: u64,
+    to_agent: mpsc::Sender<ToAgent>,
+    /// The hosts that ever began a session on it.
+    hosts: BTreeSet<HostId>,
+}
+
+impl Connection {
+    async fn serve(mut self, mut from_agent: mpsc::Receiver<ToCell>) {
+        let mut messages = Vec::with_capacity(MESSAGES_AT_ONCE);
+        loop {
+            let taken = tokio::select! {
+                taken = from_agent.recv_many(&mut messages, MESSAGES_AT_ONCE) => taken,
+                () = self.to_agent.closed() => 0,
+                () = self.shared.stopped() => 0,
+            };
+            if taken == 0 {
+                break;
+            }
+            self.take(messages.drain(..));
+        }
+        let mut known = self.shared.known.lock();
+        known.disconnect(self.number, &self.hosts);
+    }
+
+    fn take(&mut self, messages: impl Iterator<Item = ToCell>) {
+        let at = now();
+        let mut starts = Vec::new();
+        let mut events = Vec::new();
+        {
+            let shared = Arc::clone(&self.shared);
+            let mut known = shared.known.lock();
+            for message in messages {
+                if let ToCell::Started(start) = message {
+                    self.start(&mut known, *start, &mut starts);
+                    continue;
+                }
+                if let ToCell::Alive { hosts } = message {
+                    for host in hosts {
+                        let standing = known.hear_on(host, self.number, at);
+                        self.is_good(host, standing);
+                    }
+                    continue;
+                }
+                let Some(host) = host_of(&message) else {
+                    continue;
+                };
+                let standing = known.hear_on(host, self.number, at);
+                if !self.is_good(host, standing) {
+                    continue;
+                }
+                match message {
+                    ToCell::State { host, update } => known.take_update(host, *update),
+                    message => events.extend(event(message)),
+                }
+            }
+        }
+        for event in events {
+            self.shared.submit_and_forget(event);
+        }
+        if !starts.is_empty() {
+            tokio::spawn(submit_starts(
+                Arc::clone(&self.shared),
+                self.number,
+                self.to_agent.clone(),
+                starts,
+            ));
+        }
+    }
+
+    /// Begins a host's session. A later one than those that are known takes the host over.
+    fn start(
+        &mut self,
+        known: &mut crate::known::Known,
+        start: HostStart,
+        starts: &mut Vec<HostStart>,
+    ) {
+        let after = known.find_host(start.host).map_or(0, |host| host.session());
+        if start.session <= after {
+            self.is_good(start.host, Standing::MustStart(after));
+            return;
+        }
+        let name_is_good = !start.name.is_empty() && start.name.len() <= NAME_BYTES_MAX;
+        if !name_is_good {
+            tracing::warn!(host = %start.host, "a host without a name, or with one of more than 255 bytes, is ignored");
+            return;
+        }
+        let route = Route {
+            connection: self.number,
+            session: start.session,
+            to_agent: self.to_agent.clone(),
+        };
+        known.start_session(start.host, &start.name, route, now());
+        self.hosts.insert(start.host);
+        starts.push(start);
+    }
+
+    /// Tells an agent to begin a host's session anew if it has to.
+    fn is_good(&self, host: HostId, standing: Standing) -> bool {
+        match standing {
+            Standing::Good => true,
+            Standing::MustStart(after) => {
+                // If there is no room it is told with the next message.
+                let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
+                false
+            }
+        }
+    }
+}
+
+fn host_of(message: &ToCell) -> Option<HostId> {
+    match message {
+        ToCell::StepEnded { host, .. }
+        | ToCell::Destroyed { host, .. }
+        | ToCell::State { host, .. } => Some(*host),
+        ToCell::Started(start) => Some(start.host),
+        ToCell::Alive { .. } => None,
+    }
+}
+
+fn event(message: ToCell) -> Option<Event> {
+    match message {
+        ToCell::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure,
+        } => Some(Event::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure,
+        }),
+        ToCell::Destroyed {
+            host,
+            instance,
+            number,
+        } => Some(Event::Destroyed {
+            host,
+            instance,
+            number,
+        }),
+        ToCell::Started(_) | ToCell::State { .. } | ToCell::Alive { .. } => None,
+    }
+}
+
+/// Submits the starts of sessions until they are decided: agents say them once.
+async fn submit_starts(
+    shared: Arc<Shared>,
+    connection: u64,
+    to_agent: mpsc::Sender<ToAgent>,
+    mut starts: Vec<HostStart>,
+) {
+    loop {
+        let submitted: Vec<_> = starts
+            .into_iter()
+            .map(|start| {
+                let coming = shared.submit(Event::AgentStarted {
+                    host: start.host,
+                    session: start.session,
+                    guests: start.guests.clone(),
+                });
+                (start, coming)
+            })
+            .collect();
+        let mut failed = Vec::new();
+        for (start, coming) in submitted {
+            let host = start.host;
+            match coming.await {
+                Ok(Ok(_)) => {}
+                Ok(Err(Refusal::OldSession(_))) => {
+                    let after = shared.engine.read_now(|machine| {
+                        let row = machine.0.hosts().get(&host);
+                        row.map_or(0, |row| row.session)
+                    });
+                    // If there is no room it is told with its next message.
+                    let _ = to_agent.try_send(ToAgent::StartAgain { host, after });
+                }
+                Ok(Err(refusal)) => tracing::error!(%host, %refusal, "a session was refused"),
+                Err(_) if is_current(&shared, connection, &start) => failed.push(start),
+                Err(_) => {}
+            }
+        }
+        if failed.is_empty() {
+            return;
+        }
+        count(&shared.counts.repeated, failed.len());
+        starts = failed;
+        tokio::select! {
+            () = tokio::time::sleep(START_AGAIN) => {}
+            () = shared.stopped() => return,
+        }
+    }
+}
+
+/// Whether a session is still that of its host.
+fn is_current(shared: &Shared, connection: u64, start: &HostStart) -> bool {
+    let known = shared.known.lock();
+    let route = known
+        .find_host(start.host)
+        .and_then(|host| host.route.clone());
+    route.is_some_and(|route| route.connection == connection && route.session == start.session)
+}

@@ -1,0 +1,143 @@
+//! Asks placement: many instances in one call, until there is an answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_conductor::cell_conductor::Event;
+use placewright_conductor::{Answer, Ask, InstanceId};
+use placewright_link::LinkError;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::shared::{Shared, count};
+
+/// The wait after a first failure, and the longest.
+const BACK_OFF_MIN: Duration = Duration::from_millis(100);
+const BACK_OFF_MAX: Duration = Duration::from_secs(5);
+
+/// What is to be asked. An instance has one ask at most, the latest.
+#[derive(Default)]
+pub(crate) struct Asks {
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeMap<InstanceId, Ask>,
+    /// The numbers of those under way.
+    asked: BTreeMap<InstanceId, u64>,
+}
+
+impl Asks {
+    /// Asks, unless the same is under way.
+    pub(crate) fn add(&self, asks: impl Iterator<Item = Ask>) {
+        let mut state = self.state.lock();
+        let before = state.waiting.len();
+        for ask in asks {
+            if state.asked.get(&ask.instance) == Some(&ask.number) {
+                continue;
+            }
+            let waiting = state.waiting.get(&ask.instance);
+            if waiting.is_none_or(|waiting| waiting.number < ask.number) {
+                state.waiting.insert(ask.instance, ask);
+            }
+        }
+        if before == 0 && !state.waiting.is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
+    fn take(&self, count: usize) -> Vec<Ask> {
+        let mut state = self.state.lock();
+        let mut asks = Vec::with_capacity(state.waiting.len().min(count));
+        while asks.len() < count
+            && let Some((instance, ask)) = state.waiting.pop_first()
+        {
+            state.asked.insert(instance, ask.number);
+            asks.push(ask);
+        }
+        asks
+    }
+
+    /// A call ended; what has no answer waits again.
+    fn end(&self, asked: &[(InstanceId, u64)], unanswered: Vec<Ask>) {
+        {
+            let mut state = self.state.lock();
+            for (instance, number) in asked {
+                if state.asked.get(instance) == Some(number) {
+                    state.asked.remove(instance);
+                }
+            }
+        }
+        self.add(unanswered.into_iter());
+    }
+}
+
+/// Asks until the cell ends.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut calls = JoinSet::new();
+    let mut back_off = BACK_OFF_MIN;
+    loop {
+        let asks = if calls.len() < shared.options.calls_at_once.max(1) {
+            shared.asks.take(shared.options.asks_at_once.max(1))
+        } else {
+            Vec::new()
+        };
+        if !asks.is_empty() {
+            calls.spawn(call(Arc::clone(&shared), asks));
+            continue;
+        }
+        tokio::select! {
+            () = shared.asks.wake.notified(), if calls.len() < shared.options.calls_at_once.max(1) => {}
+            Some(ended) = calls.join_next() => {
+                if matches!(ended, Ok(true)) {
+                    back_off = BACK_OFF_MIN;
+                    continue;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(back_off) => {}
+                    () = shared.stopped() => return,
+                }
+                back_off = (back_off * 2).min(BACK_OFF_MAX);
+            }
+            () = shared.stopped() => return,
+        }
+    }
+}
+
+/// One call. Whether it was answered.
+async fn call(shared: Arc<Shared>, asks: Vec<Ask>) -> bool {
+    let asked: Vec<(InstanceId, u64)> = asks.iter().map(|ask| (ask.instance, ask.number)).collect();
+    let answering = shared.placement.ask(asks.clone());
+    let answered = tokio::time::timeout(shared.options.ask_timeout, answering).await;
+    let answered = answered.unwrap_or(Err(LinkError::TimedOut {
+        peer: "placement".into(),
+    }));
+    let why = match answered {
+        Ok(answers) if answers.len() == asks.len() => {
+            count(&shared.counts.asks, asks.len());
+            hear(&shared, &asked, answers);
+            shared.asks.end(&asked, Vec::new());
+            return true;
+        }
+        Ok(answers) => format!("{} answers to {} asks", answers.len(), asks.len()),
+        Err(error) => error.to_string(),
+    };
+    count(&shared.counts.asks_failed, asks.len());
+    tracing::warn!(%why, asks = asks.len(), "placement gave no answer; it is asked again");
+    shared.asks.end(&asked, asks);
+    false
+}
+
+fn hear(shared: &Shared, asked: &[(InstanceId, u64)], answers: Vec<Answer>) {
+    for ((instance, number), answer) in asked.iter().zip(answers) {
+        shared.submit_and_forget(Event::Answered {
+            instance: *instance,
+            number: *number,
+            answer,
+        });
+    }
+}

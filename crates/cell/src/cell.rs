@@ -1,0 +1,244 @@
+//! A cell: opened, linked, ended.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use placewright_conductor::cell_conductor::Event;
+use placewright_conductor::message::Envelope;
+use placewright_conductor::{Action, CellId, InstanceId, Reply};
+use placewright_engine::{Engine, Observer, RecoverError};
+use placewright_journal::{Journal, JournalError, SqliteJournal, SqliteOptions};
+use placewright_link::{
+    Act, AgentConnection, AgentLink, CellLink, CellNews, Coming, LinkError, PlacementLink,
+};
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::asks::{self, Asks};
+use crate::known::Known;
+use crate::options::Options;
+use crate::shared::{Counts, Figures, Shared, now};
+use crate::{agents, follow, outbox, timers};
+
+/// News that wait in the channel to a follower, besides those that wait for it here.
+const NEWS_IN_CHANNEL: usize = 512;
+
+/// A running cell. Dropping it ends it; see [`Cell::shutdown`].
+pub struct Cell {
+    shared: Arc<Shared>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// Why a cell cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The state cannot be read from it.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// The durable changes cannot be followed.
+    #[error("the store's entries cannot be followed")]
+    Follow(#[from] placewright_engine::FollowError),
+    /// Loading the state panicked: a bug.
+    #[error("an internal error occurred while the state was loaded")]
+    Panicked,
+}
+
+impl Cell {
+    /// Opens a cell on the store in a directory, which is created if it is missing. Whatever was
+    /// under way goes on.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(
+        directory: &Path,
+        store: SqliteOptions,
+        options: Options,
+        observer: impl Observer,
+        placement: Arc<dyn PlacementLink>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let directory = directory.to_owned();
+        let engine_options = options.engine.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            let journal = SqliteJournal::open(&directory, store)?;
+            Ok(Engine::open(journal, engine_options, observer)?)
+        });
+        let engine = opened.await.unwrap_or(Err(OpenError::Panicked))?;
+        Self::run(engine, options, placement)
+    }
+
+    /// Opens a cell on any journal.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open_on(
+        journal: impl Journal + 'static,
+        options: Options,
+        observer: impl Observer,
+        placement: Arc<dyn PlacementLink>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let engine_options = options.engine.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            Ok(Engine::open(journal, engine_options, observer)?)
+        });
+        let engine = opened.await.unwrap_or(Err(OpenError::Panicked))?;
+        Self::run(engine, options, placement)
+    }
+
+    fn run(
+        engine: Engine<crate::CellMachine>,
+        options: Options,
+        placement: Arc<dyn PlacementLink>,
+    ) -> Result<Arc<Self>, OpenError> {
+        // Nobody has submitted anything yet: the state is that of the last entry.
+        let follower = engine.follow(engine.durable_sequence())?;
+        let mut known = engine.read_now(|machine| Known::new(&machine.0, now()));
+        known.feeds.set_queue_max(options.follower_queue.max(1));
+        let shared = Arc::new(Shared {
+            options,
+            engine,
+            placement,
+            known: Mutex::new(known),
+            asks: Asks::default(),
+            stop: watch::Sender::new(false),
+            counts: Counts::default(),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(outbox::run(Arc::clone(&shared), follower));
+        tasks.spawn(asks::run(Arc::clone(&shared)));
+        tasks.spawn(timers::tick(Arc::clone(&shared)));
+        tasks.spawn(timers::repeat(Arc::clone(&shared)));
+        Ok(Arc::new(Self {
+            shared,
+            tasks: Mutex::new(tasks),
+        }))
+    }
+
+    /// Which cell this is.
+    #[must_use]
+    pub fn id(&self) -> CellId {
+        self.shared.options.cell
+    }
+
+    /// What it did and has.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.shared.figures()
+    }
+
+    /// The engine: for tests and audits.
+    #[must_use]
+    pub fn engine(&self) -> &Engine<crate::CellMachine> {
+        &self.shared.engine
+    }
+
+    /// Ends the cell: connections end, what was submitted is made durable and answered, the store
+    /// is closed. A second call does nothing.
+    pub async fn shutdown(&self) {
+        self.shared.stop.send_replace(true);
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        while tasks.join_next().await.is_some() {}
+        let engine = self.shared.engine.clone();
+        // It cannot panic, and if it did there would be nothing left to do.
+        let _ = tokio::task::spawn_blocking(move || engine.shutdown()).await;
+    }
+
+    fn check_running(&self) -> Result<(), LinkError> {
+        if *self.shared.stop.borrow() {
+            return Err(LinkError::Unreachable {
+                peer: self.shared.peer(),
+                why: "it is shutting down".into(),
+            });
+        }
+        Ok(())
+    }
+
+    async fn submit(&self, events: Vec<Event>) -> Result<Vec<Reply>, LinkError> {
+        self.check_running()?;
+        let coming: Vec<_> = events
+            .into_iter()
+            .map(|event| self.shared.submit(event))
+            .collect();
+        let mut replies = Vec::with_capacity(coming.len());
+        for one in coming {
+            let decided = one.await.map_err(|error| self.shared.unavailable(&error))?;
+            replies.push(decided.unwrap_or_else(|refusal| Reply::Refused(refusal.to_string())));
+        }
+        Ok(replies)
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.shared.stop.send_replace(true);
+    }
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cell")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl CellLink for Cell {
+    fn cell(&self) -> Coming<'_, CellId> {
+        Box::pin(async { self.check_running().map(|()| self.id()) })
+    }
+
+    fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>> {
+        let events = messages.into_iter().map(Event::Message).collect();
+        Box::pin(self.submit(events))
+    }
+
+    fn act(&self, act: Act) -> Coming<'_, Reply> {
+        let event = match act {
+            Act::Shelve { instance } => Event::Shelve { instance },
+            Act::Rebuild { instance, spec } => Event::Rebuild {
+                instance,
+                spec: *spec,
+            },
+            Act::RemoveHost { host } => Event::HostRemoved { host },
+        };
+        Box::pin(async {
+            let replies = self.submit(vec![event]).await?;
+            Ok(replies.into_iter().next().unwrap_or(Reply::Accepted))
+        })
+    }
+
+    fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
+        Box::pin(async move {
+            self.check_running()?;
+            let read = self.shared.engine.read(move |machine| {
+                let range = (instance, 0)..=(instance, u32::MAX);
+                let rows = machine.0.actions().range(range);
+                rows.map(|(_, action)| action.clone()).collect()
+            });
+            Ok(read.await)
+        })
+    }
+
+    fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
+        Box::pin(async {
+            self.check_running()?;
+            let (to, from) = mpsc::channel(NEWS_IN_CHANNEL);
+            let (follower, wake) = self.shared.known.lock().follow();
+            tokio::spawn(follow::feed(Arc::clone(&self.shared), follower, wake, to));
+            Ok(from)
+        })
+    }
+}
+
+impl AgentLink for Cell {
+    fn connect(&self) -> Coming<'_, AgentConnection> {
+        Box::pin(async {
+            self.check_running()?;
+            Ok(agents::connect(&self.shared))
+        })
+    }
+}

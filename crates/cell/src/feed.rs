@@ -1,0 +1,185 @@
+//! What each follower was not told yet.
+//!
+//! A follower that keeps up is told change by change. For one that does not, the things that
+//! changed are noted instead, and it is told once how each of them is by then. A thing is either
+//! noted, or its changes wait one by one, so nothing older comes after something newer.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use placewright_conductor::{HostId, InstanceId};
+use placewright_link::{CellNews, HostView, InstanceView};
+use placewright_scheduler::host_state::NumberedUpdate;
+use tokio::sync::Notify;
+
+/// All followers.
+#[derive(Default)]
+pub(crate) struct Feeds {
+    feeds: BTreeMap<u64, Feed>,
+    last: u64,
+    /// The most changes that wait one by one.
+    queue_max: usize,
+}
+
+#[derive(Default)]
+struct Feed {
+    queue: VecDeque<CellNews>,
+    instances: BTreeSet<InstanceId>,
+    hosts: BTreeSet<HostId>,
+    states: BTreeSet<HostId>,
+    /// Heard of since the follower was told last.
+    alive: BTreeSet<HostId>,
+    is_beating: bool,
+    /// Not everything that there was at its start was told yet.
+    is_new: bool,
+    wake: Arc<Notify>,
+}
+
+/// What to tell a follower now; of the noted things, what they are like.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) news: Vec<CellNews>,
+    pub(crate) instances: Vec<InstanceId>,
+    pub(crate) hosts: Vec<HostId>,
+    pub(crate) states: Vec<HostId>,
+    /// With these, everything that there was at its start was told.
+    pub(crate) is_complete: bool,
+}
+
+impl Feeds {
+    pub(crate) fn set_queue_max(&mut self, queue_max: usize) {
+        self.queue_max = queue_max;
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.feeds.len()
+    }
+
+    /// A follower that is to be told of all these, and then of every change.
+    pub(crate) fn add(
+        &mut self,
+        instances: BTreeSet<InstanceId>,
+        hosts: BTreeSet<HostId>,
+    ) -> (u64, Arc<Notify>) {
+        self.last += 1;
+        let feed = Feed {
+            instances,
+            states: hosts.clone(),
+            hosts,
+            is_new: true,
+            is_beating: true,
+            ..Feed::default()
+        };
+        let wake = Arc::clone(&feed.wake);
+        wake.notify_one();
+        self.feeds.insert(self.last, feed);
+        (self.last, wake)
+    }
+
+    pub(crate) fn remove(&mut self, follower: u64) {
+        self.feeds.remove(&follower);
+    }
+
+    pub(crate) fn tell_instance(&mut self, instance: InstanceId, view: Option<&InstanceView>) {
+        for feed in self.feeds.values_mut() {
+            if !feed.instances.contains(&instance) {
+                let view = view.cloned().map(Box::new);
+                feed.push(self.queue_max, CellNews::Instance { instance, view });
+            }
+        }
+    }
+
+    pub(crate) fn tell_host(&mut self, host: HostId, view: Option<&HostView>) {
+        for feed in self.feeds.values_mut() {
+            if !feed.hosts.contains(&host) {
+                let view = view.cloned();
+                feed.push(self.queue_max, CellNews::Host { host, view });
+            }
+        }
+    }
+
+    pub(crate) fn tell_state(&mut self, host: HostId, update: &NumberedUpdate) {
+        for feed in self.feeds.values_mut() {
+            if !feed.states.contains(&host) {
+                let update = Box::new(update.clone());
+                feed.push(self.queue_max, CellNews::State { host, update });
+            }
+        }
+    }
+
+    pub(crate) fn beat(&mut self, heard: &[HostId]) {
+        for feed in self.feeds.values_mut() {
+            feed.alive.extend(heard);
+            feed.is_beating = true;
+            feed.wake.notify_one();
+        }
+    }
+
+    /// What to tell a follower next, of about so many things. None: it is not fed any more.
+    pub(crate) fn next_batch(&mut self, follower: u64, count: usize) -> Option<Batch> {
+        self.feeds
+            .get_mut(&follower)
+            .map(|feed| feed.next_batch(count))
+    }
+}
+
+impl Feed {
+    fn push(&mut self, queue_max: usize, news: CellNews) {
+        self.queue.push_back(news);
+        if self.queue.len() > queue_max {
+            self.merge();
+        }
+        self.wake.notify_one();
+    }
+
+    /// Notes the things whose changes wait, instead of the changes.
+    fn merge(&mut self) {
+        for news in std::mem::take(&mut self.queue) {
+            match news {
+                CellNews::Instance { instance, .. } => {
+                    self.instances.insert(instance);
+                }
+                CellNews::Host { host, .. } => {
+                    self.hosts.insert(host);
+                }
+                CellNews::State { host, .. } => {
+                    self.states.insert(host);
+                }
+                CellNews::Alive { .. } | CellNews::Complete | CellNews::Heartbeat => {}
+            }
+        }
+    }
+
+    fn next_batch(&mut self, count: usize) -> Batch {
+        let mut batch = Batch::default();
+        if std::mem::take(&mut self.is_beating) {
+            batch.news.push(CellNews::Heartbeat);
+        }
+        if !self.alive.is_empty() {
+            let hosts = std::mem::take(&mut self.alive).into_iter().collect();
+            batch.news.push(CellNews::Alive { hosts });
+        }
+        let some = self.queue.len().min(count);
+        batch.news.extend(self.queue.drain(..some));
+        let mut left = count - some;
+        take_some(&mut self.hosts, &mut left, &mut batch.hosts);
+        take_some(&mut self.states, &mut left, &mut batch.states);
+        take_some(&mut self.instances, &mut left, &mut batch.instances);
+        let has_noted =
+            !(self.instances.is_empty() && self.hosts.is_empty() && self.states.is_empty());
+        if self.is_new && !has_noted {
+            self.is_new = false;
+            batch.is_complete = true;
+        }
+        batch
+    }
+}
+
+fn take_some<T: Ord>(from: &mut BTreeSet<T>, left: &mut usize, to: &mut Vec<T>) {
+    while *left > 0
+        && let Some(first) = from.pop_first()
+    {
+        to.push(first);
+        *left -= 1;
+    }
+}

@@ -1,0 +1,355 @@
+//! What the cell knows of its instances and hosts, as it tells its followers.
+//!
+//! Only what is durable is told. The soft states of hosts come straight from their agents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use placewright_conductor::cell_conductor::{self, Change, Instance, Job, State, Target};
+use placewright_conductor::{HostId, InstanceId};
+use placewright_link::{CellNews, HostView, InstanceView, JobView, ToAgent};
+use placewright_placement::Timestamp;
+use placewright_scheduler::host_state::NumberedUpdate;
+use tokio::sync::mpsc;
+
+use crate::feed::Feeds;
+use crate::report::MergedReport;
+use crate::window::Window;
+
+/// What the cell knows.
+pub(crate) struct Known {
+    instances: BTreeMap<InstanceId, InstanceView>,
+    hosts: BTreeMap<HostId, KnownHost>,
+    pub(crate) feeds: Feeds,
+}
+
+/// A host.
+pub(crate) struct KnownHost {
+    /// What is durable of it.
+    row: Option<cell_conductor::Host>,
+    /// As its agent said since the cell's start.
+    pub(crate) name: Option<String>,
+    pub(crate) heard_at: Timestamp,
+    /// The same by a clock that nobody sets.
+    pub(crate) heard: Instant,
+    /// Whether it was heard of since followers were told last.
+    is_heard: bool,
+    pub(crate) route: Option<Route>,
+    window: Window,
+    report: MergedReport,
+    /// When its agent was last asked for everything.
+    asked_for_state: Option<Instant>,
+}
+
+/// How a host's agent is reached.
+#[derive(Clone)]
+pub(crate) struct Route {
+    /// Which connection.
+    pub(crate) connection: u64,
+    /// The session that began on it.
+    pub(crate) session: u64,
+    pub(crate) to_agent: mpsc::Sender<ToAgent>,
+}
+
+impl KnownHost {
+    fn new(at: Timestamp) -> Self {
+        Self {
+            row: None,
+            name: None,
+            heard_at: at,
+            heard: Instant::now(),
+            is_heard: false,
+            route: None,
+            window: Window::default(),
+            report: MergedReport::default(),
+            asked_for_state: None,
+        }
+    }
+
+    /// The latest session that is known of it, durable or not.
+    pub(crate) fn session(&self) -> u64 {
+        let durable = self.row.as_ref().map_or(0, |row| row.session);
+        durable.max(self.route.as_ref().map_or(0, |route| route.session))
+    }
+
+    /// Whether it counts as up.
+    pub(crate) fn is_up(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.is_up)
+    }
+
+    /// Whether the session of its connection was given up, or replaced.
+    fn is_given_up(&self, session: u64) -> bool {
+        let row = self.row.as_ref();
+        row.is_some_and(|row| row.session > session || (row.session == session && !row.is_up))
+    }
+
+    fn view(&self) -> Option<HostView> {
+        Some(HostView {
+            name: self.name.clone(),
+            is_up: self.row.as_ref()?.is_up,
+            heard_at: self.heard_at,
+        })
+    }
+}
+
+/// What a message of an agent is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It belongs to the host's session.
+    Good,
+    /// The host has to begin a session greater than this.
+    MustStart(u64),
+}
+
+impl Known {
+    pub(crate) fn new(state: &State, at: Timestamp) -> Self {
+        let mut known = Self {
+            instances: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            feeds: Feeds::default(),
+        };
+        known.load(state, at);
+        known
+    }
+
+    /// Takes everything from the state; what it does not have is gone.
+    pub(crate) fn load(&mut self, state: &State, at: Timestamp) {
+        let mut instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
+        self.instances = state
+            .instances()
+            .iter()
+            .map(|(id, row)| (*id, instance_view(row, state.jobs().get(id))))
+            .collect();
+        instances.extend(self.instances.keys());
+        let mut hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
+        hosts.extend(state.hosts().keys());
+        for host in &hosts {
+            let known = self.host(*host, at);
+            known.row = state.hosts().get(host).cloned();
+        }
+        instances.into_iter().for_each(|id| self.tell_instance(id));
+        hosts.into_iter().for_each(|id| self.tell_host(id));
+    }
+
+    fn host(&mut self, id: HostId, at: Timestamp) -> &mut KnownHost {
+        let host = self.hosts.entry(id);
+        host.or_insert_with(|| KnownHost::new(at))
+    }
+
+    pub(crate) fn find_host(&self, id: HostId) -> Option<&KnownHost> {
+        self.hosts.get(&id)
+    }
+
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = (HostId, &KnownHost)> {
+        self.hosts.iter().map(|(id, host)| (*id, host))
+    }
+
+    pub(crate) fn instance_count(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Takes durable changes, and tells followers.
+    pub(crate) fn take(&mut self, changes: &[Vec<Change>], at: Timestamp) {
+        let mut instances = BTreeSet::new();
+        let mut hosts = BTreeSet::new();
+        for change in changes.iter().flatten() {
+            match change {
+                Change::Instance(id, Some(row)) => {
+                    let job = self.instances.remove(id).and_then(|view| view.job);
+                    let mut view = instance_view(row, None);
+                    view.job = job;
+                    self.instances.insert(*id, view);
+                    instances.insert(*id);
+                }
+                Change::Instance(id, None) => {
+                    self.instances.remove(id);
+                    instances.insert(*id);
+                }
+                Change::Job(id, job) => {
+                    if let Some(view) = self.instances.get_mut(id) {
+                        view.job = job.as_deref().map(job_view);
+                        instances.insert(*id);
+                    }
+                }
+                Change::Host(id, row) => {
+                    let host = self.host(*id, at);
+                    host.row = row.as_deref().cloned();
+                    if row.is_none() {
+                        // Removed: if its agent is there after all, it has to begin anew.
+                        host.route = None;
+                    }
+                    hosts.insert(*id);
+                }
+                _ => {}
+            }
+        }
+        instances.into_iter().for_each(|id| self.tell_instance(id));
+        hosts.into_iter().for_each(|id| self.tell_host(id));
+    }
+
+    fn tell_instance(&mut self, id: InstanceId) {
+        let view = self.instances.get(&id);
+        self.feeds.tell_instance(id, view);
+    }
+
+    fn tell_host(&mut self, id: HostId) {
+        let view = self.hosts.get(&id).and_then(KnownHost::view);
+        self.feeds.tell_host(id, view.as_ref());
+    }
+
+    /// A host's agent began a session on a connection.
+    pub(crate) fn start_session(&mut self, id: HostId, name: &str, route: Route, at: Timestamp) {
+        let host = self.host(id, at);
+        if host.name.as_deref() != Some(name) {
+            host.name = Some(name.to_owned());
+        }
+        host.route = Some(route);
+        self.hear(id, at);
+    }
+
+    /// Hears of a host on a connection.
+    pub(crate) fn hear_on(&mut self, id: HostId, connection: u64, at: Timestamp) -> Standing {
+        let Some(host) = self.hosts.get_mut(&id) else {
+            return Standing::MustStart(0);
+        };
+        let route = host.route.as_ref();
+        let session = route.filter(|route| route.connection == connection);
+        match session.map(|route| route.session) {
+            Some(session) if !host.is_given_up(session) => {
+                self.hear(id, at);
+                Standing::Good
+            }
+            _ => Standing::MustStart(host.session()),
+        }
+    }
+
+    fn hear(&mut self, id: HostId, at: Timestamp) {
+        if let Some(host) = self.hosts.get_mut(&id) {
+            host.heard_at = at;
+            host.heard = Instant::now();
+            host.is_heard = true;
+        }
+    }
+
+    /// Takes an update of a host's soft state, and tells followers what is new.
+    pub(crate) fn take_update(&mut self, id: HostId, update: NumberedUpdate) {
+        let Some(host) = self.hosts.get_mut(&id) else {
+            return;
+        };
+        let (report, feeds) = (&mut host.report, &mut self.feeds);
+        host.window.receive(update, |next| {
+            report.apply(&next.update);
+            feeds.tell_state(id, &next);
+        });
+        if !host.window.has_gap() {
+            host.asked_for_state = None;
+        }
+    }
+
+    /// Asks agents for everything where something is missing: at the second look, since it may be
+    /// on its way, and then rarely.
+    pub(crate) fn ask_for_states(&mut self, again_after: std::time::Duration) {
+        let now = Instant::now();
+        for (id, host) in &mut self.hosts {
+            if !host.window.has_gap() {
+                continue;
+            }
+            let is_due = host.asked_for_state.is_some_and(|asked| asked <= now);
+            if is_due && let Some(route) = &host.route {
+                let asked = route.to_agent.try_send(ToAgent::SendState { host: *id });
+                if asked.is_ok() {
+                    host.asked_for_state = Some(now + again_after);
+                }
+            } else if host.asked_for_state.is_none() {
+                host.asked_for_state = Some(now);
+            }
+        }
+    }
+
+    /// A connection ended.
+    pub(crate) fn disconnect(&mut self, connection: u64, hosts: &BTreeSet<HostId>) {
+        for id in hosts {
+            if let Some(host) = self.hosts.get_mut(id)
+                && host
+                    .route
+                    .as_ref()
+                    .is_some_and(|r| r.connection == connection)
+            {
+                host.route = None;
+            }
+        }
+    }
+
+    /// Tells followers that the cell is there, and which hosts were heard of.
+    pub(crate) fn beat(&mut self) {
+        let mut heard = Vec::new();
+        for (id, host) in &mut self.hosts {
+            if std::mem::take(&mut host.is_heard) {
+                heard.push(*id);
+            }
+        }
+        self.feeds.beat(&heard);
+    }
+
+    /// Begins to feed a follower.
+    pub(crate) fn follow(&mut self) -> (u64, std::sync::Arc<tokio::sync::Notify>) {
+        let hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
+        self.feeds
+            .add(self.instances.keys().copied().collect(), hosts)
+    }
+
+    /// The next news for a follower. None: it is fed no longer.
+    pub(crate) fn news(&mut self, follower: u64, count: usize) -> Option<Vec<CellNews>> {
+        let (instances, hosts) = (&self.instances, &self.hosts);
+        let batch = self.feeds.next_batch(follower, count)?;
+        let mut news = batch.news;
+        for id in batch.hosts {
+            let view = hosts.get(&id).and_then(KnownHost::view);
+            news.push(CellNews::Host { host: id, view });
+        }
+        for id in batch.states {
+            let Some(host) = hosts.get(&id) else { continue };
+            if let Some((incarnation, sequence)) = host.window.position() {
+                let update = Box::new(NumberedUpdate {
+                    incarnation,
+                    sequence,
+                    update: host.report.full(),
+                });
+                news.push(CellNews::State { host: id, update });
+            }
+        }
+        for instance in batch.instances {
+            let view = instances.get(&instance).cloned().map(Box::new);
+            news.push(CellNews::Instance { instance, view });
+        }
+        if batch.is_complete {
+            news.push(CellNews::Complete);
+        }
+        Some(news)
+    }
+}
+
+fn instance_view(row: &Instance, job: Option<&Job>) -> InstanceView {
+    InstanceView {
+        vm_state: row.vm_state,
+        job: job.map(job_view),
+        guest: row.guest,
+        zone: row.zone.clone(),
+        fault: row.fault.clone(),
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    }
+}
+
+fn job_view(job: &Job) -> JobView {
+    JobView {
+        kind: job.kind,
+        migration: job.migration,
+        stage: job.stage,
+        target: job
+            .target
+            .as_ref()
+            .map(Target::place)
+            .map(|place| place.host),
+    }
+}

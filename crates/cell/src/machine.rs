@@ -1,0 +1,84 @@
+//! A cell's state as the machine that the engine runs.
+
+use std::io;
+
+use placewright_conductor::Reply;
+use placewright_conductor::cell_conductor::{self, Change, Event, Refusal, State, Undo};
+use placewright_conductor::table::{self, FORMAT_VERSION, ReadError};
+use placewright_engine::{DecodeError, LoadError, Machine};
+use placewright_placement::Timestamp;
+
+/// The instances of a cell, and what is being done with them.
+#[derive(Debug)]
+pub struct CellMachine(pub State);
+
+/// An event, with what its decision depends on besides the state.
+#[derive(Clone, Debug)]
+pub struct Happened {
+    /// What happened.
+    pub event: Event,
+    /// When.
+    pub at: Timestamp,
+    /// How long agents may take.
+    pub options: cell_conductor::Options,
+}
+
+impl Machine for CellMachine {
+    type Command = Happened;
+    type Change = Change;
+    type Outcome = Reply;
+    type Refusal = Refusal;
+    type Undo = Undo;
+
+    fn empty() -> Self {
+        Self(State::default())
+    }
+
+    fn decide(&self, command: &Happened, changes: &mut Vec<Change>) -> Result<Reply, Refusal> {
+        let Happened { event, at, options } = command;
+        cell_conductor::decide(&self.0, event, *at, options, changes)
+    }
+
+    fn apply(&mut self, change: &Change) -> Undo {
+        self.0.apply(change)
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        self.0.undo(undo);
+    }
+
+    fn encode(changes: &[Change], out: &mut Vec<u8>) {
+        table::encode(changes, out);
+    }
+
+    fn decode(record: &[u8]) -> Result<Vec<Change>, DecodeError> {
+        table::decode(record).map_err(|error| match error {
+            ReadError::NewerVersion { found, supported } => DecodeError::Newer {
+                found: found.into(),
+                supported: supported.into(),
+            },
+            error @ (ReadError::Io(_) | ReadError::Damaged(_)) => {
+                DecodeError::Damaged(error.to_string())
+            }
+        })
+    }
+
+    fn save(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        self.0.save(out)
+    }
+
+    fn load(input: &mut dyn io::Read) -> Result<Self, LoadError> {
+        State::load(input).map(Self).map_err(|error| match error {
+            ReadError::Io(error) => LoadError::Io(error),
+            ReadError::NewerVersion { found, .. } => LoadError::Newer {
+                found: found.into(),
+                supported: FORMAT_VERSION.into(),
+            },
+            ReadError::Damaged(what) => LoadError::Damaged(what),
+        })
+    }
+
+    fn digest(&self) -> u128 {
+        self.0.digest()
+    }
+}

@@ -1,0 +1,129 @@
+//! Carries out what durable changes want.
+
+use std::sync::Arc;
+
+use placewright_conductor::cell_conductor::{Change, Effect};
+use placewright_engine::{Entries, FollowError, Follower, Machine as _};
+use placewright_link::ToAgent;
+
+use crate::known::Known;
+use crate::machine::CellMachine;
+use crate::shared::{Shared, count, now};
+
+/// So many records are looked at under one lock of the state.
+const RECORDS_AT_ONCE: usize = 128;
+
+/// Follows the durable changes until the cell ends.
+pub(crate) async fn run(shared: Arc<Shared>, mut follower: Follower<CellMachine>) {
+    loop {
+        let next = tokio::select! {
+            next = follower.next_entries() => next,
+            () = shared.stopped() => return,
+        };
+        match next {
+            None => return,
+            Some(Ok(entries)) => take(&shared, &entries).await,
+            Some(Err(error)) => match begin_anew(&shared, &error).await {
+                Some(anew) => follower = anew,
+                None => return,
+            },
+        }
+    }
+}
+
+async fn take(shared: &Shared, entries: &Entries) {
+    let mut records = Vec::new();
+    for (sequence, record) in entries.iter() {
+        match CellMachine::decode(record) {
+            Ok(changes) => records.push(changes),
+            // The engine wrote it, so it cannot be; what it wants is repeated by the timer.
+            Err(error) => tracing::error!(sequence, %error, "an entry cannot be read"),
+        }
+    }
+    let at = now();
+    for records in records.chunks(RECORDS_AT_ONCE) {
+        let effects = shared
+            .engine
+            .read_now(|machine| effects_of(machine, records));
+        shared.known.lock().take(records, at);
+        carry_out(shared, effects);
+        tokio::task::yield_now().await;
+    }
+}
+
+fn effects_of(machine: &CellMachine, records: &[Vec<Change>]) -> Vec<Effect> {
+    let of = |record: &Vec<Change>| machine.0.effects_of(record);
+    records.iter().flat_map(of).collect()
+}
+
+/// Hands effects to whom they concern. Never waits: what cannot be handed over is repeated later.
+pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
+    if effects.is_empty() {
+        return;
+    }
+    let mut asks = Vec::new();
+    let (mut sent, mut dropped) = (0, 0);
+    {
+        let known = shared.known.lock();
+        for effect in effects {
+            let (host, message) = match effect {
+                Effect::Ask(ask) => {
+                    asks.push(ask);
+                    continue;
+                }
+                Effect::Agent {
+                    host,
+                    session,
+                    order,
+                } => (
+                    host,
+                    ToAgent::Step {
+                        host,
+                        session,
+                        order,
+                    },
+                ),
+                Effect::Destroy {
+                    host,
+                    session,
+                    instance,
+                    number,
+                } => (
+                    host,
+                    ToAgent::Destroy {
+                        host,
+                        session,
+                        instance,
+                        number,
+                    },
+                ),
+            };
+            let route = known.find_host(host).and_then(|host| host.route.as_ref());
+            match route.map(|route| route.to_agent.try_send(message)) {
+                Some(Ok(())) => sent += 1,
+                Some(Err(_)) | None => dropped += 1,
+            }
+        }
+    }
+    count(&shared.counts.orders, sent);
+    count(&shared.counts.orders_dropped, dropped);
+    shared.asks.add(asks.into_iter());
+}
+
+/// The changes that come next are not held any more: takes everything from the state instead.
+async fn begin_anew(shared: &Shared, error: &FollowError) -> Option<Follower<CellMachine>> {
+    tracing::warn!(%error, "changes were missed; everything is taken from the state");
+    loop {
+        let follower = shared.engine.follow(shared.engine.durable_sequence());
+        if let Ok(follower) = follower {
+            let state = shared.engine.read(|machine| machine.0.clone()).await;
+            let known: &mut Known = &mut shared.known.lock();
+            known.load(&state, now());
+            return Some(follower);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
+            () = shared.stopped() => return None,
+        }
+    }
+}

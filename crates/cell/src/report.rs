@@ -1,0 +1,56 @@
+//! All that a host's agent said, merged.
+
+use std::collections::BTreeMap;
+
+use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport};
+use uuid::Uuid;
+
+/// The newest soft state of one host: what one full update would say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MergedReport {
+    /// Everything but the instances.
+    rest: Option<Box<HostReport>>,
+    instances: BTreeMap<Uuid, InstanceReport>,
+}
+
+impl MergedReport {
+    /// Takes the next update.
+    pub fn apply(&mut self, update: &HostUpdate) {
+        if let HostUpdate::Full(report) = update {
+            let mut rest = report.clone();
+            let instances = std::mem::take(&mut rest.instances);
+            self.instances = instances.into_iter().map(|one| (one.uuid, one)).collect();
+            self.rest = Some(rest);
+            return;
+        }
+        let Some(rest) = &mut self.rest else { return };
+        match update {
+            HostUpdate::Full(_) | HostUpdate::Alive => {}
+            HostUpdate::Facts(facts) => rest.facts.clone_from(facts),
+            HostUpdate::Load(load) => rest.load = *load,
+            HostUpdate::Metrics(metrics) => rest.metrics.clone_from(metrics),
+            HostUpdate::InstanceCame(instance, load) => {
+                rest.load = *load;
+                self.instances.insert(instance.uuid, (**instance).clone());
+            }
+            HostUpdate::InstanceWent(uuid, load) => {
+                rest.load = *load;
+                self.instances.remove(uuid);
+            }
+            HostUpdate::Disabled(reason) => rest.disabled.clone_from(reason),
+            HostUpdate::ForcedDown(is_down) => rest.is_forced_down = *is_down,
+            HostUpdate::Gone => *self = Self::default(),
+        }
+    }
+
+    /// What brings somebody who knows nothing up to date.
+    #[must_use]
+    pub fn full(&self) -> HostUpdate {
+        let Some(rest) = &self.rest else {
+            return HostUpdate::Gone;
+        };
+        let mut report = rest.clone();
+        report.instances = self.instances.values().cloned().collect();
+        HostUpdate::Full(report)
+    }
+}

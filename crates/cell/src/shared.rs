@@ -1,0 +1,156 @@
+//! What the parts of a cell share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use placewright_conductor::cell_conductor::{Event, Refusal};
+use placewright_conductor::{CellId, Reply};
+use placewright_engine::{Engine, SubmitError};
+use placewright_link::{LinkError, PlacementLink};
+use placewright_placement::Timestamp;
+use tokio::sync::watch;
+
+use crate::asks::Asks;
+use crate::due::micros;
+use crate::known::Known;
+use crate::machine::{CellMachine, Happened};
+use crate::options::Options;
+
+/// What the parts of a cell share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) engine: Engine<CellMachine>,
+    pub(crate) placement: Arc<dyn PlacementLink>,
+    /// Nobody waits for anything with this locked.
+    pub(crate) known: Mutex<Known>,
+    pub(crate) asks: Asks,
+    /// Becomes true when the cell is to end.
+    pub(crate) stop: watch::Sender<bool>,
+    pub(crate) counts: Counts,
+}
+
+/// Counters for [`Figures`].
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: AtomicU64,
+    pub(crate) orders: AtomicU64,
+    pub(crate) orders_dropped: AtomicU64,
+    pub(crate) asks: AtomicU64,
+    pub(crate) asks_failed: AtomicU64,
+    pub(crate) repeated: AtomicU64,
+    pub(crate) followers_cut_off: AtomicU64,
+}
+
+/// What a cell did since its start, and what it has, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Instances that it has.
+    pub instances: u64,
+    /// Hosts that were ever heard of.
+    pub hosts: u64,
+    /// Hosts that are up.
+    pub hosts_up: u64,
+    /// Connections of agents since the start.
+    pub connections: u64,
+    /// Orders sent to agents.
+    pub orders: u64,
+    /// Orders that found no connection, or a full one; they are repeated.
+    pub orders_dropped: u64,
+    /// Asks that placement answered.
+    pub asks: u64,
+    /// Asks that it did not answer; they are repeated.
+    pub asks_failed: u64,
+    /// Effects that were repeated because nothing was heard.
+    pub repeated: u64,
+    /// Followers now.
+    pub followers: u64,
+    /// Followers that were cut off because they took nothing.
+    pub followers_cut_off: u64,
+    /// Events that wait to be decided.
+    pub queued: u64,
+}
+
+/// Counts one more.
+pub(crate) fn count(counter: &AtomicU64, more: usize) {
+    counter.fetch_add(more as u64, Ordering::Relaxed);
+}
+
+/// The time.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Timestamp(since.map_or(0, micros))
+}
+
+impl Shared {
+    /// Submits an event at once; the result comes when it is durable, and may be ignored.
+    pub(crate) fn submit(
+        &self,
+        event: Event,
+    ) -> impl Future<Output = Result<Result<Reply, Refusal>, SubmitError>> + Send + use<> {
+        self.engine.submit(Happened {
+            event,
+            at: now(),
+            options: self.options.conductor,
+        })
+    }
+
+    /// Submits an event whose cause comes again if it is lost.
+    pub(crate) fn submit_and_forget(&self, event: Event) {
+        drop(self.submit(event));
+    }
+
+    pub(crate) fn peer(&self) -> String {
+        peer(self.options.cell)
+    }
+
+    /// Why the engine gave no answer, for whoever called.
+    pub(crate) fn unavailable(&self, error: &SubmitError) -> LinkError {
+        LinkError::Unavailable {
+            peer: self.peer(),
+            why: chain(error),
+        }
+    }
+
+    /// Waits until the cell is to end.
+    pub(crate) async fn stopped(&self) {
+        let mut stop = self.stop.subscribe();
+        // The sender is here, so it cannot be gone.
+        let _ = stop.wait_for(|is_stopped| *is_stopped).await;
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        let counts = &self.counts;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let known = self.known.lock();
+        Figures {
+            instances: known.instance_count() as u64,
+            hosts: known.hosts().count() as u64,
+            hosts_up: known.hosts().filter(|(_, host)| host.is_up()).count() as u64,
+            connections: of(&counts.connections),
+            orders: of(&counts.orders),
+            orders_dropped: of(&counts.orders_dropped),
+            asks: of(&counts.asks),
+            asks_failed: of(&counts.asks_failed),
+            repeated: of(&counts.repeated),
+            followers: known.feeds.count() as u64,
+            followers_cut_off: of(&counts.followers_cut_off),
+            queued: self.engine.queued() as u64,
+        }
+    }
+}
+
+fn peer(cell: CellId) -> String {
+    format!("cell {cell}")
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,108 @@
+//! What a cell does from time to time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_conductor::cell_conductor::{EffectPlace, Event};
+use placewright_placement::Timestamp;
+use tokio::time::MissedTickBehavior;
+
+use crate::due::{Repeats, micros};
+use crate::outbox::carry_out;
+use crate::shared::{Shared, count, now};
+
+/// Once for so many ticks, old deletions are forgotten.
+const FORGET_TICKS: u64 = 3600;
+/// How often a part of the state is looked at for what was not answered.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How many rows are looked at each time.
+const ROWS_AT_ONCE: usize = 2000;
+/// An agent that did not send everything is asked for it again after this long.
+const STATE_AGAIN: Duration = Duration::from_secs(5);
+
+/// Each second: time passes, silent hosts are given up, followers hear that the cell is there.
+pub(crate) async fn tick(shared: Arc<Shared>) {
+    let mut interval = tokio::time::interval(Duration::from_secs(1));
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    let mut silent_since = last;
+    let mut ticks = 0u64;
+    loop {
+        tokio::select! {
+            _ = interval.tick() => {}
+            () = shared.stopped() => return,
+        }
+        // A process that was stopped heard nobody: it has no reason to give anybody up.
+        let slept = last.elapsed();
+        last = Instant::now();
+        if slept > shared.options.host_timeout / 4 + Duration::from_secs(1) {
+            silent_since = last;
+        }
+        shared.submit_and_forget(Event::Tick);
+        give_up_silent(&shared, silent_since);
+        {
+            let mut known = shared.known.lock();
+            known.ask_for_states(STATE_AGAIN);
+            known.beat();
+        }
+        if ticks.is_multiple_of(FORGET_TICKS) {
+            let before = now()
+                .0
+                .saturating_sub(micros(shared.options.remember_deleted));
+            let before = Timestamp(before.max(0));
+            shared.submit_and_forget(Event::Forget { before });
+        }
+        ticks += 1;
+    }
+}
+
+/// Gives hosts up that were not heard of for too long, counted from `silent_since` at the earliest.
+fn give_up_silent(shared: &Shared, silent_since: Instant) {
+    let mut silent = Vec::new();
+    {
+        let known = shared.known.lock();
+        for (id, host) in known.hosts() {
+            let heard = host.heard.max(silent_since);
+            if host.is_up() && heard.elapsed() > shared.options.host_timeout {
+                silent.push((id, host.name.clone()));
+            }
+        }
+    }
+    for (host, name) in silent {
+        tracing::warn!(%host, name, "the host was silent for too long: it is down");
+        shared.submit_and_forget(Event::HostDown { host });
+    }
+}
+
+/// Repeats what was not answered, a part of the state at a time.
+pub(crate) async fn repeat(shared: Arc<Shared>) {
+    let repeats = Repeats::new(shared.options.resend_after, shared.options.resend_max);
+    let mut interval = tokio::time::interval(LOOK_EVERY);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut place = EffectPlace::Start;
+    // The first round repeats everything: what was under way when the cell ended was lost.
+    let mut last_round: Option<Timestamp> = None;
+    let mut round = now();
+    loop {
+        tokio::select! {
+            _ = interval.tick() => {}
+            () = shared.stopped() => return,
+        }
+        let is_due = |since: Timestamp| {
+            last_round.is_none_or(|last_round| repeats.is_due(since, last_round, round))
+        };
+        let (effects, next) = shared
+            .engine
+            .read(|machine| machine.0.effects_from(place, ROWS_AT_ONCE, is_due))
+            .await;
+        if last_round.is_some() {
+            count(&shared.counts.repeated, effects.len());
+        }
+        carry_out(&shared, effects);
+        place = next.unwrap_or_default();
+        if next.is_none() {
+            last_round = Some(round);
+            round = now();
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! A small installation: real cells, and in memory the control and the agents of the conductors'
+//! own tests, which check that nothing is lost or left over.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test uses another part of the site"
+)]
+
+#[path = "../../../conductor/tests/world/mod.rs"]
+pub mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use placewright_cell::{Cell, Options};
+use placewright_conductor::cell_conductor::{Effect, Event};
+use placewright_conductor::super_conductor::{self, Command};
+use placewright_conductor::{Answer, Ask, CellId, HostId, InstanceId};
+use placewright_journal::{Journal, MemoryJournal, SqliteOptions};
+use placewright_link::{
+    AgentConnection, AgentLink, CellLink as _, Coming, HostStart, LinkError, PlacementLink,
+    ToAgent, ToCell,
+};
+use placewright_placement::Timestamp;
+use tokio::task::JoinHandle;
+use world::{Packet, Rng, World, cell};
+
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    Timestamp(i64::try_from(since.as_micros()).unwrap())
+}
+
+/// Control in memory. All that a cell can reach of it is placement.
+#[derive(Clone)]
+pub struct Control {
+    pub world: Arc<Mutex<World>>,
+    pub faults: Arc<Mutex<AskFaults>>,
+}
+
+/// How placement fails its callers.
+#[derive(Debug, Default)]
+pub struct AskFaults {
+    /// It cannot be reached.
+    pub is_down: bool,
+    /// Of so many calls, one is carried out and its answer lost; 0 for none.
+    pub loses_one_in: usize,
+    pub calls: usize,
+    pub asks: usize,
+    pub rng: Option<Rng>,
+}
+
+impl PlacementLink for Control {
+    fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
+        let unreachable = || LinkError::Unreachable {
+            peer: "placement".into(),
+            why: "the test says so".into(),
+        };
+        Box::pin(async move {
+            let is_lost = {
+                let mut faults = self.faults.lock();
+                faults.calls += 1;
+                faults.asks += asks.len();
+                if faults.is_down {
+                    return Err(unreachable());
+                }
+                let loses = faults.loses_one_in;
+                let rng = faults.rng.get_or_insert(Rng(7));
+                loses > 0 && rng.one_in(loses)
+            };
+            let mut answers = Vec::new();
+            {
+                let mut world = self.world.lock();
+                world.at = now();
+                for ask in asks {
+                    match world.try_conduct(Command::Ask(ask)) {
+                        Ok(super_conductor::Outcome::Answered(answer)) => answers.push(answer),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            if is_lost {
+                Err(unreachable())
+            } else {
+                Ok(answers)
+            }
+        })
+    }
+}
+
+/// A running site.
+pub struct Site {
+    pub control: Control,
+    pub cells: BTreeMap<CellId, Arc<Cell>>,
+    agents: Vec<JoinHandle<()>>,
+}
+
+/// The options of a cell in a test: everything soon.
+pub fn options(id: CellId) -> Options {
+    Options {
+        host_timeout: Duration::from_secs(2),
+        resend_after: Duration::from_millis(300),
+        resend_max: Duration::from_secs(1),
+        ..Options::new(id)
+    }
+}
+
+impl Site {
+    /// Control knows `cells` cells with `hosts` hosts each; none of them runs.
+    pub fn new(cells: u32, hosts: u32, vcpus: i32) -> Self {
+        let mut world = World::new(cells, hosts, vcpus);
+        world.cells.clear();
+        world.network.clear();
+        world.shuffles = true;
+        let control = Control {
+            world: Arc::new(Mutex::new(world)),
+            faults: Arc::default(),
+        };
+        Self {
+            control,
+            cells: BTreeMap::new(),
+            agents: Vec::new(),
+        }
+    }
+
+    pub async fn open(&mut self, id: CellId, journal: impl Journal + 'static) {
+        let placement = Arc::new(self.control.clone());
+        let opened = Cell::open_on(journal, options(id), (), placement).await;
+        self.cells.insert(id, opened.unwrap());
+    }
+
+    pub async fn open_directory(&mut self, id: CellId, directory: &std::path::Path) {
+        let placement = Arc::new(self.control.clone());
+        let opened = Cell::open(
+            directory,
+            SqliteOptions::default(),
+            options(id),
+            (),
+            placement,
+        );
+        self.cells.insert(id, opened.await.unwrap());
+    }
+
+    /// All cells in memory, and all agents.
+    pub async fn start(&mut self, cells: u32) {
+        for number in 0..cells {
+            self.open(cell(number), MemoryJournal::new()).await;
+            self.start_agents(cell(number));
+        }
+    }
+
+    pub fn hosts_of(&self, id: CellId) -> Vec<HostId> {
+        let world = self.control.world.lock();
+        let hosts = world.control.conductor.hosts();
+        let of_cell = hosts.iter().filter(|(_, host)| host.cell == id);
+        of_cell.map(|(host, _)| *host).collect()
+    }
+
+    /// One connection for all agents of a cell.
+    pub fn start_agents(&mut self, id: CellId) {
+        let hosts = self.hosts_of(id);
+        let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&id]) as _;
+        let world = Arc::clone(&self.control.world);
+        self.agents
+            .push(tokio::spawn(run_agents(link, hosts, world)));
+    }
+
+    pub fn stop_agents(&mut self) {
+        self.agents.drain(..).for_each(|agents| agents.abort());
+    }
+
+    /// Sends what control wants sent, and does its scheduling, once.
+    pub async fn drive(&self) {
+        let to_cells = {
+            let mut world = self.control.world.lock();
+            world.at = now();
+            world.network.clear();
+            let effects = world.control.conductor.effects();
+            let mut to_cells: BTreeMap<CellId, Vec<_>> = BTreeMap::new();
+            for effect in effects {
+                match effect {
+                    super_conductor::Effect::Send { cell, message } => {
+                        to_cells.entry(cell).or_default().push(message);
+                    }
+                    effect @ (super_conductor::Effect::Schedule { .. }
+                    | super_conductor::Effect::ScheduleMove { .. }) => {
+                        world.deliver(Packet::Work(effect));
+                    }
+                }
+            }
+            to_cells
+        };
+        for (id, messages) in to_cells {
+            let Some(cell) = self.cells.get(&id) else {
+                continue;
+            };
+            let sent_at = now();
+            let envelope = |message: &placewright_conductor::Message| {
+                placewright_conductor::message::Envelope {
+                    sent_at,
+                    message: message.clone(),
+                }
+            };
+            let delivered = cell.deliver(messages.iter().map(envelope).collect()).await;
+            let Ok(replies) = delivered else { continue };
+            let mut world = self.control.world.lock();
+            for (message, reply) in messages.into_iter().zip(replies) {
+                world.deliver(Packet::ToControl(message, reply));
+            }
+        }
+    }
+
+    /// Drives until something holds of the cells' states.
+    pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) {
+        for _ in 0..600 {
+            self.drive().await;
+            let world = self.world_now().await;
+            if holds(&world) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        let world = self.world_now().await;
+        for (id, state) in &world.cells {
+            for (instance, job) in state.jobs() {
+                eprintln!("{id} {instance} {job:?} {:?}", state.instances()[instance]);
+            }
+            eprintln!("{id} {:?} {:?}", state.hosts(), state.doomed());
+        }
+        panic!("it never came to: {what}");
+    }
+
+    /// The world as it is now, cells included.
+    pub async fn world_now(&self) -> World {
+        let mut cells = BTreeMap::new();
+        for (id, cell) in &self.cells {
+            let state = cell.engine().read(|machine| machine.0.clone()).await;
+            cells.insert(*id, state);
+        }
+        let mut world = self.control.world.lock().clone();
+        world.cells = cells;
+        world
+    }
+
+    /// Drives until nothing is under way; then nothing may be lost or left over.
+    pub async fn rest(&self) -> World {
+        self.until("rest", is_at_rest).await;
+        // An agent's last word may be on its way.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.until("rest", is_at_rest).await;
+        let world = self.world_now().await;
+        world.check_at_rest();
+        world
+    }
+
+    pub fn create(&self, numbers: &[usize]) {
+        let mut world = self.control.world.lock();
+        world.at = now();
+        world.create(numbers);
+    }
+
+    pub fn delete(&self, instance: InstanceId) {
+        let mut world = self.control.world.lock();
+        world.at = now();
+        world.conduct(Command::Delete { instance });
+    }
+}
+
+fn is_at_rest(world: &World) -> bool {
+    let conductor = &world.control.conductor;
+    conductor.effects().is_empty()
+        && world.cells.values().all(|state| {
+            let is_waiting = |job: &placewright_conductor::cell_conductor::Job| {
+                matches!(
+                    job.stage,
+                    placewright_conductor::cell_conductor::Stage::Verify
+                )
+            };
+            state.jobs().values().all(is_waiting) && state.doomed().is_empty()
+        })
+}
+
+/// Agents that connect again whenever their connection ends.
+pub async fn run_agents(link: Arc<dyn AgentLink>, hosts: Vec<HostId>, world: Arc<Mutex<World>>) {
+    loop {
+        if let Ok(connection) = link.connect().await {
+            serve(connection, &hosts, &world).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn serve(mut connection: AgentConnection, hosts: &[HostId], world: &Mutex<World>) {
+    for host in hosts {
+        if start(&connection, *host, world).await.is_none() {
+            return;
+        }
+    }
+    let mut beat = tokio::time::interval(Duration::from_millis(200));
+    loop {
+        let message = tokio::select! {
+            message = connection.from_cell.recv() => message,
+            _ = beat.tick() => {
+                let hosts = hosts.to_vec();
+                if connection.to_cell.send(ToCell::Alive { hosts }).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        let Some(message) = message else { return };
+        let effect = match message {
+            ToAgent::Step {
+                host,
+                session,
+                order,
+            } => Effect::Agent {
+                host,
+                session,
+                order,
+            },
+            ToAgent::Destroy {
+                host,
+                session,
+                instance,
+                number,
+            } => Effect::Destroy {
+                host,
+                session,
+                instance,
+                number,
+            },
+            ToAgent::SendState { .. } => continue,
+            ToAgent::StartAgain { host, after } => {
+                if world.lock().agents[&host].session <= after
+                    && start(&connection, host, world).await.is_none()
+                {
+                    return;
+                }
+                continue;
+            }
+        };
+        let answer = carry_out(&effect, world);
+        if let Some(answer) = answer
+            && connection.to_cell.send(answer).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+async fn start(connection: &AgentConnection, host: HostId, world: &Mutex<World>) -> Option<()> {
+    let start = {
+        let mut world = world.lock();
+        let agent = world.agents.get_mut(&host).unwrap();
+        agent.restart();
+        HostStart {
+            host,
+            name: host.to_string(),
+            session: agent.session,
+            guests: agent.guests.keys().copied().collect(),
+        }
+    };
+    connection
+        .to_cell
+        .send(ToCell::Started(Box::new(start)))
+        .await
+        .ok()
+}
+
+fn carry_out(effect: &Effect, world: &Mutex<World>) -> Option<ToCell> {
+    let (Effect::Agent { host, .. } | Effect::Destroy { host, .. }) = effect else {
+        return None;
+    };
+    let mut world = world.lock();
+    let fails = world.fails_one_in;
+    let fails = (fails > 0 && world.rng.one_in(fails)) || world.failing.contains(host);
+    let event = world.agents.get_mut(host)?.carry_out(effect, fails)?;
+    match event {
+        Event::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure,
+        } => Some(ToCell::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure,
+        }),
+        Event::Destroyed {
+            host,
+            instance,
+            number,
+        } => Some(ToCell::Destroyed {
+            host,
+            instance,
+            number,
+        }),
+        other => panic!("{other:?}"),
+    }
+}
