@@ -9,6 +9,7 @@ mod in_process;
 mod journal;
 mod openapi;
 mod options;
+mod topology;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -45,6 +46,9 @@ enum Command {
     /// Print what policies can say
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Say where hosts stand: racks, rows, rooms
+    #[command(subcommand)]
+    Topology(topology::TopologyCommand),
     /// Measure a server
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -101,6 +105,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Explain(command) => command.run()?,
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
+        Command::Topology(command) => command.run()?,
         Command::Bench(command) => {
             if !command.run()? {
                 return Ok(ExitCode::FAILURE);

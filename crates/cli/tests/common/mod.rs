@@ -75,6 +75,7 @@ impl Control {
     }
 
     /// Reads the log up to a line with this text.
+    #[allow(dead_code, reason = "not every test program reads the log")]
     pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
         let mut line = String::new();
         while self.log.read_line(&mut line).unwrap() > 0 {

@@ -1,0 +1,71 @@
+//! `placewright topology`: where hosts stand, from a file into the scheduler and placement.
+
+mod apply;
+mod table;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Say where hosts stand
+#[derive(Debug, Subcommand)]
+pub(crate) enum TopologyCommand {
+    /// Load the places of hosts from a CSV file
+    ///
+    /// The first line names the levels, the smallest first; each other line is a host, by the name
+    /// or UUID of its resource provider, with its places:
+    ///
+    ///   host,rack,row,room
+    ///   node-1,r1,a,north
+    ///   node-2,r2,a,north
+    ///
+    /// A place is an aggregate, and a place of one name in two larger places is two places. Other
+    /// aggregates of the hosts stay. An empty field: the host is in no place of that level. Hosts
+    /// that the file does not name are taken out of all places.
+    #[command(verbatim_doc_comment)]
+    Apply(Apply),
+}
+
+/// Load the places of hosts from a CSV file
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// The file
+    file: PathBuf,
+
+    /// The Placement API
+    #[arg(long, env = "PLACEWRIGHT_URL", default_value = "http://127.0.0.1:8778")]
+    url: String,
+
+    /// The scheduler API
+    #[arg(
+        long,
+        env = "PLACEWRIGHT_SCHEDULER_URL",
+        default_value = "http://127.0.0.1:8779"
+    )]
+    scheduler_url: String,
+
+    /// The token to show; `noauth2` takes `admin`
+    #[arg(
+        long,
+        env = "OS_TOKEN",
+        default_value = "admin",
+        hide_env_values = true
+    )]
+    token: String,
+
+    /// Only say what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl TopologyCommand {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The file is wrong, or a server does not answer as it should.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Apply(apply) => apply.run(),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `placewright topology apply`, and the client crate against a real server.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Control, free_address, run};
+use placewright_client::{Ask, Client, Code, Receipt};
+use placewright_scheduler::host_state::{HostReport, HostUpdate, NumberedUpdate};
+use placewright_scheduler::request::RequestSpec;
+use rustix::process::Signal;
+use uuid::Uuid;
+
+fn host(number: u128) -> Uuid {
+    Uuid::from_u128(0x4000_0000_0000_0000_0000 + number)
+}
+
+fn add_hosts(server: &Control, count: u128) {
+    for number in 1..=count {
+        let uuid = host(number);
+        let body = format!("{{\"name\": \"node-{number}\", \"uuid\": \"{uuid}\"}}");
+        let answer = server.request("POST /resource_providers", &body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let body = "{\"resource_provider_generation\": 0, \"inventories\": {\"VCPU\": \
+                    {\"total\": 4}, \"MEMORY_MB\": {\"total\": 8192}, \"DISK_GB\": {\"total\": 100}}}";
+        let path = format!("PUT /resource_providers/{uuid}/inventories");
+        let answer = server.request(&path, body);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+}
+
+fn request(rules: &str) -> RequestSpec {
+    let text = format!(
+        r#"{{"flavor": {{"vcpus": 2, "memory_mb": 1024, "root_gb": 1}},
+            "project_id": "p", "user_id": "u", "topology_rules": [{rules}]}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
+fn apply(file: &Path, server: &Control, scheduler: &str, more: &[&str]) -> (i32, String, String) {
+    let url = format!("http://{}", server.address);
+    let file = file.display().to_string();
+    let mut arguments = vec!["topology", "apply", &file, "--url", &url];
+    arguments.extend(["--scheduler-url", scheduler]);
+    arguments.extend(more);
+    run(&arguments)
+}
+
+#[test]
+fn hosts_go_to_their_places_and_rules_about_them_hold() {
+    let directory = tempfile::tempdir().unwrap();
+    let listen = free_address().to_string();
+    let flags = ["--scheduler-listen", &*listen];
+    let server = Control::start(&directory.path().join("store"), &flags);
+    add_hosts(&server, 4);
+    // An aggregate that is no place stays.
+    let own = "{\"aggregates\": [\"11111111-1111-4111-8111-111111111111\"], \
+               \"resource_provider_generation\": 1}";
+    let path = format!("/resource_providers/{}/aggregates", host(1));
+    server.request(&format!("PUT {path}"), own);
+
+    let url = format!("http://{listen}");
+    let file = directory.path().join("hosts.csv");
+    let text = "host,rack,room\nnode-1,r1,north\nnode-2,r1,north\nnode-3,r1,south\n";
+    std::fs::write(&file, format!("{text}{},r2,south\n", host(4))).unwrap();
+    let (code, said, _) = apply(&file, &server, &url, &["--dry-run"]);
+    assert_eq!(code, 0);
+    assert_eq!(
+        said.trim(),
+        "nothing changed: 4 hosts in 3 rack, 2 room; 4 hosts would move"
+    );
+    let (code, said, error) = apply(&file, &server, &url, &[]);
+    assert_eq!(
+        (code, said.trim()),
+        (0, "4 hosts in 3 rack, 2 room; 4 hosts moved"),
+        "{error}"
+    );
+    let (_, said, _) = apply(&file, &server, &url, &[]);
+    assert_eq!(said.trim(), "4 hosts in 3 rack, 2 room; 0 hosts moved");
+    let shown = server.request(&format!("GET {path}"), "");
+    assert!(
+        shown.contains("11111111-1111-4111-8111-111111111111"),
+        "{shown}"
+    );
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(schedule(&url));
+
+    // A host that the file no longer names is in no place.
+    std::fs::write(&file, "host,rack,room\nnode-1,r1,north\n").unwrap();
+    let (_, said, _) = apply(&file, &server, &url, &[]);
+    assert_eq!(said.trim(), "1 hosts in 1 rack, 1 room; 3 hosts moved");
+    std::fs::write(&file, "host,rack\nnobody,r1\n").unwrap();
+    let (code, _, error) = apply(&file, &server, &url, &[]);
+    assert_eq!(code, 2);
+    assert!(error.contains("no root provider nobody"), "{error}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().0, 0);
+}
+
+/// What the client crate offers, on hosts with places.
+async fn schedule(url: &str) {
+    let client = Client::new(url, "admin").unwrap();
+    for number in 1..=4 {
+        let mut report = HostReport::default();
+        report.facts.names.service_host = format!("host-{number}");
+        report.facts.names.node = format!("node-{number}");
+        let full = NumberedUpdate {
+            incarnation: 1,
+            sequence: 1,
+            update: HostUpdate::Full(Box::new(report)),
+        };
+        let uuid = host(number);
+        assert_eq!(
+            client.tell_state(uuid, &full).await.unwrap(),
+            Receipt::Applied
+        );
+        assert_eq!(
+            client.tell_state(uuid, &full).await.unwrap(),
+            Receipt::Stale
+        );
+        let late = NumberedUpdate {
+            sequence: 7,
+            update: HostUpdate::Alive,
+            ..full
+        };
+        let gap = client.tell_state(uuid, &late).await.unwrap_err();
+        assert_eq!(gap.code(), Some(&Code::Gap));
+    }
+    let page = client.hosts(3, None).await.unwrap();
+    assert_eq!(page.hosts.len(), 3);
+    assert_eq!(client.hosts(3, page.next).await.unwrap().hosts.len(), 1);
+
+    let (first, second) = (Uuid::from_u128(901), Uuid::from_u128(902));
+    let found = client
+        .select(&Ask::claim(request(""), vec![first]))
+        .await
+        .unwrap();
+    let place = found.selections[0].selected.clone().unwrap();
+    let rules = format!(
+        r#"{{"relation": "same", "level": "room", "to": ["{first}"]}},
+           {{"relation": "different", "level": "rack", "to": ["{first}"]}}"#
+    );
+    let near = request(&rules);
+    let answer = client.select(&Ask::claim(near.clone(), vec![second])).await;
+    let room = |node: &str| node == "node-1" || node == "node-2";
+    if room(&place.node) {
+        // Both hosts of that room are in one rack.
+        let refused = answer.unwrap_err();
+        assert_eq!(refused.code(), Some(&Code::NoCapacity), "{refused}");
+        assert_eq!(client.capacity(&near, 10).await.unwrap().count, 0);
+    } else {
+        let other = answer.unwrap().selections[0].selected.clone().unwrap();
+        assert!(!room(&other.node) && other.node != place.node);
+    }
+    assert_eq!(client.capacity(&request(""), 3).await.unwrap().count, 3);
+
+    let look = Ask::look(request(""), vec![Uuid::from_u128(903)]).with_alternates(1);
+    let found = client.select(&look).await.unwrap();
+    let kept = found.selections[0].alternates[0].candidate;
+    let swapped = client.swap(first, kept).await.unwrap();
+    assert_eq!((swapped.consumer, swapped.candidate), (first, kept));
+    assert_eq!(client.host(swapped.provider).await.unwrap().instances, 1);
+    client.release(first).await.unwrap();
+    let gone = client.release(first).await.unwrap_err();
+    assert_eq!(gone.code(), Some(&Code::NotFound));
+    let gone = client.claim(first, Uuid::from_u128(1)).await.unwrap_err();
+    assert_eq!(gone.code(), Some(&Code::CandidateExpired));
+}

@@ -1,0 +1,149 @@
+//! What the scheduler answers. Fields that a newer server adds are passed over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The answer of [`crate::Client::select`].
+#[derive(Clone, Debug, Deserialize)]
+pub struct Destinations {
+    /// Whether the selected hosts are claimed.
+    pub claimed: bool,
+    /// For how long the candidates can be claimed by their UUIDs, in milliseconds.
+    pub kept_ms: u64,
+    /// One for each instance, in the order of the request.
+    pub selections: Vec<Slot>,
+    /// What of the request has no effect.
+    pub warnings: Vec<String>,
+}
+
+/// What an instance gets.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Slot {
+    /// The instance.
+    pub instance: Uuid,
+    /// Its host; nothing when it found none and did not have to.
+    pub selected: Option<Selection>,
+    /// Other hosts of the same cell.
+    pub alternates: Vec<Selection>,
+}
+
+/// A host with one way to be served.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Selection {
+    /// The name of this way, for a later claim.
+    pub candidate: Uuid,
+    /// The host's cell.
+    pub cell: Uuid,
+    /// The service that looks after the host.
+    pub host: String,
+    /// The host's node.
+    pub node: String,
+    /// The host's root provider.
+    pub provider: Uuid,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// Its weight; the more the better. Of another request it means nothing.
+    pub score: f64,
+    /// What is claimed there.
+    pub allocation_request: AllocationRequest,
+}
+
+/// What is claimed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct AllocationRequest {
+    /// By provider.
+    pub allocations: BTreeMap<Uuid, Allocations>,
+}
+
+/// Amounts of one provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Allocations {
+    /// By resource class.
+    pub resources: BTreeMap<String, i64>,
+}
+
+/// What a consumer holds now.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Claimed {
+    /// The consumer.
+    pub consumer: Uuid,
+    /// The candidate.
+    pub candidate: Uuid,
+    /// The host's root provider.
+    pub provider: Uuid,
+    /// What is claimed there.
+    pub allocation_request: AllocationRequest,
+}
+
+/// How many more would fit.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Capacity {
+    /// The instances.
+    pub count: usize,
+    /// Whether there is room for more than the limit.
+    pub more: bool,
+    /// The hosts that would get some.
+    pub hosts: usize,
+    /// The instances by cell.
+    pub by_cell: BTreeMap<Uuid, usize>,
+}
+
+/// A page of hosts.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Hosts {
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// What to begin the next page after; nothing on the last.
+    pub next: Option<Uuid>,
+}
+
+/// A host as the scheduler sees it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Host {
+    /// The compute node's UUID: that of its root provider.
+    pub uuid: Uuid,
+    /// Its cell.
+    pub cell: Uuid,
+    /// The service that looks after it.
+    pub host: String,
+    /// Its node.
+    pub node: String,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// Whether placement has its root provider.
+    pub has_provider: bool,
+    /// Whether it is heard of.
+    pub up: bool,
+    /// Whether new instances may come.
+    pub enabled: bool,
+    /// How long ago it was last heard of, in milliseconds.
+    pub age_ms: i64,
+    /// The instances there, or on their way.
+    pub instances: usize,
+}
+
+/// What became of an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "receipt", rename_all = "lowercase")]
+pub enum Receipt {
+    /// It counts now.
+    Applied,
+    /// It, or a newer one, was there already.
+    Stale,
+}
+
+/// One level of places: the racks, say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// Its name.
+    pub name: String,
+    /// Its places: each an aggregate of placement.
+    pub aggregates: BTreeSet<Uuid>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Topology {
+    pub(crate) levels: Vec<Level>,
+}

@@ -1,0 +1,233 @@
+//! A client of the scheduler API of Placewright (`docs/scheduler-api.md`).
+//!
+//! ```no_run
+//! # async fn place() -> Result<(), placewright_client::Error> {
+//! use placewright_client::{Ask, Client};
+//! use placewright_scheduler::request::RequestSpec;
+//! use uuid::Uuid;
+//!
+//! let client = Client::new("http://127.0.0.1:8779", "admin")?;
+//! let request: RequestSpec = serde_json::from_str(
+//!     r#"{"flavor": {"vcpus": 4, "memory_mb": 8192, "root_gb": 20},
+//!         "project_id": "b7c4", "user_id": "alice"}"#,
+//! )?;
+//! let instance = Uuid::from_u128(7);
+//! let found = client.select(&Ask::claim(request, vec![instance]).with_alternates(2)).await?;
+//! if let Some(selected) = &found.selections[0].selected {
+//!     println!("{instance} goes to {}", selected.host);
+//! }
+//! # Ok(()) }
+//! ```
+
+mod answer;
+mod ask;
+mod error;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use placewright_scheduler::host_state::NumberedUpdate;
+use placewright_scheduler::request::RequestSpec;
+use reqwest::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use uuid::Uuid;
+
+pub use answer::{
+    AllocationRequest, Allocations, Capacity, Claimed, Destinations, Host, Hosts, Level, Receipt,
+    Selection, Slot,
+};
+pub use ask::{Ask, Minimum};
+pub use error::{Code, Error, Refused};
+
+/// The longest wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// A client. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    url: String,
+    token: String,
+}
+
+impl Client {
+    /// A client of the scheduler at a URL, which shows this token.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transport`] when TLS cannot be set up.
+    pub fn new(url: &str, token: &str) -> Result<Self, Error> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // It fails only when another one was installed meanwhile, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let http = reqwest::Client::builder().timeout(ANSWER_MAX).build()?;
+        Ok(Self {
+            http,
+            url: url.trim_end_matches('/').to_owned(),
+            token: token.to_owned(),
+        })
+    }
+
+    /// Finds, and claims, hosts for instances: `POST /v1/destinations`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; [`Code::NoCapacity`] brings an explanation.
+    pub async fn select(&self, ask: &Ask) -> Result<Destinations, Error> {
+        self.send(Method::POST, "destinations", ask).await
+    }
+
+    /// Counts how many more of a request would fit, up to a limit: `POST /v1/capacity`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub async fn capacity(&self, request: &RequestSpec, limit: usize) -> Result<Capacity, Error> {
+        let body = json!({"request": request, "limit": limit});
+        self.send(Method::POST, "capacity", &body).await
+    }
+
+    /// Claims a kept candidate for a consumer that holds nothing, for the project and user of its
+    /// request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; [`Code::CandidateExpired`] when it is not kept any more.
+    pub async fn claim(&self, consumer: Uuid, candidate: Uuid) -> Result<Claimed, Error> {
+        let path = format!("claims/{consumer}");
+        let body = json!({"candidate": candidate});
+        self.send(Method::POST, &path, &body).await
+    }
+
+    /// Exchanges what a consumer holds for a kept candidate, in one step.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::claim`]; nothing changed then.
+    pub async fn swap(&self, consumer: Uuid, candidate: Uuid) -> Result<Claimed, Error> {
+        let path = format!("claims/{consumer}/swap");
+        let body = json!({"candidate": candidate});
+        self.send(Method::POST, &path, &body).await
+    }
+
+    /// Gives back all that a consumer holds.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; [`Code::NotFound`] when it holds nothing.
+    pub async fn release(&self, consumer: Uuid) -> Result<(), Error> {
+        let path = format!("claims/{consumer}");
+        self.exchange(Method::DELETE, &path, None).await.map(drop)
+    }
+
+    /// A page of hosts: those after a host, or the first ones. [`Hosts::next`] leads to the next.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub async fn hosts(&self, limit: usize, after: Option<Uuid>) -> Result<Hosts, Error> {
+        let after = after.map_or_else(String::new, |after| format!("&after={after}"));
+        self.get(&format!("hosts?limit={limit}{after}")).await
+    }
+
+    /// One host.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; [`Code::NotFound`] when the scheduler has not heard of it.
+    pub async fn host(&self, uuid: Uuid) -> Result<Host, Error> {
+        self.get(&format!("hosts/{uuid}")).await
+    }
+
+    /// Tells the next update of a host.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; [`Code::Gap`] when one before it is missing: send a full one then.
+    pub async fn tell_state(&self, host: Uuid, update: &NumberedUpdate) -> Result<Receipt, Error> {
+        let path = format!("hosts/{host}/state");
+        self.send(Method::POST, &path, update).await
+    }
+
+    /// Says the name, zone and metadata of a host aggregate.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub async fn put_aggregate(
+        &self,
+        uuid: Uuid,
+        name: &str,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<(), Error> {
+        let body = json!({"name": name, "metadata": metadata});
+        self.put(&format!("aggregates/{uuid}"), &body).await
+    }
+
+    /// The levels of places, the smallest first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub async fn topology(&self) -> Result<Vec<Level>, Error> {
+        let told: answer::Topology = self.get("topology").await?;
+        Ok(told.levels)
+    }
+
+    /// Replaces the levels of places, the smallest first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`].
+    pub async fn put_topology(&self, levels: &[Level]) -> Result<(), Error> {
+        self.put("topology", &json!({"levels": levels})).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        let text = self.exchange(Method::GET, path, None).await?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    async fn put(&self, path: &str, body: &impl Serialize) -> Result<(), Error> {
+        let body = serde_json::to_vec(body)?;
+        self.exchange(Method::PUT, path, Some(body)).await.map(drop)
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Error> {
+        let body = serde_json::to_vec(body)?;
+        let text = self.exchange(method, path, Some(body)).await?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Vec<u8>, Error> {
+        let url = format!("{}/v1/{path}", self.url);
+        let mut request = self.http.request(method, url);
+        request = request.header("x-auth-token", &self.token);
+        if let Some(body) = body {
+            request = request
+                .header("content-type", "application/json")
+                .body(body);
+        }
+        let answer = request.send().await?;
+        let status = answer.status().as_u16();
+        let text = answer.bytes().await?.to_vec();
+        if (200..300).contains(&status) {
+            Ok(text)
+        } else {
+            Err(Error::Refused(Box::new(Refused::read(status, &text))))
+        }
+    }
+}
