@@ -9,6 +9,7 @@ mod in_process;
 mod journal;
 mod openapi;
 mod options;
+mod replay;
 mod topology;
 
 use std::io::Write as _;
@@ -49,6 +50,8 @@ enum Command {
     /// Say where hosts stand: racks, rows, rooms
     #[command(subcommand)]
     Topology(topology::TopologyCommand),
+    /// Drive a running installation with a trace of machines and tasks
+    Replay(replay::Replay),
     /// Measure a server
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -106,6 +109,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
         Command::Topology(command) => command.run()?,
+        Command::Replay(replay) => {
+            if !replay.run()? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
         Command::Bench(command) => {
             if !command.run()? {
                 return Ok(ExitCode::FAILURE);

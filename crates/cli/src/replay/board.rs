@@ -1,0 +1,211 @@
+//! What became of each task so far.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use uuid::Uuid;
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its server is active.
+    Active,
+    /// There was no place for it, or its request was wrong: the reason.
+    Refused(String),
+    /// Nothing that an installation may do: why.
+    Lost(String),
+}
+
+/// How many tasks are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Accepted, and neither active nor refused yet.
+    pub(crate) building: u64,
+    pub(crate) active: u64,
+    pub(crate) refused: u64,
+    pub(crate) lost: u64,
+    /// Of the ended ones.
+    pub(crate) deleted: u64,
+}
+
+impl Counts {
+    /// All that ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.active + self.refused + self.lost
+    }
+}
+
+/// One task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    /// Its server, once that was accepted.
+    pub(crate) server: Option<Uuid>,
+    pub(crate) end: Option<End>,
+    /// From the request until the server was seen active or refused.
+    pub(crate) latency: Duration,
+    /// Its deletion was accepted.
+    pub(crate) deleted: bool,
+}
+
+/// All tasks.
+#[derive(Debug)]
+pub(crate) struct Board {
+    inner: Mutex<Inner>,
+    /// One permit for each server that may be built at a time.
+    pub(crate) room: Semaphore,
+    /// Told of every end.
+    pub(crate) ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: Vec<Entry>,
+    counts: Counts,
+    /// Servers that did not end yet: their task, and when they were asked for.
+    building: BTreeMap<Uuid, (usize, Instant)>,
+    /// Servers that were seen before the answer to their request was.
+    early: HashMap<Uuid, (End, Instant)>,
+    last_end: Option<Instant>,
+}
+
+impl Board {
+    pub(crate) fn new(tasks: usize, in_flight: usize) -> Self {
+        let inner = Inner {
+            entries: vec![Entry::default(); tasks],
+            ..Inner::default()
+        };
+        Self {
+            inner: Mutex::new(inner),
+            room: Semaphore::new(in_flight),
+            ended: Notify::new(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.inner.lock().counts
+    }
+
+    pub(crate) fn entry(&self, task: usize) -> Entry {
+        self.inner.lock().entries[task].clone()
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.inner.lock().entries.clone()
+    }
+
+    /// When the last task ended, as far as they have.
+    pub(crate) fn last_end(&self) -> Option<Instant> {
+        self.inner.lock().last_end
+    }
+
+    /// Any server of the run.
+    pub(crate) fn any_server(&self) -> Option<Uuid> {
+        let inner = self.inner.lock();
+        inner.entries.iter().find_map(|entry| entry.server)
+    }
+
+    /// The request for a task's server, made at `sent`, was accepted.
+    pub(crate) fn accept(&self, task: usize, server: Uuid, sent: Instant) {
+        let mut inner = self.inner.lock();
+        inner.entries[task].server = Some(server);
+        inner.building.insert(server, (task, sent));
+        inner.counts.building += 1;
+        if let Some((end, at)) = inner.early.remove(&server) {
+            self.end_server(&mut inner, server, end, at);
+        }
+    }
+
+    /// The request for a task's server was not accepted.
+    pub(crate) fn turn_away(&self, task: usize, end: End) {
+        self.set_end(&mut self.inner.lock(), task, end, Duration::ZERO);
+    }
+
+    /// A server was seen in a state that it stays in. Servers of others do not matter.
+    pub(crate) fn see(&self, server: Uuid, end: End, at: Instant) {
+        let mut inner = self.inner.lock();
+        if inner.building.contains_key(&server) {
+            self.end_server(&mut inner, server, end, at);
+        } else {
+            inner.early.insert(server, (end, at));
+        }
+    }
+
+    /// Servers that were asked for before `before` and did not end yet, the oldest ones first.
+    pub(crate) fn building_since(&self, before: Instant, limit: usize) -> Vec<Uuid> {
+        let inner = self.inner.lock();
+        let mut late: Vec<_> = inner
+            .building
+            .iter()
+            .filter(|(_, (_, sent))| *sent < before)
+            .map(|(server, (_, sent))| (*sent, *server))
+            .collect();
+        late.sort_unstable();
+        late.truncate(limit);
+        late.into_iter().map(|(_, server)| server).collect()
+    }
+
+    pub(crate) fn set_deleted(&self, task: usize) {
+        let mut inner = self.inner.lock();
+        inner.entries[task].deleted = true;
+        inner.counts.deleted += 1;
+    }
+
+    /// Ends what did not end, because nobody waits for it any longer.
+    pub(crate) fn give_up(&self, reason: &str) {
+        let mut inner = self.inner.lock();
+        let left: Vec<_> = inner.building.keys().copied().collect();
+        let now = Instant::now();
+        for server in left {
+            let end = End::Lost(reason.to_owned());
+            self.end_server(&mut inner, server, end, now);
+        }
+    }
+
+    fn end_server(&self, inner: &mut Inner, server: Uuid, end: End, at: Instant) {
+        if let Some((task, sent)) = inner.building.remove(&server) {
+            inner.counts.building -= 1;
+            let is_settled = !matches!(end, End::Lost(_));
+            self.set_end(inner, task, end, at.saturating_duration_since(sent));
+            if is_settled {
+                inner.last_end = inner.last_end.max(Some(at));
+            }
+        }
+    }
+
+    fn set_end(&self, inner: &mut Inner, task: usize, end: End, latency: Duration) {
+        match &end {
+            End::Active => inner.counts.active += 1,
+            End::Refused(_) => inner.counts.refused += 1,
+            End::Lost(_) => inner.counts.lost += 1,
+        }
+        let entry = &mut inner.entries[task];
+        entry.end = Some(end);
+        entry.latency = latency;
+        self.room.add_permits(1);
+        self.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_may_be_seen_before_its_request_is_answered() {
+        let board = Board::new(2, 2);
+        let (first, foreign) = (Uuid::from_u128(1), Uuid::from_u128(9));
+        let sent = Instant::now();
+        let at = sent + Duration::from_millis(5);
+        board.see(first, End::Active, at);
+        board.see(foreign, End::Active, at);
+        assert_eq!(board.counts().active, 0);
+        board.accept(0, first, sent);
+        assert_eq!((board.counts().active, board.counts().building), (1, 0));
+        assert_eq!(board.entry(0).latency, Duration::from_millis(5));
+        board.turn_away(1, End::Refused("no".to_owned()));
+        assert_eq!(board.counts().ended(), 2);
+        assert_eq!(board.room.available_permits(), 4, "each end gives room");
+    }
+}

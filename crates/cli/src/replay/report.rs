@@ -1,0 +1,303 @@
+//! What a replay has shown: figures, and a table of them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::board::{End, Entry};
+use super::drive::Work;
+use super::retries::Retries;
+use super::usage::{Amounts, Sample, percent};
+
+/// The figures of a replay.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) tasks: usize,
+    pub(crate) hosts: usize,
+    pub(crate) seconds: f64,
+    pub(crate) placed: u64,
+    pub(crate) refused: u64,
+    /// Tasks that ended neither active nor refused with a reason, and those that were never asked for.
+    pub(crate) unsettled: u64,
+    pub(crate) deleted: u64,
+    /// Refusals by reason, without what differs from request to request.
+    pub(crate) refused_by_reason: BTreeMap<String, u64>,
+    pub(crate) allocated: Vec<Allocated>,
+    /// Tasks that were decided in a second: placed or refused.
+    pub(crate) decisions_per_second: f64,
+    /// Servers that became active in a second.
+    pub(crate) boots_per_second: f64,
+    /// From the request to ACTIVE, in milliseconds.
+    pub(crate) latency_p50_ms: f64,
+    pub(crate) latency_p99_ms: f64,
+    pub(crate) latency_max_ms: f64,
+    pub(crate) retries: Option<Retries>,
+    /// Whether the user ended it early.
+    pub(crate) stopped: bool,
+    /// Tasks by name that did not end as they should, with what is known.
+    #[serde(skip)]
+    pub(crate) complaints: Vec<String>,
+}
+
+/// How much of a resource is allocated.
+#[derive(Debug, Serialize)]
+pub(crate) struct Allocated {
+    pub(crate) class: String,
+    pub(crate) total: u64,
+    /// At the end.
+    pub(crate) used: u64,
+    /// The most that was seen.
+    pub(crate) used_max: u64,
+}
+
+/// What is known at the end of a run.
+pub(crate) struct Run<'a> {
+    pub(crate) works: &'a [Work],
+    pub(crate) entries: &'a [Entry],
+    pub(crate) samples: &'a [Sample],
+    pub(crate) totals: &'a Amounts,
+    pub(crate) hosts: usize,
+    pub(crate) time: Duration,
+    pub(crate) stopped: bool,
+    pub(crate) retries: Option<Retries>,
+}
+
+/// As many names as a message can show.
+const COMPLAINTS_SHOWN: usize = 20;
+/// As many reasons as a table can show.
+const REASONS_SHOWN: usize = 12;
+/// The longest reason in a table.
+const REASON_LENGTH: usize = 100;
+
+impl Report {
+    pub(crate) fn new(run: Run<'_>) -> Self {
+        let mut refused_by_reason: BTreeMap<String, u64> = BTreeMap::new();
+        let mut complaints = Vec::new();
+        let mut latencies = Vec::new();
+        let (mut placed, mut refused, mut deleted) = (0, 0, 0);
+        for (work, entry) in run.works.iter().zip(run.entries) {
+            deleted += u64::from(entry.deleted);
+            match &entry.end {
+                Some(End::Active) => {
+                    placed += 1;
+                    latencies.push(entry.latency);
+                }
+                Some(End::Refused(reason)) => {
+                    refused += 1;
+                    *refused_by_reason.entry(kind_of(reason)).or_default() += 1;
+                }
+                Some(End::Lost(reason)) => complaints.push(match entry.server {
+                    Some(server) => format!("{} (server {server}): {reason}", work.name),
+                    None => format!("{}: {reason}", work.name),
+                }),
+                None => complaints.push(format!("{}: not asked for", work.name)),
+            }
+        }
+        latencies.sort_unstable();
+        let seconds = run.time.as_secs_f64();
+        let rate = |count: u64| {
+            #[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+            let count = count as f64;
+            if seconds > 0.0 { count / seconds } else { 0.0 }
+        };
+        Self {
+            tasks: run.works.len(),
+            hosts: run.hosts,
+            seconds,
+            placed,
+            refused,
+            unsettled: complaints.len() as u64,
+            deleted,
+            refused_by_reason,
+            allocated: allocated(run.totals, run.samples),
+            decisions_per_second: rate(placed + refused),
+            boots_per_second: rate(placed),
+            latency_p50_ms: quantile_ms(&latencies, 50, 100),
+            latency_p99_ms: quantile_ms(&latencies, 99, 100),
+            latency_max_ms: quantile_ms(&latencies, 1, 1),
+            retries: run.retries,
+            stopped: run.stopped,
+            complaints,
+        }
+    }
+
+    /// Whether every task ended as it may.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.complaints.is_empty()
+    }
+
+    /// For people.
+    pub(crate) fn to_text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a text cannot fail.
+        let _ = writeln!(
+            out,
+            "{} tasks on {} hosts in {:.1} s{}\n",
+            self.tasks,
+            self.hosts,
+            self.seconds,
+            if self.stopped { ", stopped early" } else { "" }
+        );
+        let tasks = self.tasks as u64;
+        let mut row = |name: &str, count: u64| {
+            let share = percent(count, tasks);
+            let _ = writeln!(out, "{name:<22}{count:>9}   {share:>5.1} %");
+        };
+        row("placed", self.placed);
+        row("refused", self.refused);
+        if self.unsettled > 0 {
+            row("NEITHER", self.unsettled);
+        }
+        if self.deleted > 0 {
+            row("deleted later", self.deleted);
+        }
+        self.write_reasons(&mut out);
+        self.write_allocated(&mut out);
+        let _ = writeln!(
+            out,
+            "\ndecisions a second    {:>9.0}\nboots a second        {:>9.0}\n\
+             request to ACTIVE     {:>9.0} ms p50, {:.0} ms p99, {:.0} ms at most",
+            self.decisions_per_second,
+            self.boots_per_second,
+            self.latency_p50_ms,
+            self.latency_p99_ms,
+            self.latency_max_ms,
+        );
+        if let Some(retries) = &self.retries {
+            let _ = writeln!(
+                out,
+                "builds tried again    {:>9}   of {} servers",
+                retries.builds, retries.servers
+            );
+        }
+        if !self.complaints.is_empty() {
+            let _ = writeln!(out, "\nNeither active nor refused with a reason:");
+            for complaint in self.complaints.iter().take(COMPLAINTS_SHOWN) {
+                let _ = writeln!(out, "  {complaint}");
+            }
+            if let Some(more @ 1..) = self.complaints.len().checked_sub(COMPLAINTS_SHOWN) {
+                let _ = writeln!(out, "  and {more} more");
+            }
+        }
+        out
+    }
+
+    fn write_reasons(&self, out: &mut String) {
+        if self.refused == 0 {
+            return;
+        }
+        let mut reasons: Vec<_> = self.refused_by_reason.iter().collect();
+        reasons.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
+        let _ = writeln!(out, "\nrefused because");
+        for (reason, count) in reasons.iter().take(REASONS_SHOWN) {
+            let shown: String = reason.chars().take(REASON_LENGTH).collect();
+            let _ = writeln!(out, "{count:>9}   {shown}");
+        }
+        let others: u64 = reasons
+            .iter()
+            .skip(REASONS_SHOWN)
+            .map(|(_, count)| **count)
+            .sum();
+        if others > 0 {
+            let _ = writeln!(out, "{others:>9}   other reasons");
+        }
+    }
+
+    fn write_allocated(&self, out: &mut String) {
+        if self.allocated.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            out,
+            "\n{:<22}{:>14}{:>14}{:>9}{:>9}",
+            "allocated", "used", "of", "share", "highest"
+        );
+        for one in &self.allocated {
+            let _ = writeln!(
+                out,
+                "{:<22}{:>14}{:>14}{:>7.1} %{:>7.1} %",
+                one.class,
+                one.used,
+                one.total,
+                percent(one.used, one.total),
+                percent(one.used_max, one.total),
+            );
+        }
+    }
+}
+
+fn allocated(totals: &Amounts, samples: &[Sample]) -> Vec<Allocated> {
+    let Some(last) = samples.last() else {
+        return Vec::new();
+    };
+    let of = |sample: &Sample, class| sample.used.get(class).copied().unwrap_or(0);
+    totals
+        .iter()
+        .map(|(class, total)| Allocated {
+            class: class.clone(),
+            total: *total,
+            used: of(last, class),
+            used_max: samples
+                .iter()
+                .map(|sample| of(sample, class))
+                .max()
+                .unwrap_or(0),
+        })
+        .collect()
+}
+
+/// A reason without what differs from request to request: numbers and UUIDs.
+fn kind_of(reason: &str) -> String {
+    let is_digit = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
+    let words = reason.split_whitespace().map(|word| {
+        let core = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+        let is_uuid = core.len() == 36 && core.chars().all(is_digit);
+        let is_number = core.starts_with(|letter: char| letter.is_ascii_digit())
+            && core
+                .chars()
+                .all(|letter| letter.is_ascii_digit() || ".,".contains(letter));
+        if is_uuid {
+            word.replace(core, "…")
+        } else if is_number {
+            word.replace(core, "N")
+        } else {
+            word.to_owned()
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The time in milliseconds that this part of sorted times does not exceed.
+fn quantile_ms(sorted: &[Duration], part: usize, whole: usize) -> f64 {
+    let rank = (sorted.len() * part).div_ceil(whole);
+    let time = sorted.get(rank.saturating_sub(1)).copied();
+    time.unwrap_or_default().as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_differ_by_words_and_not_by_numbers() {
+        let reason = |text: &str| kind_of(text);
+        assert_eq!(
+            reason(
+                "12 of 1,523 hosts lack 500 CUSTOM_GPU_MILLI, nearest 4f9a1c52-3d2e-4b1a-9f0e-1c7a5d3b2e10."
+            ),
+            "N of N hosts lack N CUSTOM_GPU_MILLI, nearest …."
+        );
+        assert_eq!(reason("cell 2: no T4"), "cell N: no T4");
+    }
+
+    #[test]
+    fn quantiles_are_times_that_were_seen() {
+        let times: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+        assert_eq!(quantile_ms(&times, 50, 100), 100.0);
+        assert_eq!(quantile_ms(&times, 99, 100), 198.0);
+        assert_eq!(quantile_ms(&times, 1, 1), 200.0);
+        assert_eq!(quantile_ms(&[], 1, 2), 0.0);
+    }
+}

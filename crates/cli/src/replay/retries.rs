@@ -1,0 +1,101 @@
+//! How often builds were tried again, as the servers' actions tell.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::api::{Api, CallError, Service};
+
+/// Builds beyond the first.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Retries {
+    /// Builds on another host after one that failed.
+    pub(crate) builds: u64,
+    /// Servers that needed such.
+    pub(crate) servers: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Actions {
+    #[serde(rename = "instanceActions")]
+    actions: Vec<Action>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Action {
+    action: String,
+    request_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Shown {
+    #[serde(rename = "instanceAction")]
+    action: Detail,
+}
+
+#[derive(Debug, Deserialize)]
+struct Detail {
+    #[serde(default)]
+    events: Vec<Event>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Event {
+    #[serde(default)]
+    event: String,
+}
+
+/// Counts the retries of these servers.
+///
+/// # Errors
+/// The API does not tell.
+pub(crate) async fn count(
+    api: &Arc<Api>,
+    servers: Vec<Uuid>,
+    connections: usize,
+) -> Result<Retries, CallError> {
+    let servers: Arc<[Uuid]> = servers.into();
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut workers = JoinSet::new();
+    for _ in 0..connections {
+        let (api, servers, next) = (Arc::clone(api), Arc::clone(&servers), Arc::clone(&next));
+        workers.spawn(async move {
+            let mut retries = Retries::default();
+            while let Some(server) = servers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let again = builds_of(&api, *server).await?.saturating_sub(1);
+                retries.builds += again;
+                retries.servers += u64::from(again > 0);
+            }
+            Ok(retries)
+        });
+    }
+    let mut sum = Retries::default();
+    for retries in workers.join_all().await {
+        let retries: Retries = retries?;
+        sum.builds += retries.builds;
+        sum.servers += retries.servers;
+    }
+    Ok(sum)
+}
+
+/// How many builds a server took.
+async fn builds_of(api: &Api, server: Uuid) -> Result<u64, CallError> {
+    let path = format!("/servers/{server}/os-instance-actions");
+    let actions = match api.get::<Actions>(Service::Compute, &path).await {
+        Ok(answer) => answer.body.actions,
+        // Deleted meanwhile.
+        Err(error) if error.is_not_found() => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let Some(create) = actions.iter().find(|action| action.action == "create") else {
+        return Ok(0);
+    };
+    let path = format!("{path}/{}", create.request_id);
+    let shown = api.get::<Shown>(Service::Compute, &path).await?.body;
+    let builds = shown.action.events.iter();
+    let builds = builds.filter(|event| event.event.contains("build_and_run_instance"));
+    Ok(builds.count() as u64)
+}

@@ -1,0 +1,305 @@
+//! Replays against a small installation that lives in the test.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Parser;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Replay;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    replay: Replay,
+}
+
+/// An installation of two hosts that builds at the second look.
+#[derive(Default)]
+struct Fake {
+    flavors: Vec<Value>,
+    servers: BTreeMap<Uuid, Server>,
+    deleted: Vec<String>,
+    /// Requests for servers that are told to come again.
+    busy: u32,
+}
+
+struct Server {
+    name: String,
+    looks: u32,
+}
+
+impl Server {
+    /// What its name says will become of it.
+    fn shown(&self, id: Uuid) -> Value {
+        let (status, fault) = match &self.name {
+            _ if self.looks < 2 => ("BUILD", Value::Null),
+            name if name.starts_with("full") => (
+                "ERROR",
+                json!({"code": 500, "message": "No valid host was found.",
+                       "details": "2 of 2 hosts lack 700 CUSTOM_GPU_MILLI\nand more"}),
+            ),
+            name if name.starts_with("broken") => ("ERROR", Value::Null),
+            name if name.starts_with("stuck") => ("BUILD", Value::Null),
+            _ => ("ACTIVE", Value::Null),
+        };
+        let mut shown = json!({"id": id, "name": self.name, "status": status, "tenant_id": "p"});
+        if !fault.is_null() {
+            shown["fault"] = fault;
+        }
+        shown
+    }
+}
+
+impl Fake {
+    fn answer(&mut self, method: &Method, path: &str, query: &str, body: &Value) -> (u16, Value) {
+        let path: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        match (method.as_str(), &*path) {
+            ("GET", ["v2.1", "os-hypervisors", "detail"]) => {
+                let host = |name| json!({"id": name, "hypervisor_hostname": name, "state": "up", "status": "enabled"});
+                (200, json!({"hypervisors": [host("a"), host("b")]}))
+            }
+            ("GET", ["v2.1", "flavors", "detail"]) => (200, json!({"flavors": self.flavors})),
+            ("POST", ["v2.1", "flavors"]) => {
+                let mut flavor = body["flavor"].clone();
+                flavor["id"] = json!(format!("f{}", self.flavors.len()));
+                self.flavors.push(flavor.clone());
+                (200, json!({"flavor": flavor}))
+            }
+            ("POST", ["v2.1", "flavors", id, "os-extra_specs"]) => {
+                let mut flavors = self.flavors.iter_mut();
+                let flavor = flavors.find(|flavor| flavor["id"] == *id).unwrap();
+                flavor["extra_specs"] = body["extra_specs"].clone();
+                (200, body.clone())
+            }
+            ("POST", ["v2.1", "servers"]) => self.create(&body["server"]),
+            ("GET", ["v2.1", "servers"] | ["v2.1", "servers", "detail"]) => self.list(query),
+            ("GET", ["v2.1", "servers", id]) => {
+                let id = id.parse().unwrap();
+                (200, json!({"server": self.servers[&id].shown(id)}))
+            }
+            ("DELETE", ["v2.1", "servers", id]) => {
+                let server = self.servers.remove(&id.parse().unwrap()).unwrap();
+                self.deleted.push(server.name);
+                (204, Value::Null)
+            }
+            ("GET", ["v2.1", "servers", _, "os-instance-actions"]) => (
+                200,
+                json!({"instanceActions": [{"action": "create", "request_id": "r"}]}),
+            ),
+            ("GET", ["v2.1", "servers", _, "os-instance-actions", "r"]) => {
+                let build = json!({"event": "compute__do_build_and_run_instance"});
+                let events = [build.clone(), build, json!({"event": "conductor_build"})];
+                (200, json!({"instanceAction": {"events": events}}))
+            }
+            ("GET", ["usages"]) => {
+                let amounts =
+                    json!({"consumer_count": 3, "CUSTOM_GPU_MILLI": 500, "MEMORY_MB": 10});
+                (
+                    200,
+                    json!({"usages": {"INSTANCE": amounts, "MIGRATION": {"MEMORY_MB": 1}}}),
+                )
+            }
+            other => (
+                404,
+                json!({"itemNotFound": {"message": format!("{other:?}")}}),
+            ),
+        }
+    }
+
+    fn create(&mut self, server: &Value) -> (u16, Value) {
+        if self.busy > 0 {
+            self.busy -= 1;
+            return (503, json!({"serviceUnavailable": {"message": "later"}}));
+        }
+        let name = server["name"].as_str().unwrap().to_owned();
+        if name.starts_with("quota") {
+            return (
+                403,
+                json!({"forbidden": {"code": 403, "message": "Quota exceeded"}}),
+            );
+        }
+        let id = Uuid::from_u128(self.servers.len() as u128 + 1 + self.deleted.len() as u128);
+        self.servers.insert(id, Server { name, looks: 0 });
+        (202, json!({"server": {"id": id}}))
+    }
+
+    /// One server a page, so that pages are followed.
+    fn list(&mut self, query: &str) -> (u16, Value) {
+        let parameters: BTreeMap<&str, &str> = query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .collect();
+        if !parameters.contains_key("marker") {
+            self.servers
+                .values_mut()
+                .for_each(|server| server.looks += 1);
+        }
+        let marker = parameters
+            .get("marker")
+            .map(|id| id.parse::<Uuid>().unwrap());
+        let all = self
+            .servers
+            .iter()
+            .map(|(id, server)| (*id, server.shown(*id)));
+        let mut left = all.filter(|(id, shown)| {
+            shown["status"] == parameters["status"] && marker.is_none_or(|marker| *id > marker)
+        });
+        let page: Vec<Value> = left.next().map(|(_, shown)| shown).into_iter().collect();
+        let mut answer = json!({"servers": page});
+        if left.next().is_some() {
+            answer["servers_links"] = json!([{"rel": "next", "href": "…"}]);
+        }
+        (200, answer)
+    }
+}
+
+async fn serve(fake: Arc<Mutex<Fake>>) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let fake = Arc::clone(&fake);
+            let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+                let fake = Arc::clone(&fake);
+                async move {
+                    let (parts, body) = request.into_parts();
+                    let body = body.collect().await.unwrap().to_bytes();
+                    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                    let query = parts.uri.query().unwrap_or_default();
+                    let path = parts.uri.path();
+                    let (status, body) = fake.lock().answer(&parts.method, path, query, &body);
+                    let body = if body.is_null() {
+                        String::new()
+                    } else {
+                        body.to_string()
+                    };
+                    let response = Response::builder().status(status);
+                    Ok::<_, Infallible>(response.body(Full::new(Bytes::from(body))).unwrap())
+                }
+            });
+            let builder = hyper::server::conn::http1::Builder::new();
+            tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    address
+}
+
+const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\na,32000,1000,1,T4\nb,32000,1000,0,\n";
+
+/// A task file with a row for each name.
+fn tasks(names: &[&str]) -> String {
+    let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n";
+    let rows = names.iter().enumerate();
+    let rows = rows.map(|(at, name)| format!("{name},1000,100,1,500,{at},{}\n", at + 50));
+    header.to_owned() + &rows.collect::<String>()
+}
+
+/// Runs a replay; the answer is its success and its figures.
+async fn replay(
+    fake: &Arc<Mutex<Fake>>,
+    (nodes, tasks): (&str, &str),
+    flags: &[&str],
+) -> (anyhow::Result<bool>, Value, PathBuf) {
+    let folder = tempfile::tempdir().unwrap().keep();
+    let file = |name: &str, text: &str| {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let (nodes_file, tasks_file) = (file("nodes.csv", nodes), file("tasks.csv", tasks));
+    let url = format!("http://{}", serve(Arc::clone(fake)).await);
+    let out = folder.join("out");
+    let line = ["replay", "--nodes", &nodes_file, "--tasks", &tasks_file];
+    let more = ["--url", &url, "--placement-url", &url, "--wait", "0"];
+    let to = ["--out".to_owned(), out.display().to_string()];
+    let line = line
+        .into_iter()
+        .chain(more)
+        .chain(to.iter().map(String::as_str));
+    let line = Line::parse_from(line.chain(flags.iter().copied()));
+    let nodes = placewright_trace::nodes::parse(Path::new("n"), nodes.as_bytes()).unwrap();
+    let tasks = placewright_trace::tasks::parse(Path::new("t"), tasks.as_bytes()).unwrap();
+    let done = line.replay.replay(&nodes, &tasks).await;
+    let report = std::fs::read(out.join("report.json")).unwrap_or_default();
+    let report = serde_json::from_slice(&report).unwrap_or(Value::Null);
+    (done, report, out)
+}
+
+#[tokio::test]
+async fn tasks_end_active_or_refused_with_a_reason() {
+    let fake = Arc::new(Mutex::new(Fake {
+        busy: 2,
+        ..Fake::default()
+    }));
+    let tasks = tasks(&["t1", "full1", "t2", "full2", "quota", "t3"]);
+    let (done, report, out) = replay(&fake, (NODES, &tasks), &[]).await;
+    assert!(done.unwrap());
+    assert_eq!(
+        (&report["placed"], &report["refused"]),
+        (&json!(3), &json!(3))
+    );
+    assert_eq!(
+        report["refused_by_reason"],
+        json!({
+            "No valid host was found. N of N hosts lack N CUSTOM_GPU_MILLI": 2,
+            "status N: Quota exceeded": 1,
+        })
+    );
+    let gpu = &report["allocated"][0];
+    assert_eq!(
+        (&gpu["class"], &gpu["used"], &gpu["total"]),
+        (&json!("CUSTOM_GPU_MILLI"), &json!(500), &json!(1000))
+    );
+    assert_eq!(report["retries"], json!({"builds": 5, "servers": 5}));
+    assert!(
+        std::fs::read_to_string(out.join("fill.svg"))
+            .unwrap()
+            .contains("</svg>")
+    );
+    // Flavors are made once: a second run finds them.
+    assert_eq!(fake.lock().flavors.len(), 1);
+    let (again, ..) = replay(&fake, (NODES, &tasks), &["--clean-up"]).await;
+    assert!(again.unwrap());
+    assert_eq!(fake.lock().flavors.len(), 1);
+    assert_eq!(fake.lock().deleted.len(), 5);
+}
+
+#[tokio::test]
+async fn what_ends_otherwise_fails_the_run_and_is_listed() {
+    let fake = Arc::new(Mutex::new(Fake::default()));
+    let tasks = tasks(&["t1", "broken", "stuck"]);
+    let (done, report, _) = replay(&fake, (NODES, &tasks), &["--patience", "1"]).await;
+    assert!(!done.unwrap());
+    assert_eq!(report["unsettled"], json!(2));
+}
+
+#[tokio::test]
+async fn with_a_speed_servers_are_deleted_at_their_time() {
+    let fake = Arc::new(Mutex::new(Fake::default()));
+    let tasks = tasks(&["t1", "full1", "t2"]);
+    let (done, report, _) = replay(&fake, (NODES, &tasks), &["--speed", "200"]).await;
+    assert!(done.unwrap());
+    assert_eq!(report["deleted"], json!(3));
+    assert!(fake.lock().servers.is_empty());
+}
+
+#[tokio::test]
+async fn an_installation_without_the_hosts_is_refused_with_what_it_lacks() {
+    let fake = Arc::new(Mutex::new(Fake::default()));
+    let nodes = format!("{NODES}c,1,1,0,\n");
+    let (done, ..) = replay(&fake, (&nodes, &tasks(&["t1"])), &[]).await;
+    let error = done.unwrap_err().to_string();
+    assert!(error.contains("1 of 3 hosts are not there: c"), "{error}");
+    assert!(error.contains("placewright up --nodes"), "{error}");
+    assert!(fake.lock().servers.is_empty() && fake.lock().flavors.is_empty());
+}

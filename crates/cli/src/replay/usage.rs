@@ -1,0 +1,69 @@
+//! How full an installation is, as the placement API says it.
+
+use std::collections::BTreeMap;
+
+use placewright_trace::Node;
+use placewright_trace::provider::providers;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::api::{Api, CallError, Service};
+use super::board::Counts;
+
+/// Amounts by resource class.
+pub(crate) type Amounts = BTreeMap<String, u64>;
+
+/// A look at the installation during a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Sample {
+    /// Seconds since the start.
+    pub(crate) at_s: f64,
+    pub(crate) counts: Counts,
+    /// What the project holds.
+    pub(crate) used: Amounts,
+}
+
+#[derive(Debug, Deserialize)]
+struct Usages {
+    usages: BTreeMap<String, Value>,
+}
+
+/// What a project holds, all consumers together.
+pub(crate) async fn of_project(api: &Api, project: &str) -> Result<Amounts, CallError> {
+    let path = format!("/usages?project_id={project}");
+    let answer = api.get::<Usages>(Service::Placement, &path).await?;
+    let mut used = Amounts::new();
+    // By consumer type, each with its number of consumers and its amounts.
+    for amounts in answer.body.usages.values() {
+        for (class, amount) in amounts.as_object().into_iter().flatten() {
+            if class != "consumer_count" {
+                *used.entry(class.clone()).or_default() += amount.as_u64().unwrap_or(0);
+            }
+        }
+    }
+    Ok(used)
+}
+
+/// What machines have in all, without the disk that traces say nothing about.
+pub(crate) fn totals(nodes: &[Node]) -> Amounts {
+    let mut totals = Amounts::new();
+    for (class, total) in nodes
+        .iter()
+        .flat_map(providers)
+        .flat_map(|provider| provider.inventories)
+    {
+        if class != placewright_trace::DISK_GB {
+            *totals.entry(class.to_owned()).or_default() += u64::from(total);
+        }
+    }
+    totals
+}
+
+/// A share of a whole in percent; 0 of nothing.
+#[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    part as f64 / whole as f64 * 100.0
+}
