@@ -153,6 +153,12 @@ impl Control {
         *out = written.expect("plain data written to memory always has an encoding");
     }
 
+    /// Whether a record may hold changes of the conductor; those of placement alone do not.
+    #[must_use]
+    pub fn may_concern_conductor(record: &[u8]) -> bool {
+        record.first() == Some(&RECORD_VERSION)
+    }
+
     /// Reads the changes of a record, also of one that placement wrote alone.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ pub struct Conductor {
 pub(crate) struct Shared {
     pub(crate) engine: Engine<ControlMachine>,
     pub(crate) views: RwLock<Views>,
-    pub(crate) links: BTreeMap<CellId, Arc<dyn CellLink>>,
+    pub(crate) links: RwLock<BTreeMap<CellId, Arc<dyn CellLink>>>,
     pub(crate) options: Options,
 }
 
@@ -48,22 +48,14 @@ pub fn now() -> Timestamp {
 }
 
 impl Conductor {
-    /// A handle on control and the cells that it reaches.
+    /// A handle on control. It reaches no cell before [`Runtime::add_cell`](crate::Runtime::add_cell).
     #[must_use]
-    pub fn new(
-        engine: Engine<ControlMachine>,
-        links: BTreeMap<CellId, Arc<dyn CellLink>>,
-        options: Options,
-    ) -> Self {
-        let mut views = Views::default();
-        for cell in links.keys() {
-            views.cells.entry(*cell).or_default();
-        }
+    pub fn new(engine: Engine<ControlMachine>, options: Options) -> Self {
         Self {
             shared: Arc::new(Shared {
                 engine,
-                views: RwLock::new(views),
-                links,
+                views: RwLock::default(),
+                links: RwLock::default(),
                 options,
             }),
         }
@@ -148,8 +140,8 @@ impl Conductor {
     }
 
     /// The way to a cell.
-    pub(crate) fn link(&self, cell: CellId) -> Result<&Arc<dyn CellLink>, LinkError> {
-        let link = self.shared.links.get(&cell);
+    pub(crate) fn link(&self, cell: CellId) -> Result<Arc<dyn CellLink>, LinkError> {
+        let link = self.shared.links.read().get(&cell).cloned();
         link.ok_or_else(|| LinkError::Unreachable {
             peer: format!("cell {cell}"),
             why: "it is not configured".to_owned(),

@@ -4,12 +4,25 @@
 //! - [`Conductor`] is the handle that APIs use: commands, reads, acts of cells.
 //! - It answers what cells ask of placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] is what the cells said last.
+//! - [`Runtime`] carries out what the state wants to have done (`wanted`): finds places (`place`,
+//!   `plan`), tells cells (`outbox`), follows them (`cells`), and tells the scheduler what operators,
+//!   cells and agents say of hosts (`fleet`, `signs`).
 
 mod asks;
+mod body;
+mod cells;
 mod conductor;
+mod fleet;
 mod options;
+mod outbox;
+mod place;
+mod plan;
+mod runtime;
+mod signs;
 mod views;
+mod wanted;
 
 pub use conductor::{Answer, Conductor, now};
 pub use options::Options;
+pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use views::{CellView, Views};

@@ -54,6 +54,8 @@ pub struct Scope {
     pub count: usize,
     /// Only hosts of this cell.
     pub cell: Option<Uuid>,
+    /// Not the hosts of these cells.
+    pub without_cells: Vec<Uuid>,
     /// Not these hosts, in any order.
     pub without: Vec<u32>,
 }
@@ -233,6 +235,7 @@ impl Scheduler {
                 own_rules,
                 query,
                 cell: scope.cell,
+                without_cells: &scope.without_cells,
                 without: &scope.without,
                 trees: RefCell::new(self.trees.trees(
                     state,
@@ -355,6 +358,7 @@ struct Job<'j, 'a> {
     own_rules: &'j [CandidateRule],
     query: &'j CandidateQuery,
     cell: Option<Uuid>,
+    without_cells: &'j [Uuid],
     without: &'j [u32],
     trees: RefCell<&'j mut Trees>,
 }
@@ -365,6 +369,9 @@ impl Job<'_, '_> {
         let mut mask = self.compiled.filters.word(word);
         if let Some(cell) = self.cell {
             mask &= self.hosts.of_cell(cell).map_or(0, |hosts| hosts.word(word));
+        }
+        for cell in self.without_cells {
+            mask &= !self.hosts.of_cell(*cell).map_or(0, |hosts| hosts.word(word));
         }
         for slot in self.without {
             if *slot as usize / 64 == word {

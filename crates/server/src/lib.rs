@@ -41,5 +41,6 @@ pub use http::service::{Exchange, Service};
 pub use machine::{ControlMachine, submit_placement};
 pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};
+pub use scheduler::ranker::{Explained, Ranker, explain};
 pub use scheduler::{KeepOptions, SchedulerService};
 pub use server::{HttpService, Server, Stopped};

@@ -40,6 +40,7 @@ mod fleet;
 mod hosts;
 mod kept;
 mod path;
+pub(crate) mod ranker;
 mod refused;
 mod why;
 

@@ -406,7 +406,8 @@ impl<'a> Round<'a> {
         found.ok_or_else(|| not_found("cell", &cell))
     }
 
-    /// The candidates after the chosen one that are in the same cell.
+    /// The candidates after the chosen one that are in the same cell: one of each other host,
+    /// because a build that failed on a host is not tried there again.
     fn alternates(
         &self,
         cell: CellId,
@@ -416,7 +417,22 @@ impl<'a> Round<'a> {
     ) -> Vec<Candidate> {
         let later = candidates.iter().skip(chosen.saturating_add(1));
         let of_cell = later.filter(|one| self.cell_of(one.host) == Some(cell));
-        of_cell.take(count).cloned().collect()
+        let mut hosts: Vec<HostId> = candidates
+            .get(chosen)
+            .map(|one| one.host)
+            .into_iter()
+            .collect();
+        let mut alternates = Vec::new();
+        for candidate in of_cell {
+            if alternates.len() == count {
+                break;
+            }
+            if !hosts.contains(&candidate.host) {
+                hosts.push(candidate.host);
+                alternates.push(candidate.clone());
+            }
+        }
+        alternates
     }
 
     fn cell_of(&self, host: HostId) -> Option<CellId> {

@@ -129,6 +129,7 @@ impl Scheduler {
                 instance,
                 count: HOSTS_OF_CLAIM,
                 cell: None,
+                without_cells: Vec::new(),
                 without: without.clone(),
             };
             let ranked = self.rank(state, request, prepared, &scope)?;

@@ -65,6 +65,7 @@ impl Look<'_> {
                 instance: ask.instances[self.index],
                 count: self.count,
                 cell: self.cell,
+                without_cells: Vec::new(),
                 without: self.without.to_vec(),
             };
             let ranked = scheduler.rank(state, &request, &prepared, &scope)?;

@@ -1,0 +1,88 @@
+//! What of an instance's spec the scheduler has to know.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use placewright_scheduler::request::{self, RequestSpec, Unreadable};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The requests that are kept, because they repeat.
+const KEPT_MAX: usize = 1024;
+
+/// The parts of [`Spec::body`](placewright_conductor::Spec::body) that matter here. Whoever writes
+/// it may put anything else beside them.
+#[derive(Debug, Deserialize)]
+struct Body<'a> {
+    /// A request as in `POST /v1/destinations`.
+    #[serde(borrow)]
+    request: &'a RawValue,
+    /// How many of a reservation must find a place; without it, all.
+    #[serde(default)]
+    min_count: Option<usize>,
+}
+
+/// A spec's body, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) request: Arc<RequestSpec>,
+    pub(crate) min_count: Option<usize>,
+}
+
+/// Reads bodies; equal requests are read once.
+#[derive(Debug, Default)]
+pub(crate) struct Bodies {
+    kept: HashMap<Box<str>, Arc<RequestSpec>>,
+}
+
+impl Bodies {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// What is wrong, with the field.
+    pub(crate) fn read(&mut self, body: &str) -> Result<Read, Unreadable> {
+        let Body { request, min_count } =
+            request::read(&mut serde_json::Deserializer::from_str(body))?;
+        if let Some(request) = self.kept.get(request.get()) {
+            return Ok(Read {
+                request: Arc::clone(request),
+                min_count,
+            });
+        }
+        let mut json = serde_json::Deserializer::from_str(request.get());
+        let read: RequestSpec = request::read(&mut json).map_err(|error| Unreadable {
+            field: format!("request.{}", error.field),
+            message: error.message,
+        })?;
+        let read = Arc::new(read);
+        if self.kept.len() >= KEPT_MAX {
+            self.kept.clear();
+        }
+        self.kept.insert(request.get().into(), Arc::clone(&read));
+        Ok(Read {
+            request: read,
+            min_count,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_found_among_other_things() {
+        let body = r#"{"server": {"name": "a"}, "min_count": 2,
+            "request": {"flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1}}}"#;
+        let mut bodies = Bodies::default();
+        let read = bodies.read(body).unwrap();
+        assert_eq!((read.request.flavor.vcpus, read.min_count), (1, Some(2)));
+        let again = bodies.read(body).unwrap();
+        assert!(Arc::ptr_eq(&read.request, &again.request));
+        let wrong = r#"{"request": {"flavor": {"vcpus": "many", "memory_mb": 1, "root_gb": 1}}}"#;
+        assert_eq!(
+            bodies.read(wrong).unwrap_err().field,
+            "request.flavor.vcpus"
+        );
+    }
+}

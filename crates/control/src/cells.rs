@@ -1,0 +1,296 @@
+//! Follows one cell: its instances and hosts into the views, the soft state of its hosts to the
+//! scheduler, its silence into the state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_conductor::super_conductor::{Command, Refusal};
+use placewright_conductor::{CellId, HostId, InstanceId};
+use placewright_link::{CellNews, InstanceView};
+use placewright_scheduler::host_state::HostUpdate;
+use placewright_scheduler::host_table::HostTable;
+use tokio::sync::mpsc;
+
+use crate::conductor::{Conductor, now};
+use crate::runtime::Parts;
+use crate::views::Mentioned;
+
+/// A cell that cannot be followed is tried again this much later, then twice as much.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+/// So many news are taken together.
+const NEWS_AT_ONCE: usize = 1024;
+/// So many hosts are mapped in one command.
+const HOSTS_AT_ONCE: usize = 1000;
+
+/// One cell that is followed.
+pub(crate) struct Followed {
+    pub(crate) cell: CellId,
+    pub(crate) parts: Arc<Parts>,
+    /// The hosts that are mapped, with their names.
+    mapped: BTreeMap<HostId, String>,
+    /// Hosts that could not be mapped, so that each is complained about once.
+    refused: BTreeMap<HostId, String>,
+    /// Whether the state says that the cell is down, as far as this knows.
+    is_down: Option<bool>,
+    heard: Instant,
+}
+
+/// Why following a cell ended.
+enum Ended {
+    /// The cell ended the stream, or was silent for too long.
+    Gone,
+    /// Something was missing in it.
+    Gap,
+}
+
+impl Followed {
+    pub(crate) fn new(cell: CellId, parts: Arc<Parts>) -> Self {
+        Self {
+            cell,
+            parts,
+            mapped: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            is_down: None,
+            heard: Instant::now(),
+        }
+    }
+
+    fn conductor(&self) -> &Conductor {
+        &self.parts.conductor
+    }
+
+    /// Follows the cell, as long as the task lives.
+    pub(crate) async fn run(mut self) {
+        let mut retry = RETRY_MIN;
+        loop {
+            let before = self.heard;
+            match self.begin().await {
+                Ok(news) => {
+                    let ended = self.take(news).await;
+                    if self.heard > before {
+                        retry = RETRY_MIN;
+                    }
+                    if matches!(ended, Ended::Gap) {
+                        tracing::info!(cell = %self.cell, "something of the cell's hosts is missing: following anew");
+                    }
+                }
+                Err(why) => tracing::debug!(cell = %self.cell, why, "the cell cannot be followed"),
+            }
+            if self.heard.elapsed() >= self.conductor().options().cell_down_after {
+                self.set_down(true).await;
+            }
+            tokio::time::sleep(retry).await;
+            retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    async fn begin(&self) -> Result<mpsc::Receiver<CellNews>, String> {
+        let conductor = self.conductor();
+        let link = conductor
+            .link(self.cell)
+            .map_err(|error| error.to_string())?;
+        let found = conductor.in_time(self.cell, link.cell()).await;
+        let found = found.map_err(|error| error.to_string())?;
+        if found != self.cell {
+            tracing::error!(cell = %self.cell, %found, "another cell answers at the cell's address");
+            return Err("another cell answers".to_owned());
+        }
+        let news = conductor.in_time(self.cell, link.follow()).await;
+        news.map_err(|error| error.to_string())
+    }
+
+    async fn take(&mut self, mut news: mpsc::Receiver<CellNews>) -> Ended {
+        let silence = self.conductor().options().cell_down_after;
+        let mut mentioned = Mentioned::default();
+        let mut batch = Vec::with_capacity(NEWS_AT_ONCE);
+        loop {
+            let some = tokio::time::timeout(silence, news.recv_many(&mut batch, NEWS_AT_ONCE));
+            match some.await {
+                Ok(0) | Err(_) => return Ended::Gone,
+                Ok(_) => self.heard = Instant::now(),
+            }
+            let is_complete = batch.iter().any(|one| matches!(one, CellNews::Complete));
+            self.view(&batch, &mut mentioned);
+            // A host is mapped before the scheduler may choose it.
+            self.map_hosts(&batch).await;
+            let is_whole = self.tell_scheduler(&batch);
+            if is_complete {
+                self.set_down(false).await;
+                self.parts.returned(self.cell);
+            }
+            batch.clear();
+            if !is_whole {
+                return Ended::Gap;
+            }
+        }
+    }
+
+    fn view(&self, batch: &[CellNews], mentioned: &mut Mentioned) {
+        let mut views = self.conductor().shared.views.write();
+        let view = views.cells.entry(self.cell).or_default();
+        view.heard_at = now();
+        for news in batch {
+            view.take(news, mentioned);
+        }
+    }
+
+    /// False: an update of a host is missing.
+    fn tell_scheduler(&self, batch: &[CellNews]) -> bool {
+        let at = now();
+        let mut is_whole = true;
+        let of_scheduler = |news: &CellNews| {
+            !matches!(news, CellNews::Heartbeat | CellNews::Complete)
+                && !matches!(news, CellNews::Instance { view: Some(view), .. } if view.guest.is_none())
+        };
+        if !batch.iter().any(of_scheduler) {
+            return true;
+        }
+        let mut signs = self.parts.signs.lock();
+        self.parts.ranker.with_hosts(|hosts| {
+            for news in batch {
+                match news {
+                    CellNews::Host { host, view: None } => signs.gone(hosts, *host, at),
+                    CellNews::Host {
+                        host,
+                        view: Some(view),
+                    } => {
+                        signs.silent(hosts, *host, !view.is_up, at);
+                    }
+                    CellNews::State { host, update } => {
+                        is_whole &= signs.state(hosts, (self.cell, *host), at, update);
+                    }
+                    CellNews::Alive { hosts: alive } => {
+                        for host in alive {
+                            hosts.apply(host.0, at, &HostUpdate::Alive);
+                        }
+                    }
+                    CellNews::Instance { instance, view } => {
+                        expect_elsewhere_no_more(hosts, *instance, view.as_deref());
+                    }
+                    CellNews::Complete | CellNews::Heartbeat => {}
+                }
+            }
+        });
+        is_whole
+    }
+
+    /// Maps hosts that appeared, and forgets those that are gone.
+    async fn map_hosts(&mut self, batch: &[CellNews]) {
+        let mut new: Vec<(HostId, String)> = Vec::new();
+        for news in batch {
+            match news {
+                CellNews::Host {
+                    host,
+                    view: Some(view),
+                } => {
+                    if let Some(name) = &view.name
+                        && self.mapped.get(host) != Some(name)
+                        && self.refused.get(host) != Some(name)
+                    {
+                        new.push((*host, name.clone()));
+                    }
+                }
+                CellNews::Host { host, view: None } => {
+                    self.mapped.remove(host);
+                    let command = Command::UnmapHost { host: *host };
+                    if let Ok(Err(refusal)) = self.conductor().submit(command).await {
+                        tracing::warn!(%host, %refusal, "a removed host is kept");
+                    }
+                }
+                _ => {}
+            }
+        }
+        for some in new.chunks(HOSTS_AT_ONCE) {
+            self.map_some(some).await;
+        }
+    }
+
+    async fn map_some(&mut self, hosts: &[(HostId, String)]) {
+        match self.submit_hosts(hosts).await {
+            Some(Ok(())) => self.mapped.extend(hosts.iter().cloned()),
+            // One of them cannot be: the others can.
+            Some(Err(_)) if hosts.len() > 1 => {
+                for one in hosts {
+                    Box::pin(self.map_some(std::slice::from_ref(one))).await;
+                }
+            }
+            Some(Err(refusal)) => {
+                for (host, name) in hosts {
+                    tracing::error!(cell = %self.cell, %host, name, %refusal, "a host cannot be mapped");
+                    self.refused.insert(*host, name.clone());
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Submits until the store takes it. None: control shuts down.
+    async fn submit_hosts(&self, hosts: &[(HostId, String)]) -> Option<Result<(), Refusal>> {
+        loop {
+            let command = Command::MapHosts {
+                cell: self.cell,
+                hosts: hosts.to_vec(),
+            };
+            match self.conductor().submit(command).await {
+                Ok(result) => return Some(result.map(drop)),
+                Err(placewright_engine::SubmitError::ShuttingDown) => return None,
+                Err(_) => tokio::time::sleep(RETRY_MAX).await,
+            }
+        }
+    }
+
+    async fn set_down(&mut self, is_down: bool) {
+        {
+            let mut views = self.conductor().shared.views.write();
+            let view = views.cells.entry(self.cell).or_default();
+            view.is_up = !is_down;
+            view.is_complete &= !is_down;
+        }
+        if self.is_down == Some(is_down) {
+            return;
+        }
+        let command = Command::SetCellDown {
+            cell: self.cell,
+            is_down,
+        };
+        match self.conductor().submit(command).await {
+            Ok(Ok(_)) => {
+                if is_down {
+                    tracing::warn!(cell = %self.cell, "the cell is down");
+                } else {
+                    tracing::info!(cell = %self.cell, "the cell is up");
+                }
+                self.is_down = Some(is_down);
+            }
+            Ok(Err(refusal)) => {
+                tracing::error!(cell = %self.cell, %refusal, "the cell is not known");
+            }
+            Err(error) => {
+                tracing::warn!(cell = %self.cell, %error, "whether the cell is up is not written");
+            }
+        }
+    }
+}
+
+/// An instance was expected on hosts where it is not going any more.
+fn expect_elsewhere_no_more(
+    hosts: &mut HostTable,
+    instance: InstanceId,
+    view: Option<&InstanceView>,
+) {
+    if hosts.hosts_of(instance.0).is_empty() {
+        return;
+    }
+    let guest = view.and_then(|view| view.guest).map(|guest| guest.host.0);
+    let target = view
+        .and_then(|view| view.job.as_ref()?.target)
+        .map(|host| host.0);
+    for slot in hosts.hosts_of(instance.0).to_vec() {
+        let host = hosts.get(slot).map(|host| host.uuid);
+        if host != guest && host != target {
+            hosts.expect_no_more(slot, instance.0);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What operators say of the fleet, told to the scheduler: aggregates, services.
+
+use placewright_conductor::super_conductor::{Change, State};
+use placewright_scheduler::aggregate::Aggregate;
+
+use crate::conductor::now;
+use crate::runtime::Parts;
+
+/// All that the conductor has to say: as changes, so that the state is not held while they are told.
+pub(crate) fn all(state: &State) -> Vec<Change> {
+    let aggregates = state.aggregates().iter();
+    let aggregates =
+        aggregates.map(|(uuid, row)| Change::Aggregate(*uuid, Some(Box::new(row.clone()))));
+    let services = state.services().iter();
+    let services = services.map(|(host, row)| Change::Service(*host, Some(Box::new(row.clone()))));
+    aggregates.chain(services).collect()
+}
+
+/// Whether a change is about something that the scheduler has to know.
+pub(crate) fn concerns(change: &Change) -> bool {
+    matches!(change, Change::Aggregate(..) | Change::Service(..))
+}
+
+/// Tells what changed.
+pub(crate) fn tell<'a>(changes: impl IntoIterator<Item = &'a Change>, parts: &Parts) {
+    let at = now();
+    let mut signs = parts.signs.lock();
+    parts.ranker.with_hosts(|hosts| {
+        for change in changes {
+            match change {
+                Change::Aggregate(uuid, Some(row)) => {
+                    let aggregate = Aggregate {
+                        name: row.name.clone(),
+                        metadata: row.metadata.clone(),
+                    };
+                    hosts.aggregates_mut().put([(*uuid, aggregate)]);
+                }
+                Change::Aggregate(uuid, None) => hosts.aggregates_mut().remove(*uuid),
+                Change::Service(host, service) => {
+                    signs.service(hosts, *host, service.as_deref(), at);
+                }
+                _ => {}
+            }
+        }
+    });
+}

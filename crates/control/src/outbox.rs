@@ -1,0 +1,203 @@
+//! What one cell is to be told, and telling it: many messages at once, again until it is done.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use placewright_conductor::message::Envelope;
+use placewright_conductor::super_conductor::Command;
+use placewright_conductor::{CellId, Fault, Message, Reply};
+use tokio::sync::Notify;
+
+use crate::conductor::{Conductor, now};
+use crate::wanted::{self, Key};
+
+/// After a delivery that failed the next is tried this much later, then twice as much.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// What one cell is to be told.
+pub(crate) struct Outbox {
+    cell: CellId,
+    list: Mutex<List>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct List {
+    order: VecDeque<Key>,
+    queued: HashSet<Key>,
+    /// What was delivered, and is to be delivered again if it is still wanted by then.
+    sent: HashMap<Key, Sent>,
+}
+
+#[derive(Clone, Copy)]
+struct Sent {
+    due: Instant,
+    wait: Duration,
+}
+
+impl Outbox {
+    pub(crate) fn new(cell: CellId) -> Self {
+        Self {
+            cell,
+            list: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Something changed: the cell is to be told now.
+    pub(crate) fn tell(&self, key: Key) {
+        let mut list = self.list.lock();
+        list.sent.remove(&key);
+        if list.queued.insert(key) {
+            list.order.push_back(key);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Something is still wanted: the cell is told again if it is time.
+    pub(crate) fn remind(&self, key: Key, at: Instant) {
+        let mut list = self.list.lock();
+        let is_due = list.sent.get(&key).is_none_or(|sent| sent.due <= at);
+        if is_due && list.queued.insert(key) {
+            list.order.push_back(key);
+            self.wake.notify_one();
+        }
+    }
+
+    /// The cell is back: whatever it was told is due again.
+    pub(crate) fn forget_sent(&self) {
+        self.list.lock().sent.clear();
+    }
+
+    /// Forgets the times of what is not wanted any more: it was due long ago and nobody reminded.
+    pub(crate) fn tidy(&self, at: Instant, resend_max: Duration) {
+        let mut list = self.list.lock();
+        list.sent.retain(|_, sent| sent.due + resend_max > at);
+    }
+
+    fn take(&self, count: usize) -> Vec<Key> {
+        let mut list = self.list.lock();
+        let count = count.min(list.order.len());
+        let keys: Vec<Key> = list.order.drain(..count).collect();
+        for key in &keys {
+            list.queued.remove(key);
+        }
+        keys
+    }
+
+    fn note_sent(&self, keys: &[Key], first: Duration, most: Duration) {
+        let at = Instant::now();
+        let mut list = self.list.lock();
+        for key in keys {
+            let before = list.sent.get(key).map(|sent| sent.wait * 2);
+            let wait = before.unwrap_or(first).min(most);
+            let due = at + wait;
+            list.sent.insert(*key, Sent { due, wait });
+        }
+    }
+
+    fn put_back(&self, keys: &[Key]) {
+        let mut list = self.list.lock();
+        for key in keys.iter().rev() {
+            if list.queued.insert(*key) {
+                list.order.push_front(*key);
+            }
+        }
+    }
+}
+
+/// Tells a cell what it is to be told, as long as the task lives.
+pub(crate) async fn run(conductor: Conductor, outbox: Arc<Outbox>) {
+    let options = conductor.options().clone();
+    let mut retry = RETRY_MIN;
+    loop {
+        let keys = outbox.take(options.messages_max);
+        if keys.is_empty() {
+            outbox.wake.notified().await;
+            continue;
+        }
+        // Durable, all of it: what a cell is told never has to be taken back.
+        let messages = conductor
+            .read(|control, _| wanted::messages(control, &keys))
+            .await;
+        if messages.is_empty() {
+            continue;
+        }
+        match deliver(&conductor, outbox.cell, &messages).await {
+            Ok(()) => {
+                retry = RETRY_MIN;
+                let keys: Vec<Key> = messages.iter().map(|(key, _)| *key).collect();
+                outbox.note_sent(&keys, options.resend_min, options.resend_max);
+            }
+            Err(error) => {
+                tracing::debug!(cell = %outbox.cell, %error, "messages were not delivered");
+                outbox.put_back(&keys);
+                tokio::time::sleep(retry).await;
+                retry = (retry * 2).min(RETRY_MAX);
+            }
+        }
+    }
+}
+
+async fn deliver(
+    conductor: &Conductor,
+    cell: CellId,
+    messages: &[(Key, Message)],
+) -> Result<(), placewright_link::LinkError> {
+    let link = conductor.link(cell)?;
+    let sent_at = now();
+    let envelopes = messages.iter().map(|(_, message)| Envelope {
+        sent_at,
+        message: message.clone(),
+    });
+    let replies = conductor
+        .in_time(cell, link.deliver(envelopes.collect()))
+        .await?;
+    for ((_, message), reply) in messages.iter().zip(replies) {
+        if let Some(command) = meaning(message, reply) {
+            // Not waited for: if the store fails, the cell is told again and answers again.
+            drop(conductor.submit(command));
+        }
+    }
+    Ok(())
+}
+
+/// What a reply of a cell means for control.
+fn meaning(message: &Message, reply: Reply) -> Option<Command> {
+    let fault = |why: String| Fault {
+        code: 500,
+        message: why,
+        details: String::new(),
+        at: now(),
+    };
+    Some(match (message, reply) {
+        (Message::Create(create), Reply::Accepted) => Command::CreateAccepted {
+            instance: create.instance,
+        },
+        (Message::Reserve { migration, .. }, Reply::Accepted) => Command::MoveReserved {
+            migration: *migration,
+        },
+        (Message::Move(order), Reply::Accepted) => Command::MoveAccepted {
+            migration: order.migration,
+        },
+        (Message::Cancel { migration, .. }, Reply::Accepted) => Command::MoveCancelled {
+            migration: *migration,
+        },
+        (Message::Reserve { migration, .. }, Reply::Refused(why)) => Command::MoveRefused {
+            migration: *migration,
+            fault: fault(why),
+        },
+        (Message::Move(order), Reply::Refused(why)) => Command::MoveRefused {
+            migration: order.migration,
+            fault: fault(why),
+        },
+        (_, Reply::Refused(why)) => {
+            tracing::warn!(instance = %message.instance(), why, "a cell refused a message");
+            return None;
+        }
+        (Message::Delete { .. } | Message::Conclude { .. }, Reply::Accepted) => return None,
+    })
+}

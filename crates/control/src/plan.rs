@@ -1,0 +1,564 @@
+//! What to submit for instances and moves that wait for a place: one look at the scheduler and the
+//! state.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placewright_conductor::control::Control;
+use placewright_conductor::super_conductor::{BuildStage, MoveStage, Wish};
+use placewright_conductor::{
+    Amounts, Candidate, CellId, Fault, HostId, InstanceId, MigrationId, MoveKind, Spec,
+};
+use placewright_placement::IntentCandidate;
+use placewright_scheduler::amounts;
+use placewright_scheduler::host_state::InstanceReport;
+use placewright_scheduler::prepare::Prepared;
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::{Scheduler, Scope};
+use placewright_server::explain;
+use uuid::Uuid;
+
+use crate::body::Bodies;
+use crate::conductor::now;
+use crate::options::Options;
+
+/// The hosts that are ranked for an instance at first; each further round has twice as many.
+const HOSTS_FIRST: usize = 12;
+/// Of these, so many may be selected; the others are there as alternates.
+const SELECTED_OF: usize = 4;
+/// The ways to be served that are tried of each host.
+const WAYS: usize = 3;
+/// Rounds until a request that others were faster for is given up.
+pub(crate) const ROUNDS: u32 = 5;
+/// After a start hosts may still be about to tell of themselves: until then nobody is told that
+/// there is no host.
+const START_GRACE: Duration = Duration::from_secs(15);
+
+/// Something that waits for a place.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) what: What,
+    /// How often it was tried.
+    pub(crate) round: u32,
+    /// Hosts on which it was refused.
+    pub(crate) without: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// Instances of one reservation.
+    Builds(Vec<InstanceId>),
+    /// A move.
+    Move(MigrationId),
+}
+
+/// What to submit.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// Claim places for builds.
+    Place {
+        wishes: Vec<Wish>,
+        least: usize,
+        job: Job,
+        expected: Vec<Expected>,
+    },
+    /// Claim a place for a move.
+    PlaceMove {
+        migration: MigrationId,
+        candidates: Vec<Candidate>,
+        job: Job,
+        expected: Expected,
+    },
+    /// There is none for builds.
+    Bury {
+        instances: Vec<InstanceId>,
+        fault: Fault,
+    },
+    /// There is none for a move.
+    FailMove {
+        migration: MigrationId,
+        fault: Fault,
+    },
+    /// Nothing to do, now at least.
+    Nothing { ids: Vec<Uuid> },
+}
+
+/// An instance that was counted on the host that it will most likely get.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    pub(crate) host: Uuid,
+    pub(crate) slot: u32,
+    pub(crate) report: InstanceReport,
+    /// The slots of all hosts that were tried.
+    pub(crate) tried: Vec<u32>,
+}
+
+/// Makes plans.
+pub(crate) struct Planner {
+    bodies: Bodies,
+    options: Options,
+    started: Instant,
+}
+
+/// Hosts for one instance.
+struct Found {
+    candidates: Vec<Candidate>,
+    expected: Expected,
+}
+
+/// What was found for several instances.
+#[derive(Default)]
+struct Looked {
+    wishes: Vec<Wish>,
+    expected: Vec<Expected>,
+    without: Vec<InstanceId>,
+}
+
+/// A request, made ready.
+struct Ready {
+    request: Arc<RequestSpec>,
+    prepared: Prepared,
+}
+
+/// Where to look.
+struct Where<'a> {
+    instance: InstanceId,
+    group: Option<Uuid>,
+    cell: Option<Uuid>,
+    without_cells: &'a [Uuid],
+    without: &'a [u32],
+    round: u32,
+}
+
+impl Planner {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            bodies: Bodies::default(),
+            options,
+            started: Instant::now(),
+        }
+    }
+
+    pub(crate) fn plan(
+        &mut self,
+        scheduler: &mut Scheduler,
+        control: &Control,
+        job: Job,
+        plans: &mut Vec<Plan>,
+    ) {
+        match &job.what {
+            What::Builds(instances) => {
+                let instances = instances.clone();
+                self.builds(scheduler, control, &instances, job, plans);
+            }
+            What::Move(migration) => {
+                let migration = *migration;
+                let plan = self.a_move(scheduler, control, migration, job);
+                plans.push(plan);
+            }
+        }
+    }
+
+    fn builds(
+        &mut self,
+        scheduler: &mut Scheduler,
+        control: &Control,
+        instances: &[InstanceId],
+        job: Job,
+        plans: &mut Vec<Plan>,
+    ) {
+        let (waiting, done) = waiting(control, instances);
+        if !done.is_empty() {
+            plans.push(Plan::Nothing { ids: done });
+        }
+        let Some((first, spec)) = waiting.first().copied() else {
+            return;
+        };
+        let ids = || waiting.iter().map(|(instance, _)| *instance).collect();
+        let (ready, least) = match self.ready(scheduler, control, spec) {
+            Ok((ready, min_count)) => (ready, min_count.unwrap_or(waiting.len())),
+            Err(fault) => {
+                let instances = ids();
+                plans.push(Plan::Bury { instances, fault });
+                return;
+            }
+        };
+        let least = least.clamp(1, waiting.len());
+        let looked = self.look(scheduler, control, &waiting, &ready, &job, plans);
+        if looked.wishes.len() < least {
+            for one in &looked.expected {
+                forget(scheduler, control, one);
+            }
+            plans.push(self.nowhere(scheduler, control, &ready, first, ids()));
+            return;
+        }
+        if let Some(instance) = looked.without.first().copied() {
+            plans.push(self.nowhere(scheduler, control, &ready, instance, looked.without));
+        }
+        plans.push(Plan::Place {
+            wishes: looked.wishes,
+            least,
+            job,
+            expected: looked.expected,
+        });
+    }
+
+    /// Looks for hosts for each of several instances. Bodies are most often all the same.
+    fn look(
+        &mut self,
+        scheduler: &mut Scheduler,
+        control: &Control,
+        waiting: &[(InstanceId, &Spec)],
+        ready: &Ready,
+        job: &Job,
+        plans: &mut Vec<Plan>,
+    ) -> Looked {
+        let closed = closed_cells(control);
+        let mut looked = Looked::default();
+        let same = waiting.first().map(|(_, spec)| &spec.body);
+        for (instance, spec) in waiting {
+            let other = if Some(&spec.body) == same {
+                None
+            } else {
+                match self.ready(scheduler, control, spec) {
+                    Ok((other, _)) => Some(other),
+                    Err(fault) => {
+                        let instances = vec![*instance];
+                        plans.push(Plan::Bury { instances, fault });
+                        continue;
+                    }
+                }
+            };
+            let place = Where {
+                instance: *instance,
+                group: spec.group,
+                cell: None,
+                without_cells: &closed,
+                without: &job.without,
+                round: job.round,
+            };
+            let ready = other.as_ref().unwrap_or(ready);
+            match self.find(scheduler, control, ready, &place) {
+                Some(found) => {
+                    looked.wishes.push(Wish {
+                        instance: *instance,
+                        candidates: found.candidates,
+                        alternates: self.options.alternates,
+                    });
+                    looked.expected.push(found.expected);
+                }
+                None => looked.without.push(*instance),
+            }
+        }
+        looked
+    }
+
+    /// The plan for instances that find no host.
+    fn nowhere(
+        &self,
+        scheduler: &Scheduler,
+        control: &Control,
+        ready: &Ready,
+        instance: InstanceId,
+        instances: Vec<InstanceId>,
+    ) -> Plan {
+        if self.hosts_may_come(scheduler, control) {
+            let ids = instances.iter().map(|instance| instance.0).collect();
+            return Plan::Nothing { ids };
+        }
+        Plan::Bury {
+            fault: no_host(scheduler, control, ready, instance),
+            instances,
+        }
+    }
+
+    fn hosts_may_come(&self, scheduler: &Scheduler, control: &Control) -> bool {
+        self.started.elapsed() < START_GRACE
+            && scheduler.hosts().known().len() < control.conductor.hosts().len()
+    }
+
+    fn a_move(
+        &mut self,
+        scheduler: &mut Scheduler,
+        control: &Control,
+        migration: MigrationId,
+        job: Job,
+    ) -> Plan {
+        let state = &control.conductor;
+        let nothing = || Plan::Nothing {
+            ids: vec![migration.0],
+        };
+        let row = state.moves().get(&migration);
+        let Some(row) = row.filter(|row| row.stage == MoveStage::Reserved) else {
+            return nothing();
+        };
+        let spec = row.spec.as_ref().or(state.specs().get(&row.instance));
+        let mapping = state.mappings().get(&row.instance);
+        let (Some(spec), Some(cell)) = (spec, mapping.and_then(|mapping| mapping.cell)) else {
+            return nothing();
+        };
+        let read = self.bodies.read(&spec.body);
+        let ready = read.map_err(|error| unreadable(&error)).and_then(|read| {
+            let mut request = (*read.request).clone();
+            if row.spec.is_none() {
+                // What the instance was once asked to be put on is not where it has to stay.
+                request.force_hosts.clear();
+                request.force_nodes.clear();
+                request.requested_destination = None;
+            }
+            make_ready(scheduler, control, Arc::new(request))
+        });
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(fault) => return Plan::FailMove { migration, fault },
+        };
+        let mut without = job.without.clone();
+        let may_stay = match row.kind {
+            MoveKind::Unshelve => true,
+            MoveKind::Resize => self.options.resize_to_same_host,
+            MoveKind::ColdMigrate | MoveKind::LiveMigrate | MoveKind::Evacuate => false,
+        };
+        let source = state.migrations().get(&migration);
+        if let Some(source) = source.and_then(|record| record.source)
+            && let Some((slot, _)) = scheduler.hosts().by_uuid(source.0)
+            && !may_stay
+        {
+            without.push(slot);
+        }
+        let place = Where {
+            instance: row.instance,
+            group: spec.group,
+            cell: Some(cell.0),
+            without_cells: &[],
+            without: &without,
+            round: job.round,
+        };
+        match self.find(scheduler, control, &ready, &place) {
+            Some(found) => Plan::PlaceMove {
+                migration,
+                candidates: found.candidates,
+                job,
+                expected: found.expected,
+            },
+            None if self.hosts_may_come(scheduler, control) => nothing(),
+            None => Plan::FailMove {
+                migration,
+                fault: no_host(scheduler, control, &ready, row.instance),
+            },
+        }
+    }
+
+    fn ready(
+        &mut self,
+        scheduler: &Scheduler,
+        control: &Control,
+        spec: &Spec,
+    ) -> Result<(Ready, Option<usize>), Fault> {
+        let read = self.bodies.read(&spec.body);
+        let read = read.map_err(|error| unreadable(&error))?;
+        let ready = make_ready(scheduler, control, read.request)?;
+        Ok((ready, read.min_count))
+    }
+
+    /// Hosts for one instance: some that may be selected, best first, and for each its alternates
+    /// behind them. The first is counted as taken, so that the next instance sees it so.
+    fn find(
+        &self,
+        scheduler: &mut Scheduler,
+        control: &Control,
+        ready: &Ready,
+        place: &Where<'_>,
+    ) -> Option<Found> {
+        let state = &control.placement;
+        // Takes over what earlier instances were counted for.
+        scheduler.observe(state, now());
+        let mut scope = Scope {
+            instance: place.instance.0,
+            count: HOSTS_FIRST << place.round,
+            cell: place.cell,
+            without_cells: place.without_cells.to_vec(),
+            without: place.without.to_vec(),
+        };
+        // A request that nobody can make sense of finds nothing; the explanation says why.
+        let ranked = scheduler.rank(state, &ready.request, &ready.prepared, &scope);
+        let mut slots: Vec<u32> = ranked.ok()?.iter().map(|one| one.slot).collect();
+        let first = *slots.first()?;
+        let cell = scheduler.hosts().get(first)?.names.cell;
+        let of_cell = |slots: &[u32]| {
+            let cell_of = |slot: &&u32| {
+                let host = scheduler.hosts().get(**slot);
+                host.is_some_and(|host| host.names.cell == cell)
+            };
+            slots.iter().filter(cell_of).count()
+        };
+        let wanted = self.options.alternates.saturating_add(1);
+        if of_cell(&slots) < wanted && slots.len() >= HOSTS_FIRST << place.round {
+            scope.cell = Some(cell);
+            scope.count = wanted;
+            scope.without.extend(&slots);
+            let more = scheduler.rank(state, &ready.request, &ready.prepared, &scope);
+            slots.extend(more.iter().flatten().map(|one| one.slot));
+        }
+        let chosen = choose(scheduler, &slots, cell, wanted);
+        let (mut firsts, mut others) = (Vec::new(), Vec::new());
+        for slot in &chosen {
+            let found = scheduler.candidates(state, &ready.prepared, *slot, WAYS);
+            let zone = scheduler.hosts().aggregates().zone(*slot);
+            let mut ways = found.ok()?.into_iter().map(|one| candidate(zone, one));
+            firsts.extend(ways.next());
+            others.extend(ways);
+        }
+        // Another host comes before another way to use the same one.
+        firsts.append(&mut others);
+        let candidates = firsts;
+        let first = candidates.first()?;
+        let (slot, _) = scheduler.hosts().by_uuid(first.host.0)?;
+        let expected = Expected {
+            host: first.host.0,
+            slot,
+            report: report(place, &ready.request),
+            tried: chosen,
+        };
+        expect(scheduler, &expected, first);
+        Some(Found {
+            candidates,
+            expected,
+        })
+    }
+}
+
+/// Those of some instances that wait for a place, and the others.
+fn waiting<'a>(
+    control: &'a Control,
+    instances: &[InstanceId],
+) -> (Vec<(InstanceId, &'a Spec)>, Vec<Uuid>) {
+    let state = &control.conductor;
+    let mut waiting = Vec::with_capacity(instances.len());
+    let mut done = Vec::new();
+    for instance in instances {
+        let build = state.builds().get(instance);
+        let waits = build.is_some_and(|build| build.stage == BuildStage::Waiting);
+        match state.specs().get(instance).filter(|_| waits) {
+            Some(spec) => waiting.push((*instance, spec)),
+            None => done.push(instance.0),
+        }
+    }
+    (waiting, done)
+}
+
+/// The hosts whose candidates are handed over: the best, and the best of the first's cell.
+fn choose(scheduler: &Scheduler, slots: &[u32], cell: Uuid, wanted: usize) -> Vec<u32> {
+    let mut of_cell = 0;
+    let mut chosen = Vec::with_capacity(SELECTED_OF + wanted);
+    for (place, slot) in slots.iter().enumerate() {
+        let host = scheduler.hosts().get(*slot);
+        let is_of_cell = host.is_some_and(|host| host.names.cell == cell);
+        if place < SELECTED_OF || (is_of_cell && of_cell < wanted) {
+            chosen.push(*slot);
+            of_cell += usize::from(is_of_cell);
+        }
+    }
+    chosen
+}
+
+fn make_ready(
+    scheduler: &Scheduler,
+    control: &Control,
+    request: Arc<RequestSpec>,
+) -> Result<Ready, Fault> {
+    match scheduler.prepare(&control.placement, &request) {
+        Ok(prepared) => Ok(Ready { request, prepared }),
+        Err(refusal) => Err(Fault {
+            code: 500,
+            message: format!("No valid host was found. {refusal}."),
+            details: String::new(),
+            at: now(),
+        }),
+    }
+}
+
+fn unreadable(error: &placewright_scheduler::request::Unreadable) -> Fault {
+    Fault {
+        code: 500,
+        message: format!("The request cannot be read: {error}."),
+        details: String::new(),
+        at: now(),
+    }
+}
+
+fn no_host(scheduler: &Scheduler, control: &Control, ready: &Ready, instance: InstanceId) -> Fault {
+    let explained = explain(
+        scheduler,
+        &control.placement,
+        &ready.request,
+        &ready.prepared,
+        instance.0,
+    );
+    Fault {
+        code: 500,
+        message: format!("No valid host was found. {}.", explained.sentence),
+        details: explained.json,
+        at: now(),
+    }
+}
+
+/// The cells that get no new instances.
+fn closed_cells(control: &Control) -> Vec<Uuid> {
+    let cells = control.conductor.cells().iter();
+    let closed = cells.filter(|(_, cell)| !cell.takes_instances());
+    closed.map(|(CellId(cell), _)| *cell).collect()
+}
+
+fn candidate(zone: Option<&str>, found: IntentCandidate) -> Candidate {
+    let amounts = found.allocations.into_iter().map(|one| Amounts {
+        provider: one.provider,
+        resources: one.resources,
+    });
+    Candidate {
+        host: HostId(found.host),
+        zone: zone.map(str::to_owned),
+        amounts: amounts.collect(),
+    }
+}
+
+fn report(place: &Where<'_>, request: &RequestSpec) -> InstanceReport {
+    let image = request.image.as_ref();
+    let properties = image.into_iter().flat_map(|image| image.properties.iter());
+    InstanceReport {
+        uuid: place.instance.0,
+        group: place.group,
+        image_properties: properties
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    }
+}
+
+/// Counts an instance on its host, and its resources as used, until placement knows better.
+fn expect(scheduler: &mut Scheduler, expected: &Expected, first: &Candidate) {
+    let hosts = scheduler.hosts_mut();
+    let mut amounts = hosts.amounts(expected.slot);
+    for (class, amount) in first.amounts.iter().flat_map(|one| &one.resources) {
+        match class.as_str() {
+            "VCPU" | "PCPU" => amounts.vcpus_used += amount,
+            "MEMORY_MB" => amounts.ram_free_mb -= amount,
+            "DISK_GB" => {
+                amounts.disk_free_mb -= amount * 1024;
+                amounts.disk_used_mb += amount * 1024;
+            }
+            _ => {}
+        }
+    }
+    hosts.set_amounts(expected.slot, amounts);
+    hosts.expect(expected.slot, &expected.report);
+}
+
+/// Takes back what [`expect`] counted.
+pub(crate) fn forget(scheduler: &mut Scheduler, control: &Control, expected: &Expected) {
+    let root = placewright_placement::ProviderId(expected.slot);
+    let amounts = amounts::Amounts::read(&control.placement, root);
+    let hosts = scheduler.hosts_mut();
+    if hosts.get(expected.slot).is_some() {
+        hosts.set_amounts(expected.slot, amounts);
+        hosts.expect_no_more(expected.slot, expected.report.uuid);
+    }
+}

@@ -1,0 +1,284 @@
+//! What runs: the tasks around the state machine, started and ended together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use placewright_conductor::CellId;
+use placewright_conductor::control::{Change, Control};
+use placewright_conductor::super_conductor::{self, Command, Refusal};
+use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitError};
+use placewright_link::CellLink;
+use placewright_server::{ControlMachine, Ranker};
+use tokio::task::JoinSet;
+
+use crate::cells::Followed;
+use crate::conductor::Conductor;
+use crate::fleet;
+use crate::outbox::{self, Outbox};
+use crate::place::{self, Places};
+use crate::signs::Signs;
+use crate::wanted::{self, Wanted};
+
+/// What is still to be done is looked for this often.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Times of what was done long ago are forgotten this often.
+const TIDY: u32 = 60;
+
+/// A cell, as it is configured.
+#[derive(Clone)]
+pub struct CellConfig {
+    /// Which.
+    pub cell: CellId,
+    /// Its name.
+    pub name: String,
+    /// The way to it.
+    pub link: Arc<dyn CellLink>,
+}
+
+/// What the tasks share.
+pub(crate) struct Parts {
+    pub(crate) conductor: Conductor,
+    pub(crate) ranker: Ranker,
+    pub(crate) signs: Mutex<Signs>,
+    outboxes: RwLock<BTreeMap<CellId, Arc<Outbox>>>,
+    places: Places,
+}
+
+/// Control at work. Dropping it ends the tasks; see [`Runtime::shutdown`].
+pub struct Runtime {
+    parts: Arc<Parts>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// Why a cell cannot be added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddCellError {
+    /// The store does not take it.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// It contradicts what is known.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Runtime").finish_non_exhaustive()
+    }
+}
+
+impl Runtime {
+    /// Starts: whatever was under way goes on. Needs a runtime of tokio.
+    ///
+    /// # Errors
+    /// The durable changes cannot be followed.
+    pub fn start(conductor: Conductor, ranker: Ranker) -> Result<Arc<Self>, FollowError> {
+        let engine = conductor.engine();
+        let follower = engine.follow(engine.durable_sequence())?;
+        let (places, outcomes) = Places::start(conductor.clone(), ranker.clone());
+        let parts = Arc::new(Parts {
+            conductor,
+            ranker,
+            signs: Mutex::default(),
+            outboxes: RwLock::default(),
+            places,
+        });
+        parts.tell_fleet();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(place::hear(parts.places.clone(), outcomes));
+        tasks.spawn(follow(Arc::clone(&parts), follower));
+        tasks.spawn(sweep(Arc::clone(&parts)));
+        Ok(Arc::new(Self {
+            parts,
+            tasks: Mutex::new(tasks),
+        }))
+    }
+
+    /// The handle.
+    #[must_use]
+    pub fn conductor(&self) -> &Conductor {
+        &self.parts.conductor
+    }
+
+    /// Makes a cell known, and follows it from now on.
+    ///
+    /// # Errors
+    /// See [`AddCellError`].
+    pub async fn add_cell(&self, config: CellConfig) -> Result<(), AddCellError> {
+        let CellConfig { cell, name, link } = config;
+        let conductor = &self.parts.conductor;
+        let is_disabled = conductor.read(move |control, _| {
+            let known = control.conductor.cells().get(&cell);
+            known.is_some_and(|known| known.disabled)
+        });
+        let disabled = is_disabled.await;
+        let command = Command::SetCell {
+            cell,
+            name,
+            disabled,
+        };
+        conductor.submit(command).await??;
+        conductor.shared.links.write().insert(cell, link);
+        conductor
+            .shared
+            .views
+            .write()
+            .cells
+            .entry(cell)
+            .or_default();
+        let outbox = Arc::new(Outbox::new(cell));
+        self.parts
+            .outboxes
+            .write()
+            .insert(cell, Arc::clone(&outbox));
+        let mut tasks = self.tasks.lock();
+        tasks.spawn(outbox::run(conductor.clone(), outbox));
+        tasks.spawn(Followed::new(cell, Arc::clone(&self.parts)).run());
+        drop(tasks);
+        self.parts.returned(cell);
+        Ok(())
+    }
+
+    /// Ends the tasks. What is under way goes on after the next start. A second call does nothing.
+    pub async fn shutdown(&self) {
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.shutdown().await;
+        let places = self.parts.places.clone();
+        // It cannot panic, and if it did there would be nothing left to do.
+        let _ = tokio::task::spawn_blocking(move || places.stop()).await;
+    }
+}
+
+impl Parts {
+    /// A cell is there (again): everything that it is to be told is due.
+    pub(crate) fn returned(&self, cell: CellId) {
+        if let Some(outbox) = self.outboxes.read().get(&cell) {
+            outbox.forget_sent();
+        }
+        self.conductor.engine().read_now(|machine| {
+            self.remind(&machine.0, Some(cell));
+        });
+    }
+
+    /// Tells the scheduler all that operators say of the fleet.
+    ///
+    /// The scheduler is locked before the state, never the other way round.
+    fn tell_fleet(&self) {
+        let engine = self.conductor.engine();
+        let changes = engine.read_now(|machine| fleet::all(&machine.0.conductor));
+        fleet::tell(&changes, self);
+    }
+
+    fn do_now(&self, wanted: Wanted) {
+        match wanted {
+            Wanted::Schedule(reservation, instance) => self.places.schedule(reservation, instance),
+            Wanted::ScheduleMove(migration) => self.places.schedule_move(migration),
+            Wanted::Tell(cell, key) => {
+                if let Some(outbox) = self.outboxes.read().get(&cell) {
+                    outbox.tell(key);
+                }
+            }
+        }
+    }
+
+    fn remind(&self, control: &Control, only: Option<CellId>) {
+        let at = Instant::now();
+        let outboxes = self.outboxes.read();
+        for wanted in wanted::all(control) {
+            match wanted {
+                Wanted::Tell(cell, key) if only.is_none_or(|only| only == cell) => {
+                    if let Some(outbox) = outboxes.get(&cell) {
+                        outbox.remind(key, at);
+                    }
+                }
+                Wanted::Tell(..) => {}
+                Wanted::Schedule(reservation, instance) => {
+                    self.places.schedule(reservation, instance);
+                }
+                Wanted::ScheduleMove(migration) => self.places.schedule_move(migration),
+            }
+        }
+        self.places.go();
+    }
+}
+
+/// Does what durable changes want to have done.
+async fn follow(parts: Arc<Parts>, mut follower: Follower<ControlMachine>) {
+    loop {
+        match follower.next_entries().await {
+            None => return,
+            Some(Ok(entries)) => take_entries(&parts, &entries),
+            Some(Err(error)) => {
+                // What was missed is found by sweeping; what the scheduler is to know is told anew.
+                tracing::warn!(%error, "durable changes were missed");
+                let engine = parts.conductor.engine();
+                match engine.follow(engine.durable_sequence()) {
+                    Ok(anew) => follower = anew,
+                    Err(_) => tokio::time::sleep(SWEEP).await,
+                }
+                parts.tell_fleet();
+            }
+        }
+    }
+}
+
+fn take_entries(parts: &Parts, entries: &Entries) {
+    let mut changes: Vec<Change> = Vec::new();
+    for (sequence, record) in entries.iter() {
+        // Most entries are placement's alone: nothing is to be done because of them.
+        if !Control::may_concern_conductor(record) {
+            continue;
+        }
+        match ControlMachine::decode(record) {
+            Ok(more) => {
+                let of_conductor = |change: &Change| matches!(change, Change::Conductor(_));
+                changes.extend(more.into_iter().filter(of_conductor));
+            }
+            // The engine applied this record, so it was readable once.
+            Err(error) => tracing::error!(sequence, %error, "a durable record cannot be read"),
+        }
+    }
+    if changes.is_empty() {
+        return;
+    }
+    let wanted: Vec<Wanted> = parts
+        .conductor
+        .engine()
+        .read_now(|machine| wanted::of_changes(&machine.0, &changes).collect());
+    for one in wanted {
+        parts.do_now(one);
+    }
+    parts.places.go();
+    let of_conductor = changes.iter().filter_map(|change| match change {
+        Change::Conductor(change) => Some(change),
+        Change::Placement(_) => None,
+    });
+    let of_fleet: Vec<&super_conductor::Change> = of_conductor
+        .filter(|change| fleet::concerns(change))
+        .collect();
+    if !of_fleet.is_empty() {
+        fleet::tell(of_fleet, parts);
+    }
+}
+
+/// Does what is still to be done, from time to time.
+async fn sweep(parts: Arc<Parts>) {
+    let mut round = 0u32;
+    loop {
+        parts
+            .conductor
+            .engine()
+            .read_now(|machine| parts.remind(&machine.0, None));
+        round = round.wrapping_add(1);
+        if round.is_multiple_of(TIDY) {
+            let at = Instant::now();
+            let most = parts.conductor.options().resend_max;
+            for outbox in parts.outboxes.read().values() {
+                outbox.tidy(at, most);
+            }
+        }
+        tokio::time::sleep(SWEEP).await;
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether hosts may get instances, as the scheduler is to see it: what agents, cells and operators
+//! say, together.
+
+use std::collections::BTreeMap;
+
+use placewright_conductor::super_conductor::Service;
+use placewright_conductor::{CellId, HostId};
+use placewright_placement::Timestamp;
+use placewright_scheduler::host_state::{HostFacts, HostUpdate, NumberedUpdate, Receipt};
+use placewright_scheduler::host_table::HostTable;
+
+/// What was said of all hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Signs {
+    hosts: BTreeMap<HostId, Sign>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Sign {
+    /// The agent: no new instances, for this reason.
+    disabled_by_agent: Option<String>,
+    /// The agent: it is down.
+    forced_by_agent: bool,
+    /// The cell: its agent is silent.
+    is_silent: bool,
+    /// An operator: no new instances, for this reason.
+    disabled_by_operator: Option<String>,
+    /// An operator: it is down.
+    forced_by_operator: bool,
+}
+
+impl Sign {
+    fn disabled(&self) -> Option<String> {
+        let by_operator = self.disabled_by_operator.clone();
+        by_operator.or_else(|| self.disabled_by_agent.clone())
+    }
+
+    fn is_down(&self) -> bool {
+        self.forced_by_agent || self.is_silent || self.forced_by_operator
+    }
+}
+
+impl Signs {
+    /// Takes the next update of a host's agent. False: something before it is missing.
+    pub(crate) fn state(
+        &mut self,
+        hosts: &mut HostTable,
+        (cell, host): (CellId, HostId),
+        at: Timestamp,
+        update: &NumberedUpdate,
+    ) -> bool {
+        let mut sign = self.hosts.get(&host).cloned().unwrap_or_default();
+        let in_cell = |facts: &HostFacts| {
+            let mut facts = facts.clone();
+            facts.names.cell = cell.0;
+            facts
+        };
+        let changed = match &update.update {
+            HostUpdate::Full(report) => {
+                sign.disabled_by_agent.clone_from(&report.disabled);
+                sign.forced_by_agent = report.is_forced_down;
+                let mut report = report.clone();
+                report.facts = in_cell(&report.facts);
+                report.disabled = sign.disabled();
+                report.is_forced_down = sign.is_down();
+                Some(HostUpdate::Full(report))
+            }
+            HostUpdate::Facts(facts) => Some(HostUpdate::Facts(Box::new(in_cell(facts)))),
+            HostUpdate::Disabled(reason) => {
+                sign.disabled_by_agent.clone_from(reason);
+                Some(HostUpdate::Disabled(sign.disabled()))
+            }
+            HostUpdate::ForcedDown(is_down) => {
+                sign.forced_by_agent = *is_down;
+                Some(HostUpdate::ForcedDown(sign.is_down()))
+            }
+            _ => None,
+        };
+        let receipt = match changed {
+            Some(changed) => {
+                let update = NumberedUpdate {
+                    update: changed,
+                    ..*update
+                };
+                hosts.apply_numbered(host.0, at, &update)
+            }
+            None => hosts.apply_numbered(host.0, at, update),
+        };
+        match receipt {
+            Receipt::Applied => drop(self.hosts.insert(host, sign)),
+            Receipt::Stale => drop(hosts.apply(host.0, at, &HostUpdate::Alive)),
+            Receipt::Gap => {}
+        }
+        receipt != Receipt::Gap
+    }
+
+    /// The cell says whether a host's agent is heard of.
+    pub(crate) fn silent(
+        &mut self,
+        hosts: &mut HostTable,
+        host: HostId,
+        is_silent: bool,
+        at: Timestamp,
+    ) {
+        self.change(hosts, host, at, |sign| sign.is_silent = is_silent);
+    }
+
+    /// An operator says something about a host's service.
+    pub(crate) fn service(
+        &mut self,
+        hosts: &mut HostTable,
+        host: HostId,
+        service: Option<&Service>,
+        at: Timestamp,
+    ) {
+        self.change(hosts, host, at, |sign| {
+            let disabled = service.filter(|service| service.disabled);
+            sign.disabled_by_operator = disabled.map(|service| {
+                let reason = service.disabled_reason.clone();
+                reason.unwrap_or_else(|| "disabled by an operator".to_owned())
+            });
+            sign.forced_by_operator = service.is_some_and(|service| service.forced_down);
+        });
+    }
+
+    /// A host is none any more.
+    pub(crate) fn gone(&mut self, hosts: &mut HostTable, host: HostId, at: Timestamp) {
+        self.hosts.remove(&host);
+        hosts.apply(host.0, at, &HostUpdate::Gone);
+    }
+
+    fn change(
+        &mut self,
+        hosts: &mut HostTable,
+        host: HostId,
+        at: Timestamp,
+        change: impl FnOnce(&mut Sign),
+    ) {
+        let sign = self.hosts.entry(host).or_default();
+        let before = sign.clone();
+        change(sign);
+        // Being told of by somebody else is no sign of life.
+        let heard_at = hosts.state(host.0).map_or(at, |state| state.heard_at);
+        if before.disabled() != sign.disabled() {
+            let update = HostUpdate::Disabled(sign.disabled());
+            hosts.apply(host.0, heard_at, &update);
+        }
+        if before.is_down() != sign.is_down() {
+            let update = HostUpdate::ForcedDown(sign.is_down());
+            hosts.apply(host.0, heard_at, &update);
+        }
+    }
+}

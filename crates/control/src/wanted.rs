@@ -1,0 +1,111 @@
+//! What is to be done, read off the state: keys, so that nothing that is out of date is kept.
+
+use placewright_conductor::control::{Change, Control};
+use placewright_conductor::super_conductor::{self, BuildStage, Effect, MoveStage};
+use placewright_conductor::{CellId, InstanceId, Message, MigrationId};
+use uuid::Uuid;
+
+/// Something that a cell is to be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Key {
+    /// An instance: its creation or its deletion.
+    Instance(InstanceId),
+    /// A move.
+    Move(MigrationId),
+}
+
+/// Something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Find a place for a waiting instance, together with the others of its reservation.
+    Schedule(Uuid, InstanceId),
+    /// Find a place for a move.
+    ScheduleMove(MigrationId),
+    /// Tell a cell.
+    Tell(CellId, Key),
+}
+
+/// What is to be done because of these changes.
+pub(crate) fn of_changes<'a>(
+    control: &'a Control,
+    changes: &'a [Change],
+) -> impl Iterator<Item = Wanted> + 'a {
+    use super_conductor::Change as Of;
+    changes.iter().filter_map(|change| match change {
+        Change::Conductor(Of::Build(instance, Some(_))) => of_build(control, *instance),
+        Change::Conductor(Of::Deletion(instance, Some(_))) => of_deletion(control, *instance),
+        Change::Conductor(Of::Move(migration, Some(_))) => of_move(control, *migration),
+        Change::Conductor(_) | Change::Placement(_) => None,
+    })
+}
+
+/// All that is to be done.
+pub(crate) fn all(control: &Control) -> impl Iterator<Item = Wanted> + '_ {
+    let state = &control.conductor;
+    let builds = state.builds().keys();
+    let deletions = state.deletions().keys();
+    let moves = state.moves().keys();
+    builds
+        .filter_map(|instance| of_build(control, *instance))
+        .chain(deletions.filter_map(|instance| of_deletion(control, *instance)))
+        .chain(moves.filter_map(|migration| of_move(control, *migration)))
+}
+
+fn of_build(control: &Control, instance: InstanceId) -> Option<Wanted> {
+    let build = control.conductor.builds().get(&instance)?;
+    match build.stage {
+        BuildStage::Waiting => Some(Wanted::Schedule(build.reservation, instance)),
+        BuildStage::Placed { .. } => tell(control, instance, Key::Instance(instance)),
+    }
+}
+
+fn of_deletion(control: &Control, instance: InstanceId) -> Option<Wanted> {
+    control.conductor.deletions().get(&instance)?;
+    tell(control, instance, Key::Instance(instance))
+}
+
+fn of_move(control: &Control, migration: MigrationId) -> Option<Wanted> {
+    let row = control.conductor.moves().get(&migration)?;
+    match &row.stage {
+        MoveStage::Reserved => Some(Wanted::ScheduleMove(migration)),
+        MoveStage::InCell if row.verdict.is_none() => None,
+        MoveStage::Requested
+        | MoveStage::Placed { .. }
+        | MoveStage::Cancelling
+        | MoveStage::InCell => tell(control, row.instance, Key::Move(migration)),
+    }
+}
+
+fn tell(control: &Control, instance: InstanceId, key: Key) -> Option<Wanted> {
+    let cell = control.conductor.mappings().get(&instance)?.cell?;
+    Some(Wanted::Tell(cell, key))
+}
+
+/// What a cell is to be told of these now; of some there may be nothing (any more).
+pub(crate) fn messages(control: &Control, keys: &[Key]) -> Vec<(Key, Message)> {
+    use super_conductor::Change as Of;
+    let state = &control.conductor;
+    let mut messages = Vec::with_capacity(keys.len());
+    for key in keys {
+        let row = match key {
+            Key::Instance(instance) => {
+                let build = state.builds().get(instance);
+                let build = build.map(|row| Of::Build(*instance, Some(Box::new(row.clone()))));
+                let deletion = state.deletions().get(instance);
+                build.or_else(|| {
+                    deletion.map(|row| Of::Deletion(*instance, Some(Box::new(row.clone()))))
+                })
+            }
+            Key::Move(migration) => {
+                let row = state.moves().get(migration);
+                row.map(|row| Of::Move(*migration, Some(Box::new(row.clone()))))
+            }
+        };
+        for effect in state.effects_of(row.iter()) {
+            if let Effect::Send { message, .. } = effect {
+                messages.push((*key, message));
+            }
+        }
+    }
+    messages
+}
