@@ -1,6 +1,7 @@
 //! `placewright bench`: measures a running server, and the project's own bars.
 
 mod bar;
+mod boots;
 mod cold;
 mod connection;
 mod durable;
@@ -22,6 +23,8 @@ pub(crate) enum BenchCommand {
     Http(HttpBench),
     /// The bar of durable claims: a server with fsync on this machine, driven over HTTP
     Durable(durable::DurableBench),
+    /// The bars of boots: servers a second from request to ACTIVE, and builds that fail
+    Boots(boots::BootsBench),
     /// The bar of cold starts: time to ready and memory of an empty and of a big store
     Cold(cold::ColdBench),
 }
@@ -32,6 +35,7 @@ impl BenchCommand {
         match self {
             Self::Http(bench) => bench.run(),
             Self::Durable(bench) => bench.run(),
+            Self::Boots(bench) => bench.run(),
             Self::Cold(bench) => bench.run(),
         }
     }

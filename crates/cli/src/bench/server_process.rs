@@ -1,5 +1,6 @@
 //! A server of this same program in a process of its own, for the length of a bench.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -43,16 +44,28 @@ impl ServerProcess {
     /// # Errors
     /// It could not be started, ended, or was not ready in time; the log's end is in the error.
     pub(crate) fn start(store: &Path) -> anyhow::Result<Self> {
-        // A port that was free a moment ago: nobody but the bench is asked to take it.
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let log = store.with_extension("log");
+        let address = free_address()?;
+        let arguments = ["control", "--config", "/dev/null", "--placement-listen"];
+        let mut arguments: Vec<OsString> = arguments.map(OsString::from).into();
+        arguments.push(address.to_string().into());
+        arguments.push("--store-path".into());
+        arguments.push(store.into());
+        Self::start_with(&arguments, address, store.with_extension("log"))
+    }
+
+    /// Starts this program with other arguments and waits until it is ready at this address.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) fn start_with(
+        arguments: &[OsString],
+        address: SocketAddr,
+        log: PathBuf,
+    ) -> anyhow::Result<Self> {
         let binary = std::env::current_exe().context("the path of this program")?;
         let start = Instant::now();
         let child = Command::new(binary)
-            .args(["control", "--config", "/dev/null", "--placement-listen"])
-            .arg(address.to_string())
-            .arg("--store-path")
-            .arg(store)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?)
@@ -150,6 +163,14 @@ impl Drop for ServerProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A port that was free a moment ago: nobody but the bench is asked to take it.
+///
+/// # Errors
+/// The system has none.
+pub(crate) fn free_address() -> std::io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
 /// Whether the server says that it is ready.

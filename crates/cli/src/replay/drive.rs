@@ -34,8 +34,11 @@ pub(crate) struct Pace {
     pub(crate) patience: Duration,
 }
 
-/// From the start of one look at the installation to the start of the next.
+/// From the start of one look at the installation to the start of the next, at least.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// A look that takes long is followed by a pause so many times as long: looking must not be what
+/// keeps the installation busy.
+const PAUSE_FACTOR: u32 = 4;
 /// What one look repeats of the last: clocks of cells differ, and times are written in seconds.
 const LOOK_BACK: SignedDuration = SignedDuration::from_secs(2);
 /// Whoever did not show up in a list after this time is asked for by name.
@@ -142,7 +145,9 @@ impl Drive {
                 };
                 self.board.give_up(&reason);
             }
-            tokio::time::sleep_until((began + LOOK_INTERVAL).into()).await;
+            let pause = began.elapsed() * PAUSE_FACTOR;
+            let next = (began + LOOK_INTERVAL).max(Instant::now() + pause);
+            tokio::time::sleep_until(next.into()).await;
         }
     }
 

@@ -1,0 +1,266 @@
+//! `placewright bench boots`: servers a second from request to ACTIVE, over the compute API, of an
+//! installation with simulated hosts in one process; and what becomes of builds that fail.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::bar::{Bar, at_least, at_most, report};
+use super::server_process::{ServerProcess, free_address};
+use crate::replay::api::{Access, Api};
+use crate::replay::board::{Board, End};
+use crate::replay::drive::{Drive, Pace, Work};
+use crate::replay::flavors::Flavors;
+use crate::replay::fleet::Fleet;
+use crate::replay::{servers, usage};
+
+/// What to boot, and where.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    placewright bench boots\n  \
+    placewright bench boots --fail 10    # percent of the builds fail")]
+pub(crate) struct BootsBench {
+    /// Servers to boot
+    #[arg(long, default_value_t = 20_000)]
+    servers: u32,
+
+    /// Simulated hosts
+    #[arg(long, default_value_t = 10_000)]
+    hosts: u32,
+
+    /// Cells that they are in
+    #[arg(long, default_value_t = 3)]
+    cells: u32,
+
+    /// How many percent of the builds fail, at random; the bar is then how many servers get active
+    /// nevertheless
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    fail: u8,
+
+    /// Requests under way at a time
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+
+    /// Servers being built at a time
+    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    in_flight: u32,
+
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The bars, from what was promised for 2 cores with everything in one process.
+const BOOTS_PER_SECOND_MIN: f64 = 1500.0;
+const ACTIVE_PERCENT_MIN: f64 = 99.8;
+
+/// The longest wait for the hosts to be there.
+const HOSTS_MAX: Duration = Duration::from_secs(300);
+/// The longest wait when nothing gets ready.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for the allocations of what failed to go.
+const RELEASE_MAX: Duration = Duration::from_secs(30);
+
+/// The figures.
+#[derive(Debug, Serialize)]
+struct Figures {
+    hosts: u32,
+    cells: u32,
+    fail_percent: u8,
+    servers: u32,
+    active: u64,
+    seconds: f64,
+    boots_per_second: f64,
+    latency_p50_ms: f64,
+    latency_p99_ms: f64,
+    /// VCPU that are allocated beyond those of the active servers.
+    allocations_left: u64,
+    bars: Vec<Bar>,
+}
+
+impl BootsBench {
+    /// Runs it; the answer is whether all bars were met.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let folder = tempfile::tempdir()?;
+        let (compute, placement) = (free_address()?, free_address()?);
+        let number = |number: u32| OsString::from(number.to_string());
+        let arguments = [
+            "up".into(),
+            "--config".into(),
+            "/dev/null".into(),
+            "--hosts".into(),
+            number(self.hosts),
+            "--cells".into(),
+            number(self.cells),
+            "--fail".into(),
+            number(self.fail.into()),
+            "--folder".into(),
+            folder.path().join("state").into(),
+            "--compute-listen".into(),
+            compute.to_string().into(),
+            "--placement-listen".into(),
+            placement.to_string().into(),
+        ];
+        let log = folder.path().join("up.log");
+        let installation = ServerProcess::start_with(&arguments, compute, log)?;
+        let access = Access {
+            url: format!("http://{compute}"),
+            placement_url: format!("http://{placement}"),
+            token: "admin".to_owned(),
+            headers: Vec::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let figures = runtime.block_on(self.measure(&access))?;
+        drop(installation);
+        if !self.json {
+            println!(
+                "{} servers on {} hosts in {} cells, {} % of the builds fail: {} active in {:.1} s; \
+                 p50 {:.0} ms, p99 {:.0} ms",
+                figures.servers,
+                figures.hosts,
+                figures.cells,
+                figures.fail_percent,
+                figures.active,
+                figures.seconds,
+                figures.latency_p50_ms,
+                figures.latency_p99_ms
+            );
+        }
+        report(&figures.bars, self.json.then_some(&figures))?;
+        Ok(figures.bars.iter().all(|bar| bar.is_met))
+    }
+
+    async fn measure(&self, access: &Access) -> anyhow::Result<Figures> {
+        let connections = usize::from(self.connections);
+        let api = Arc::new(Api::new(access, connections)?);
+        self.wait_for_hosts(&api).await?;
+        let wanted = placewright_trace::Flavor {
+            name: "bench".to_owned(),
+            vcpus: 1,
+            memory_mib: 512,
+            extra_specs: BTreeMap::new(),
+        };
+        let flavor = Flavors::read(&api).await?.ensure(&api, &wanted).await?;
+        let work = |number| Work {
+            name: format!("bench-{number}"),
+            flavor: Arc::clone(&flavor),
+            create_at: Duration::ZERO,
+            delete_at: None,
+        };
+        let board = Arc::new(Board::new(self.servers as usize, self.in_flight as usize));
+        let (_never, stop) = watch::channel(false);
+        let drive = Arc::new(Drive {
+            api: Arc::clone(&api),
+            works: (0..self.servers).map(work).collect(),
+            board: Arc::clone(&board),
+            pace: Pace {
+                connections,
+                patience: PATIENCE,
+            },
+            stop,
+            start: Instant::now(),
+        });
+        drive.run().await;
+        let time = board
+            .last_end()
+            .context("no server got active or was refused")?
+            .saturating_duration_since(drive.start);
+        let allocations_left = allocations_left(&api, &board).await?;
+        Ok(self.figures(&board, time, allocations_left))
+    }
+
+    async fn wait_for_hosts(&self, api: &Api) -> anyhow::Result<()> {
+        let start = Instant::now();
+        loop {
+            let there = Fleet::read(api).await?.ready.len();
+            if there >= self.hosts as usize {
+                return Ok(());
+            }
+            if start.elapsed() > HOSTS_MAX {
+                bail!("{there} of {} hosts are there", self.hosts);
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+    fn figures(&self, board: &Board, time: Duration, allocations_left: u64) -> Figures {
+        let entries = board.entries();
+        let active = board.counts().active;
+        for entry in entries
+            .iter()
+            .filter(|entry| entry.end != Some(End::Active))
+            .take(3)
+        {
+            eprintln!("not active: {:?}: {:?}", entry.server, entry.end);
+        }
+        let ended = entries
+            .iter()
+            .filter(|entry| entry.end == Some(End::Active));
+        let mut latencies: Vec<_> = ended.map(|entry| entry.latency).collect();
+        latencies.sort_unstable();
+        let at = |percent: usize| {
+            let rank = (latencies.len() * percent).div_ceil(100).saturating_sub(1);
+            latencies
+                .get(rank)
+                .map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+        };
+        let boots_per_second = active as f64 / time.as_secs_f64();
+        let active_percent = active as f64 / f64::from(self.servers.max(1)) * 100.0;
+        let mut bars = vec![
+            at_least(
+                "servers that get active, %",
+                active_percent,
+                ACTIVE_PERCENT_MIN,
+            ),
+            at_most(
+                "VCPU allocated beyond the servers' own",
+                allocations_left as f64,
+                0.0,
+            ),
+        ];
+        if self.fail == 0 {
+            let name = "servers a second from request to ACTIVE";
+            bars.insert(0, at_least(name, boots_per_second, BOOTS_PER_SECOND_MIN));
+        }
+        Figures {
+            hosts: self.hosts,
+            cells: self.cells,
+            fail_percent: self.fail,
+            servers: self.servers,
+            active,
+            seconds: time.as_secs_f64(),
+            boots_per_second,
+            latency_p50_ms: at(50),
+            latency_p99_ms: at(99),
+            allocations_left,
+            bars,
+        }
+    }
+}
+
+/// How many VCPU are held beyond (or short of) the one of each active server. What a failed build
+/// held goes with the last message about it, which may come a moment after its status.
+async fn allocations_left(api: &Api, board: &Board) -> anyhow::Result<u64> {
+    let server = board.any_server().context("no server was accepted")?;
+    let project = servers::show(api, server).await?.tenant_id;
+    let start = Instant::now();
+    loop {
+        let used = usage::of_project(api, &project).await?;
+        let used = used.get("VCPU").copied().unwrap_or(0);
+        let left = used.abs_diff(board.counts().active);
+        if left == 0 || start.elapsed() > RELEASE_MAX {
+            return Ok(left);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
