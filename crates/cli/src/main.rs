@@ -87,7 +87,7 @@ fn main() -> ExitCode {
                 eprintln!("placewright: {error:#}");
             }
             // What the user wrote is wrong: 2, as for a wrong command line. All else: 1.
-            if error.is::<ConfigErrors>() {
+            if error.is::<ConfigErrors>() || error.is::<placewright_trace::TraceError>() {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE

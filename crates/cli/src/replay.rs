@@ -296,7 +296,7 @@ async fn retries(api: &Arc<Api>, board: &Board, connections: usize) -> Option<re
 }
 
 /// Deletes what is left.
-async fn clean_up(api: &Arc<Api>, board: &Board, connections: usize) {
+pub(crate) async fn clean_up(api: &Arc<Api>, board: &Board, connections: usize) {
     let entries = board.entries();
     let left = entries.iter().filter(|entry| !entry.deleted);
     let mut left = left.filter_map(|entry| entry.server).collect::<Vec<_>>();
