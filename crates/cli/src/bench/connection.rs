@@ -25,6 +25,13 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: &'a [u8],
 }
 
+/// How much of a body is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Whole,
+    Beginning,
+}
+
 /// What the head of an answer says.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
@@ -44,6 +51,11 @@ enum Body {
 
 /// The first size of the buffer: most answers in one read.
 const BUFFER_BYTES: usize = 16 * 1024;
+/// What is kept of an answer when only its beginning is wanted.
+const BEGINNING_BYTES: usize = 16 * 1024;
+/// The most that one read takes behind the beginning: much of a long answer, and little enough to
+/// stay in a core's cache when it is read over again and again.
+const REST_BYTES: usize = 240 * 1024;
 
 impl Connection {
     /// A connection to this server, not opened yet.
@@ -61,6 +73,18 @@ impl Connection {
     /// The connection could not be opened, broke, or carried something that is not HTTP. The next
     /// request opens a new one.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+        self.exchange_keeping(request, Keep::Whole).await
+    }
+
+    /// The same, but of a long answer only the beginning is kept, though all of it is read.
+    ///
+    /// # Errors
+    /// As [`Connection::exchange`].
+    pub(crate) async fn exchange_lightly(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+        self.exchange_keeping(request, Keep::Beginning).await
+    }
+
+    async fn exchange_keeping(&mut self, request: &[u8], keep: Keep) -> io::Result<Answer<'_>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
@@ -80,10 +104,17 @@ impl Connection {
         let (start, end) = match head.body {
             Body::Sized(bytes) => {
                 let end = head.length + bytes;
-                while self.buffer.len() < end {
+                let mut forgotten = 0;
+                while forgotten + self.buffer.len() < end {
+                    if keep == Keep::Beginning {
+                        let kept = BEGINNING_BYTES.max(head.length).min(self.buffer.len());
+                        forgotten += self.buffer.len() - kept;
+                        self.buffer.truncate(kept);
+                        self.buffer.reserve(REST_BYTES);
+                    }
                     self.fill(&mut stream).await?;
                 }
-                (head.length, end)
+                (head.length, end.min(self.buffer.len()))
             }
             Body::Chunked => (
                 head.length,
@@ -212,7 +243,7 @@ mod tests {
                 let mut request = [0; 1024];
                 while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
                     let Some(answer) = answers.next() else { return };
-                    for part in answer.as_bytes().chunks(7) {
+                    for part in answer.as_bytes().chunks(answer.len() / 1000 + 7) {
                         stream.write_all(part).unwrap();
                     }
                     if answer.contains("close") {
@@ -247,5 +278,25 @@ mod tests {
                 .unwrap();
             assert_eq!((answer.status, answer.body), (status, body.as_bytes()));
         }
+    }
+
+    #[tokio::test]
+    async fn of_a_long_answer_the_beginning_is_kept_and_all_is_read() {
+        let body = "0123456789".repeat(100_000);
+        let long = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answers: &'static [&'static str] = vec![
+            long.leak() as &str,
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        ]
+        .leak();
+        let mut connection = Connection::new(server(answers));
+        let request = b"GET / HTTP/1.1\r\n\r\n";
+        let answer = connection.exchange_lightly(request).await.unwrap();
+        assert!(answer.body.len() > 1000 && body.as_bytes().starts_with(answer.body));
+        let answer = connection.exchange_lightly(request).await.unwrap();
+        assert_eq!(answer.body, b"ok");
     }
 }

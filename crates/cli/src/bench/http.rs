@@ -156,6 +156,7 @@ impl HttpBench {
             name: "load",
             units: self.hosts,
             steps: HOST_STEPS,
+            first: target.first(),
             time_max: Duration::MAX,
             write: Box::new(move |host, step, out, body| {
                 write_host(&target, out, body, seed, host, step);
@@ -170,6 +171,7 @@ impl HttpBench {
             name: "candidates",
             units: self.requests,
             steps: 1,
+            first: target.first(),
             time_max: Duration::from_secs_f64(self.seconds),
             write: Box::new(move |_, _, out, _| target.write(out, "GET", &path, "")),
         }
@@ -181,6 +183,7 @@ impl HttpBench {
             name: "claims",
             units: self.requests,
             steps: 1,
+            first: target.first(),
             time_max: Duration::from_secs_f64(self.seconds),
             write: Box::new(move |unit, _, out, body| {
                 let mut numbers = Numbers::new(!seed, unit);

@@ -39,6 +39,13 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// A request that reads and changes nothing: for the versions that the server has.
+    pub(crate) fn first(&self) -> String {
+        let mut request = String::new();
+        self.write(&mut request, "GET", "/", "");
+        request
+    }
+
     /// Writes a request with a JSON body, or none when it is empty, over `out`.
     pub(crate) fn write(&self, out: &mut String, method: &str, path: &str, body: &str) {
         out.clear();

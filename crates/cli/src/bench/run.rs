@@ -24,6 +24,9 @@ pub(crate) struct Phase {
     pub(crate) steps: u8,
     /// No request starts after this time.
     pub(crate) time_max: Duration,
+    /// A request that each connection sends before the clock starts, so that opening connections
+    /// and a process's first steps count for no server.
+    pub(crate) first: String,
     pub(crate) write: Box<WriteRequest>,
 }
 
@@ -35,11 +38,12 @@ pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -
     let name = phase.name;
     let phase = Arc::new(phase);
     let next_unit = Arc::new(AtomicU64::new(0));
+    let opened = open(address, connections, &phase).await;
     let start = Instant::now();
     let mut tasks = JoinSet::new();
-    for _ in 0..connections {
+    for connection in opened {
         tasks.spawn(drive(
-            address,
+            connection,
             Arc::clone(&phase),
             Arc::clone(&next_unit),
             start,
@@ -52,15 +56,28 @@ pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -
     Figures::new(name, connections, start.elapsed(), seen)
 }
 
+/// Connections that have had their first answer. What fails here fails again when it is measured.
+async fn open(address: SocketAddr, connections: usize, phase: &Arc<Phase>) -> Vec<Connection> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..connections {
+        let phase = Arc::clone(phase);
+        tasks.spawn(async move {
+            let mut connection = Connection::new(address);
+            let _ = connection.exchange_lightly(phase.first.as_bytes()).await;
+            connection
+        });
+    }
+    tasks.join_all().await
+}
+
 /// The work of one connection.
 async fn drive(
-    address: SocketAddr,
+    mut connection: Connection,
     phase: Arc<Phase>,
     next_unit: Arc<AtomicU64>,
     start: Instant,
 ) -> Seen {
     let mut seen = Seen::default();
-    let mut connection = Connection::new(address);
     let (mut request, mut body) = (String::new(), String::new());
     let mut broken_in_a_row = 0;
     loop {
@@ -74,7 +91,7 @@ async fn drive(
             }
             (phase.write)(unit, step, &mut request, &mut body);
             let sent = Instant::now();
-            let (status, error) = match connection.exchange(request.as_bytes()).await {
+            let (status, error) = match connection.exchange_lightly(request.as_bytes()).await {
                 Ok(answer) if (200..300).contains(&answer.status) => (answer.status, None),
                 Ok(answer) => (answer.status, Some(beginning(answer.body))),
                 Err(error) => (0, Some(error.to_string())),

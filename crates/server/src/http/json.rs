@@ -232,6 +232,16 @@ impl Writer {
         self.out
     }
 
+    /// What was written so far.
+    pub(crate) fn written(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Where the next key or value begins, behind the comma that it may need.
+    pub(crate) fn next_at(&self) -> usize {
+        self.out.len() + if self.comma { 2 } else { 0 }
+    }
+
     fn separate(&mut self) {
         if self.comma {
             self.out.extend_from_slice(b", ");

@@ -1,6 +1,38 @@
 //! The identifier that every answer carries, and the one that a caller may have sent.
 
+use std::cell::RefCell;
+
 use uuid::Uuid;
+
+/// Random bytes that are fetched from the system at once: a call for each request would cost more
+/// than the rest of its identifier.
+const POOL_BYTES: usize = 1024;
+const UUID_BYTES: usize = size_of::<uuid::Bytes>();
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
+}
+
+struct Pool {
+    bytes: [u8; POOL_BYTES],
+    left: usize,
+}
+
+impl Pool {
+    /// A random UUID; each byte of the pool is used once.
+    fn uuid(&mut self) -> Uuid {
+        if self.left < UUID_BYTES {
+            if getrandom::fill(&mut self.bytes).is_err() {
+                return Uuid::new_v4();
+            }
+            self.left = POOL_BYTES;
+        }
+        self.left -= UUID_BYTES;
+        let mut bytes = uuid::Bytes::default();
+        bytes.copy_from_slice(&self.bytes[self.left..self.left + UUID_BYTES]);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+}
 
 /// `req-` and a random UUID.
 #[derive(Debug, Clone, Copy)]
@@ -11,7 +43,8 @@ impl RequestId {
     pub(crate) fn new() -> Self {
         let mut text = [0; 40];
         text[..4].copy_from_slice(b"req-");
-        Uuid::new_v4().hyphenated().encode_lower(&mut text[4..]);
+        let uuid = POOL.with_borrow_mut(Pool::uuid);
+        uuid.hyphenated().encode_lower(&mut text[4..]);
         Self(text)
     }
 
@@ -30,4 +63,17 @@ impl RequestId {
 pub(crate) fn global(header: Option<&str>) -> Option<&str> {
     let uuid = header?.strip_prefix("req-")?;
     crate::http::uuids::canonical(uuid).and(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_are_the_same() {
+        let ids = (0..1000).map(|_| RequestId::new().as_str().to_owned());
+        let all: std::collections::BTreeSet<String> = ids.collect();
+        assert_eq!(all.len(), 1000);
+        assert!(all.iter().all(|id| global(Some(id)).is_some()));
+    }
 }

@@ -45,6 +45,8 @@ pub struct Service {
     pub(crate) registry: Arc<Registry>,
     /// Whether the service is about to stop: streams end, and it is not ready any more.
     pub(crate) stopping: watch::Sender<bool>,
+    /// Candidates that were told lately.
+    pub(crate) candidates: placement::candidates::Kept,
     authenticator: Authenticator,
     policy: Policy,
 }
@@ -115,6 +117,7 @@ impl Service {
             metrics,
             registry,
             stopping,
+            candidates: placement::candidates::Kept::default(),
             authenticator,
             policy,
         }

@@ -1,14 +1,17 @@
 //! `/allocation_candidates`
 
+mod answer;
+mod kept;
+mod summary_texts;
+
 use placewright_placement::{
-    CandidateQuery, Candidates, ClassId, GroupPolicy, ProviderId, QueryRefusal, RequestGroup,
-    State, find_candidates,
+    CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup, find_candidates,
 };
 
+pub(crate) use self::kept::Kept;
 use super::filters;
 use crate::http::call::Call;
 use crate::http::error::{ApiError, ApiResult, code};
-use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 use crate::http::pattern::{group_number, group_suffix};
 use crate::http::query::Query;
@@ -17,13 +20,24 @@ use crate::http::{python, schemas};
 
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     let query = parse(call)?;
-    let writer = call
+    let kept = &call.service.candidates;
+    // A random sample is another one each time.
+    let asked = (query.options.seed.is_none()).then_some((call.version, call.query));
+    let answer = call
         .read(|state| {
+            if let Some(answer) = asked.and_then(|asked| kept.answers.get(state, asked)) {
+                return Ok(answer);
+            }
             let found = find_candidates(state, &query).map_err(|refusal| refused(&refusal))?;
-            Ok(write(state, &query, &found, call.version))
+            let answer = answer::write(state, &query, &found, call.version, &kept.summaries);
+            if let Some(asked) = asked {
+                kept.answers.put(state, asked, answer.clone());
+            }
+            Ok(answer)
         })
         .await?;
-    Ok(Reply::json(writer).modified(call.caches(), Some(call.now())))
+    let reply = Reply::text(200, "application/json", answer);
+    Ok(reply.modified(call.caches(), Some(call.now())))
 }
 
 /// The typed query of a request.
@@ -314,171 +328,4 @@ pub(crate) fn refused(refusal: &QueryRefusal) -> ApiError {
         )),
         QueryRefusal::UnknownTrait { .. } => ApiError::bad_request(refusal.to_string()),
     }
-}
-
-/// Bytes that a candidate and a summary take in an answer, roughly: for one allocation of memory.
-const CANDIDATE_BYTES: usize = 320;
-const SUMMARY_BYTES: usize = 512;
-
-fn write(
-    state: &State,
-    query: &CandidateQuery,
-    found: &Candidates,
-    version: Microversion,
-) -> Writer {
-    let capacity = 64 + found.len() * CANDIDATE_BYTES + found.summaries().len() * SUMMARY_BYTES;
-    let mut writer = Writer::with_capacity(capacity);
-    writer.open_object();
-    writer.key("allocation_requests");
-    writer.open_array();
-    for candidate in found.iter() {
-        writer.open_object();
-        writer.key("allocations");
-        if version.since(12) {
-            write_allocations(&mut writer, state, candidate.allocations());
-        } else {
-            write_allocation_list(&mut writer, state, candidate.allocations());
-        }
-        if version.since(34) {
-            writer.key("mappings");
-            writer.open_object();
-            for (group, providers) in query.groups.iter().zip(candidate.mappings()) {
-                writer.key(&group.suffix);
-                writer.open_array();
-                for provider in providers {
-                    write_uuid(&mut writer, state, *provider);
-                }
-                writer.close_array();
-            }
-            writer.close_object();
-        }
-        writer.close_object();
-    }
-    writer.close_array();
-    writer.key("provider_summaries");
-    writer.open_object();
-    let requested = (!version.since(27)).then(|| requested_classes(state, query));
-    for provider in found.summaries() {
-        write_summary(&mut writer, state, *provider, requested.as_deref(), version);
-    }
-    writer.close_object();
-    writer.close_object();
-    writer
-}
-
-fn requested_classes(state: &State, query: &CandidateQuery) -> Vec<ClassId> {
-    let names = query.groups.iter().flat_map(|group| &group.resources);
-    names.filter_map(|(name, _)| state.class_id(name)).collect()
-}
-
-fn write_uuid(writer: &mut Writer, state: &State, provider: ProviderId) {
-    if let Some(provider) = state.provider(provider) {
-        writer.plain_text(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
-    }
-}
-
-/// Runs of one provider's amounts; the search puts them next to each other.
-fn by_provider(
-    allocations: &[placewright_placement::Allocation],
-) -> impl Iterator<Item = &[placewright_placement::Allocation]> {
-    allocations.chunk_by(|one, next| one.provider == next.provider)
-}
-
-fn write_resources(
-    writer: &mut Writer,
-    state: &State,
-    allocations: &[placewright_placement::Allocation],
-) {
-    writer.key("resources");
-    writer.open_object();
-    for held in allocations {
-        writer.plain_key(state.class_name(held.class));
-        writer.integer(held.amount);
-    }
-    writer.close_object();
-}
-
-fn write_allocations(
-    writer: &mut Writer,
-    state: &State,
-    allocations: &[placewright_placement::Allocation],
-) {
-    writer.open_object();
-    for of_provider in by_provider(allocations) {
-        let Some(provider) = state.provider(of_provider[0].provider) else {
-            continue;
-        };
-        writer.plain_key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
-        writer.open_object();
-        write_resources(writer, state, of_provider);
-        writer.close_object();
-    }
-    writer.close_object();
-}
-
-/// The form before microversion 1.12.
-fn write_allocation_list(
-    writer: &mut Writer,
-    state: &State,
-    allocations: &[placewright_placement::Allocation],
-) {
-    writer.open_array();
-    for of_provider in by_provider(allocations) {
-        writer.open_object();
-        writer.key("resource_provider");
-        writer.open_object();
-        writer.key("uuid");
-        write_uuid(writer, state, of_provider[0].provider);
-        writer.close_object();
-        write_resources(writer, state, of_provider);
-        writer.close_object();
-    }
-    writer.close_array();
-}
-
-fn write_summary(
-    writer: &mut Writer,
-    state: &State,
-    id: ProviderId,
-    requested: Option<&[ClassId]>,
-    version: Microversion,
-) {
-    let Some(provider) = state.provider(id) else {
-        return;
-    };
-    writer.plain_key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
-    writer.open_object();
-    writer.key("resources");
-    writer.open_object();
-    for record in &provider.inventories {
-        if requested.is_some_and(|requested| !requested.contains(&record.class)) {
-            continue;
-        }
-        writer.plain_key(state.class_name(record.class));
-        writer.open_object();
-        writer.plain_key("capacity");
-        writer.integer(record.capacity);
-        writer.plain_key("used");
-        writer.integer(record.used);
-        writer.close_object();
-    }
-    writer.close_object();
-    if version.since(17) {
-        writer.key("traits");
-        writer.open_array();
-        for id in &provider.traits {
-            writer.plain_text(state.trait_name(*id));
-        }
-        writer.close_array();
-    }
-    if version.since(29) {
-        writer.key("parent_provider_uuid");
-        match provider.parent {
-            Some(parent) => write_uuid(writer, state, parent),
-            None => writer.raw(b"null"),
-        }
-        writer.key("root_provider_uuid");
-        write_uuid(writer, state, provider.root);
-    }
-    writer.close_object();
 }

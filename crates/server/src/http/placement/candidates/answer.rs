@@ -1,0 +1,273 @@
+//! The body of an answer with candidates.
+
+use bytes::Bytes;
+use placewright_placement::{
+    Allocation, CandidateQuery, CandidateView, Candidates, ClassId, ProviderId, State,
+};
+use uuid::fmt::Hyphenated;
+
+use super::summary_texts::SummaryTexts;
+use crate::http::json::Writer;
+use crate::http::microversion::Microversion;
+
+/// Bytes that a candidate and a summary take in an answer, roughly: for one allocation of memory.
+const CANDIDATE_BYTES: usize = 320;
+const SUMMARY_BYTES: usize = 512;
+
+/// Writes the answer. Texts of summaries come from `texts` as far as they are there.
+pub(super) fn write(
+    state: &State,
+    query: &CandidateQuery,
+    found: &Candidates,
+    version: Microversion,
+    texts: &SummaryTexts,
+) -> Bytes {
+    let capacity = 64 + found.len() * CANDIDATE_BYTES + found.summaries().len() * SUMMARY_BYTES;
+    let mut writer = Writer::with_capacity(capacity);
+    writer.open_object();
+    writer.key("allocation_requests");
+    writer.open_array();
+    let mut stencil = Stencil::default();
+    for candidate in found.iter() {
+        let host = sole_host(&candidate);
+        match host.and_then(|host| stencil.fill(state, host, candidate.allocations())) {
+            Some(text) => writer.raw(text),
+            None => {
+                let start = writer.next_at();
+                let mut places = Vec::new();
+                write_candidate(&mut writer, state, query, &candidate, version, &mut places);
+                if host.is_some() {
+                    stencil.cut(
+                        &writer.written()[start..],
+                        start,
+                        places,
+                        candidate.allocations(),
+                    );
+                }
+            }
+        }
+    }
+    writer.close_array();
+    writer.key("provider_summaries");
+    writer.open_object();
+    if version.since(29) {
+        texts.write(&mut writer, state, found.summaries());
+    } else {
+        let requested = (!version.since(27)).then(|| requested_classes(state, query));
+        for provider in found.summaries() {
+            write_summary(&mut writer, state, *provider, requested.as_deref(), version);
+        }
+    }
+    writer.close_object();
+    writer.close_object();
+    writer.finish().into()
+}
+
+/// The provider that serves a candidate alone, all its groups included.
+fn sole_host(candidate: &CandidateView<'_>) -> Option<ProviderId> {
+    let (first, rest) = candidate.allocations().split_first()?;
+    let host = first.provider;
+    let alone = rest.iter().all(|held| held.provider == host)
+        && candidate.mappings().all(|mapped| mapped == [host]);
+    alone.then_some(host)
+}
+
+/// The text of a candidate that one provider serves alone. The next one differs from it in nothing
+/// but the provider's UUID, as long as it takes the same amounts.
+#[derive(Default)]
+struct Stencil {
+    text: Vec<u8>,
+    /// Where UUIDs are in the text.
+    places: Vec<usize>,
+    amounts: Vec<(ClassId, u32)>,
+}
+
+impl Stencil {
+    /// Takes the text of a candidate, which starts at `start` of the answer, as do its UUIDs'
+    /// places.
+    fn cut(&mut self, text: &[u8], start: usize, places: Vec<usize>, allocations: &[Allocation]) {
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        self.places.clear();
+        self.places.extend(places.iter().map(|place| place - start));
+        self.amounts.clear();
+        self.amounts
+            .extend(allocations.iter().map(|held| (held.class, held.amount)));
+    }
+
+    /// The text for another provider, if it takes the same amounts.
+    fn fill(
+        &mut self,
+        state: &State,
+        host: ProviderId,
+        allocations: &[Allocation],
+    ) -> Option<&[u8]> {
+        let same = allocations.len() == self.amounts.len()
+            && (allocations.iter().zip(&self.amounts))
+                .all(|(held, amount)| (held.class, held.amount) == *amount);
+        if !same {
+            return None;
+        }
+        let mut uuid = [0; Hyphenated::LENGTH];
+        state
+            .provider(host)?
+            .uuid
+            .hyphenated()
+            .encode_lower(&mut uuid);
+        for place in &self.places {
+            self.text
+                .get_mut(*place..place + uuid.len())?
+                .copy_from_slice(&uuid);
+        }
+        Some(&self.text)
+    }
+}
+
+/// Writes a candidate, and notes where in the answer UUIDs begin.
+fn write_candidate(
+    writer: &mut Writer,
+    state: &State,
+    query: &CandidateQuery,
+    candidate: &CandidateView<'_>,
+    version: Microversion,
+    places: &mut Vec<usize>,
+) {
+    writer.open_object();
+    writer.key("allocations");
+    if version.since(12) {
+        write_allocations(writer, state, candidate.allocations(), places);
+    } else {
+        write_allocation_list(writer, state, candidate.allocations(), places);
+    }
+    if version.since(34) {
+        writer.key("mappings");
+        writer.open_object();
+        for (group, providers) in query.groups.iter().zip(candidate.mappings()) {
+            writer.key(&group.suffix);
+            writer.open_array();
+            for provider in providers {
+                places.push(writer.next_at() + 1);
+                write_uuid(writer, state, *provider);
+            }
+            writer.close_array();
+        }
+        writer.close_object();
+    }
+    writer.close_object();
+}
+
+fn requested_classes(state: &State, query: &CandidateQuery) -> Vec<ClassId> {
+    let names = query.groups.iter().flat_map(|group| &group.resources);
+    names.filter_map(|(name, _)| state.class_id(name)).collect()
+}
+
+fn write_uuid(writer: &mut Writer, state: &State, provider: ProviderId) {
+    if let Some(provider) = state.provider(provider) {
+        writer.plain_text(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
+    }
+}
+
+/// Runs of one provider's amounts; the search puts them next to each other.
+fn by_provider(allocations: &[Allocation]) -> impl Iterator<Item = &[Allocation]> {
+    allocations.chunk_by(|one, next| one.provider == next.provider)
+}
+
+fn write_resources(writer: &mut Writer, state: &State, allocations: &[Allocation]) {
+    writer.key("resources");
+    writer.open_object();
+    for held in allocations {
+        writer.plain_key(state.class_name(held.class));
+        writer.integer(held.amount);
+    }
+    writer.close_object();
+}
+
+fn write_allocations(
+    writer: &mut Writer,
+    state: &State,
+    allocations: &[Allocation],
+    places: &mut Vec<usize>,
+) {
+    writer.open_object();
+    for of_provider in by_provider(allocations) {
+        let Some(provider) = state.provider(of_provider[0].provider) else {
+            continue;
+        };
+        places.push(writer.next_at() + 1);
+        writer.plain_key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
+        writer.open_object();
+        write_resources(writer, state, of_provider);
+        writer.close_object();
+    }
+    writer.close_object();
+}
+
+/// The form before microversion 1.12.
+fn write_allocation_list(
+    writer: &mut Writer,
+    state: &State,
+    allocations: &[Allocation],
+    places: &mut Vec<usize>,
+) {
+    writer.open_array();
+    for of_provider in by_provider(allocations) {
+        writer.open_object();
+        writer.key("resource_provider");
+        writer.open_object();
+        writer.key("uuid");
+        places.push(writer.next_at() + 1);
+        write_uuid(writer, state, of_provider[0].provider);
+        writer.close_object();
+        write_resources(writer, state, of_provider);
+        writer.close_object();
+    }
+    writer.close_array();
+}
+
+/// Writes a provider's summary; `requested` are the only classes shown before microversion 1.27.
+pub(super) fn write_summary(
+    writer: &mut Writer,
+    state: &State,
+    id: ProviderId,
+    requested: Option<&[ClassId]>,
+    version: Microversion,
+) {
+    let Some(provider) = state.provider(id) else {
+        return;
+    };
+    writer.plain_key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
+    writer.open_object();
+    writer.key("resources");
+    writer.open_object();
+    for record in &provider.inventories {
+        if requested.is_some_and(|requested| !requested.contains(&record.class)) {
+            continue;
+        }
+        writer.plain_key(state.class_name(record.class));
+        writer.open_object();
+        writer.plain_key("capacity");
+        writer.integer(record.capacity);
+        writer.plain_key("used");
+        writer.integer(record.used);
+        writer.close_object();
+    }
+    writer.close_object();
+    if version.since(17) {
+        writer.key("traits");
+        writer.open_array();
+        for id in &provider.traits {
+            writer.plain_text(state.trait_name(*id));
+        }
+        writer.close_array();
+    }
+    if version.since(29) {
+        writer.key("parent_provider_uuid");
+        match provider.parent {
+            Some(parent) => write_uuid(writer, state, parent),
+            None => writer.raw(b"null"),
+        }
+        writer.key("root_provider_uuid");
+        write_uuid(writer, state, provider.root);
+    }
+    writer.close_object();
+}

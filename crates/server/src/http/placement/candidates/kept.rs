@@ -1,0 +1,70 @@
+//! Answers that are kept for those who ask again before anything has changed.
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use placewright_placement::State;
+use std::collections::HashMap;
+
+use super::summary_texts::SummaryTexts;
+use crate::http::microversion::Microversion;
+
+/// The most that all kept answers take.
+const BYTES_MAX: usize = 16 << 20;
+
+/// What is kept of earlier answers.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(super) answers: Answers,
+    pub(super) summaries: SummaryTexts,
+}
+
+/// Whole answers by what was asked: microversion and query.
+///
+/// All are of one state; the first question after a change forgets them.
+#[derive(Debug, Default)]
+pub(super) struct Answers(Mutex<OfOneState>);
+
+#[derive(Debug, Default)]
+struct OfOneState {
+    version: StateVersion,
+    by_query: HashMap<Microversion, HashMap<String, Bytes>>,
+    bytes: usize,
+}
+
+/// Tells states apart that differ in anything that a candidate may depend on: the counters of the
+/// log of touched trees, which only rise.
+type StateVersion = (u64, u64, u64);
+
+fn version_of(state: &State) -> StateVersion {
+    let log = state.touched();
+    (log.position(), log.structure(), log.sharing())
+}
+
+impl Answers {
+    /// The answer that this state gave to the same question.
+    pub(super) fn get(&self, state: &State, asked: (Microversion, &str)) -> Option<Bytes> {
+        let kept = self.0.lock();
+        if kept.version != version_of(state) {
+            return None;
+        }
+        kept.by_query.get(&asked.0)?.get(asked.1).cloned()
+    }
+
+    /// Keeps an answer of this state.
+    pub(super) fn put(&self, state: &State, asked: (Microversion, &str), answer: Bytes) {
+        let bytes = asked.1.len() + answer.len();
+        if bytes > BYTES_MAX {
+            return;
+        }
+        let mut kept = self.0.lock();
+        if kept.version != version_of(state) || kept.bytes + bytes > BYTES_MAX {
+            *kept = OfOneState {
+                version: version_of(state),
+                ..OfOneState::default()
+            };
+        }
+        kept.bytes += bytes;
+        let of_version = kept.by_query.entry(asked.0).or_default();
+        of_version.insert(asked.1.to_owned(), answer);
+    }
+}

@@ -1,0 +1,131 @@
+//! Summaries of providers as ready bytes: most of an answer, and most of the work of writing it.
+//!
+//! A claim changes a few hosts; the summaries of all others stay what they were. The state's log of
+//! touched trees says which ones to write anew.
+
+use std::ops::Range;
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use placewright_placement::touch::TouchLog;
+use placewright_placement::{ProviderId, State};
+
+use super::answer::write_summary;
+use crate::http::json::Writer;
+use crate::http::microversion::Microversion;
+
+/// The most that all texts take: about 100,000 providers.
+const BYTES_MAX: usize = 48 << 20;
+
+/// The summaries that were written lately, in the form since microversion 1.29.
+///
+/// Callers hold the state's lock while they use it, so that it cannot be behind or ahead of the
+/// state that another caller works on at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct SummaryTexts(RwLock<Texts>);
+
+#[derive(Debug, Default)]
+struct Texts {
+    /// How far the log of touched trees was followed.
+    position: u64,
+    structure: u64,
+    /// By the number of a root: the position at which something of its tree was last touched.
+    touched: Vec<u64>,
+    /// By the number of a provider.
+    texts: Vec<Option<Text>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Text {
+    root: ProviderId,
+    /// The position at which it was written.
+    position: u64,
+    /// Key and value as they stand in the object of all summaries.
+    json: Box<[u8]>,
+}
+
+impl SummaryTexts {
+    /// Writes the summaries of these providers as members of the object that is open.
+    pub(super) fn write(&self, writer: &mut Writer, state: &State, providers: &[ProviderId]) {
+        let mut new = Vec::new();
+        let texts = self.at(state.touched());
+        for provider in providers {
+            if let Some(text) = texts.get(*provider) {
+                writer.raw(text);
+            } else {
+                let start = writer.next_at();
+                write_summary(writer, state, *provider, None, Microversion::MAX);
+                new.push((*provider, start..writer.written().len()));
+            }
+        }
+        drop(texts);
+        if !new.is_empty() {
+            self.0.write().keep(state, writer.written(), new);
+        }
+    }
+
+    /// The texts that hold for the state with this log.
+    fn at(&self, log: &TouchLog) -> RwLockReadGuard<'_, Texts> {
+        let texts = self.0.read();
+        if texts.is_at(log) {
+            return texts;
+        }
+        drop(texts);
+        let mut texts = self.0.write();
+        texts.follow(log);
+        RwLockWriteGuard::downgrade(texts)
+    }
+}
+
+impl Texts {
+    fn is_at(&self, log: &TouchLog) -> bool {
+        self.position == log.position() && self.structure == log.structure()
+    }
+
+    /// Learns which trees were touched, or forgets everything when it cannot be known.
+    fn follow(&mut self, log: &TouchLog) {
+        match log.since(self.position) {
+            Some(roots) if self.structure == log.structure() => {
+                for root in roots {
+                    let place = root.0 as usize;
+                    if self.touched.len() <= place {
+                        self.touched.resize(place + 1, 0);
+                    }
+                    self.touched[place] = log.position();
+                }
+            }
+            _ => *self = Self::default(),
+        }
+        self.position = log.position();
+        self.structure = log.structure();
+    }
+
+    fn get(&self, provider: ProviderId) -> Option<&[u8]> {
+        let text = self.texts.get(provider.0 as usize)?.as_ref()?;
+        let touched = self.touched.get(text.root.0 as usize);
+        (touched.is_none_or(|position| *position <= text.position)).then_some(&*text.json)
+    }
+
+    /// Keeps summaries that are in the answer at these places.
+    fn keep(&mut self, state: &State, answer: &[u8], new: Vec<(ProviderId, Range<usize>)>) {
+        for (id, place) in new {
+            let (Some(provider), Some(json)) = (state.provider(id), answer.get(place)) else {
+                continue;
+            };
+            let slot = id.0 as usize;
+            if self.texts.len() <= slot {
+                self.texts.resize_with(slot + 1, || None);
+            }
+            self.bytes -= self.texts[slot].take().map_or(0, |old| old.json.len());
+            if self.bytes + json.len() > BYTES_MAX {
+                continue;
+            }
+            self.bytes += json.len();
+            self.texts[slot] = Some(Text {
+                root: provider.root,
+                position: state.touched().position(),
+                json: json.into(),
+            });
+        }
+    }
+}
