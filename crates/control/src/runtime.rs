@@ -102,7 +102,7 @@ impl Runtime {
         &self.parts.conductor
     }
 
-    /// Makes a cell known, and follows it from now on.
+    /// Makes a cell known, and follows it from now on. Of a known cell it replaces the way to it.
     ///
     /// # Errors
     /// See [`AddCellError`].
@@ -129,10 +129,14 @@ impl Runtime {
             .entry(cell)
             .or_default();
         let outbox = Arc::new(Outbox::new(cell));
-        self.parts
-            .outboxes
-            .write()
-            .insert(cell, Arc::clone(&outbox));
+        {
+            let mut outboxes = self.parts.outboxes.write();
+            if outboxes.contains_key(&cell) {
+                // It is followed already: by the new way from the next time on.
+                return Ok(());
+            }
+            outboxes.insert(cell, Arc::clone(&outbox));
+        }
         let mut tasks = self.tasks.lock();
         tasks.spawn(outbox::run(conductor.clone(), outbox));
         tasks.spawn(Followed::new(cell, Arc::clone(&self.parts)).run());

@@ -1,0 +1,283 @@
+//! From a request to a running instance: with cells and agents, restarts, and cells that go away.
+
+mod site;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use placewright_conductor::cell_conductor::VmState;
+use placewright_conductor::super_conductor::Command;
+use placewright_conductor::{CellId, Control, HostId, MoveKind};
+use placewright_control::Views;
+use site::{Fleet, Site, Stores, cell, host, instance, migration};
+
+/// How many of the first instances are active.
+fn active(control: &Control, views: &Views, count: usize) -> usize {
+    let is_active = |number: &usize| {
+        let mapping = control.conductor.mappings().get(&instance(*number));
+        let cell = mapping.and_then(|mapping| mapping.cell);
+        let view = cell.and_then(|cell| views.instance(cell, instance(*number)));
+        view.is_some_and(|view| view.vm_state == VmState::Active && view.job.is_none())
+    };
+    (0..count).filter(is_active).count()
+}
+
+async fn small() -> Site {
+    Site::start(Stores::Memory, 3, 4, std::sync::Arc::default()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_become_active_and_go_without_a_trace() {
+    let mut site = small().await;
+    site.create(0..20, 1).await;
+    site.until("20 active", |control, views| {
+        active(control, views, 20) == 20
+    })
+    .await;
+    let world = site.rest().await;
+    let hosts: BTreeSet<HostId> = world
+        .cells
+        .values()
+        .flat_map(|state| state.instances().values())
+        .filter_map(|row| row.guest.map(|guest| guest.host))
+        .collect();
+    assert!(
+        hosts.len() >= 8,
+        "instances of one request pile up: {hosts:?}"
+    );
+    for number in 0..20 {
+        let command = Command::Delete {
+            instance: instance(number),
+        };
+        site.conductor.submit(command).await.unwrap().unwrap();
+    }
+    site.until("all gone", |control, views| {
+        control.conductor.mappings().is_empty()
+            && control.placement.consumer_count() == 0
+            && views.cells.values().all(|view| view.instances.is_empty())
+    })
+    .await;
+    site.rest().await;
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
+    let mut site = small().await;
+    {
+        let mut fleet = site.fleet.lock();
+        fleet.failing = (0..3).map(|number| host(number, 0)).collect();
+    }
+    site.create(0..30, 1).await;
+    site.until("30 active", |control, views| {
+        active(control, views, 30) == 30
+    })
+    .await;
+    let world = site.rest().await;
+    for failing in &site.fleet.lock().failing {
+        let guests = world.agents[failing].guests.len();
+        assert_eq!(guests, 0, "{failing} has guests");
+    }
+    let tries = site.conductor.actions(instance(0)).await.unwrap();
+    assert_eq!(tries[0].name, "create");
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_finds_no_host_is_buried_with_the_explanation() {
+    let mut site = small().await;
+    site.create(0..1, 17).await;
+    // 12 hosts of 16 CPUs: 12 of these have room, 13 have not, and then none gets any.
+    site.create(1..14, 9).await;
+    site.create_with(14..15, r#"{"server": {}}"#).await;
+    site.until("15 buried", |control, _| {
+        control.conductor.buried().len() == 14 + 1
+    })
+    .await;
+    site.rest().await;
+    let faults = site.conductor.read(|control, _| {
+        let fault = |number| control.conductor.buried()[&instance(number)].fault.clone();
+        [fault(0), fault(1), fault(14)]
+    });
+    let [big, many, unreadable] = faults.await;
+    assert!(
+        big.message
+            .starts_with("No valid host was found. 0 of 12 hosts have room"),
+        "{big:?}"
+    );
+    assert!(big.details.contains("VCPU"), "{big:?}");
+    assert!(
+        many.message.starts_with("No valid host was found."),
+        "{many:?}"
+    );
+    assert!(unreadable.message.contains("request"), "{unreadable:?}");
+    // With a minimum, as many as fit are built.
+    let body = r#"{"min_count": 3,
+        "request": {"flavor": {"vcpus": 9, "memory_mb": 512, "root_gb": 1}}}"#;
+    site.create_with(20..33, body).await;
+    site.until("12 of 13", |control, views| {
+        let mapped = |number: &usize| control.conductor.mappings().get(&instance(*number));
+        let of_cell = |number: &usize| mapped(number).and_then(|row| row.cell);
+        let is_active = |number: &usize| {
+            let view = of_cell(number).and_then(|cell| views.instance(cell, instance(*number)));
+            view.is_some_and(|view| view.vm_state == VmState::Active)
+        };
+        let buried = (20..33).filter(|number| of_cell(number) == Some(CellId::CELL0));
+        (20..33).filter(is_active).count() == 12 && buried.count() == 1
+    })
+    .await;
+    site.rest().await;
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let stores = Stores::In(directory.path());
+    let mut site = Site::start(stores, 3, 4, std::sync::Arc::default()).await;
+    site.create(0..12, 1).await;
+    site.until("12 active", |control, views| {
+        active(control, views, 12) == 12
+    })
+    .await;
+    let before = site
+        .conductor
+        .read(|_, views| views.cells[&cell(1)].instances.len())
+        .await;
+    assert!(before > 0);
+    site.stop_agents(1);
+    site.cells[&cell(1)].shutdown().await;
+    site.until("cell 1 is down", |control, views| {
+        control.conductor.cells()[&cell(1)].down_since.is_some() && !views.is_up(cell(1))
+    })
+    .await;
+    // A deletion waits for the cell; new instances go to the others.
+    let victim = site
+        .conductor
+        .read(|_, views| *views.cells[&cell(1)].instances.keys().next().unwrap());
+    let victim = victim.await;
+    let command = Command::Delete { instance: victim };
+    site.conductor.submit(command).await.unwrap().unwrap();
+    site.create(12..24, 1).await;
+    site.until("12 more active", |control, views| {
+        active(control, views, 24) == 24 && views.cells[&cell(1)].instances.len() == before
+    })
+    .await;
+    let in_cell = site.conductor.read(|control, _| {
+        let mappings = control.conductor.mappings();
+        (12..24).any(|number| mappings[&instance(number)].cell == Some(cell(1)))
+    });
+    assert!(!in_cell.await);
+    site.cells.remove(&cell(1));
+    // Back at the same place: the way to it is replaced.
+    site.open_cell(stores, 1).await;
+    site.start_agents(1, 4);
+    site.until("cell 1 is back without the deleted", |control, views| {
+        control.conductor.cells()[&cell(1)].down_since.is_none()
+            && views.is_up(cell(1))
+            && !control.conductor.mappings().contains_key(&victim)
+    })
+    .await;
+    site.rest().await;
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_goes_on_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let stores = Stores::In(directory.path());
+    let fleet: std::sync::Arc<parking_lot::Mutex<Fleet>> = std::sync::Arc::default();
+    for round in 0..4 {
+        let mut site = Site::start(stores, 2, 4, fleet.clone()).await;
+        site.create(round * 20..round * 20 + 20, 1).await;
+        for number in (0..round * 20).step_by(3) {
+            let command = Command::Delete {
+                instance: instance(number),
+            };
+            // Those of earlier rounds are gone.
+            let _ = site.conductor.submit(command).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(7 * round as u64)).await;
+        site.shutdown().await;
+    }
+    let mut site = Site::start(stores, 2, 4, fleet).await;
+    site.until("nothing waits", |control, _| {
+        control.conductor.builds().is_empty()
+    })
+    .await;
+    let world = site.rest().await;
+    let last = (60..80).filter(|number| {
+        let mapping = &world.control.conductor.mappings()[&instance(*number)];
+        mapping.cell.is_some_and(|cell| cell != CellId::CELL0)
+    });
+    assert_eq!(last.count(), 20);
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn moves_find_a_place_in_the_cell_of_their_instance() {
+    let mut site = small().await;
+    site.create(0..6, 1).await;
+    site.until("6 active", |control, views| active(control, views, 6) == 6)
+        .await;
+    let kinds = [
+        MoveKind::ColdMigrate,
+        MoveKind::LiveMigrate,
+        MoveKind::Resize,
+    ];
+    for (number, kind) in kinds.into_iter().enumerate() {
+        let command = Command::StartMove {
+            migration: migration(number),
+            instance: instance(number),
+            kind,
+            spec: None,
+        };
+        site.conductor.submit(command).await.unwrap().unwrap();
+    }
+    site.until("the moves are in their cells, or done", |control, views| {
+        let moves = control.conductor.moves();
+        moves.len() == 2
+            && views
+                .instance_of(control, 0)
+                .is_some_and(|state| state == VmState::Resized)
+            && views
+                .instance_of(control, 2)
+                .is_some_and(|state| state == VmState::Resized)
+    })
+    .await;
+    for (number, verdict) in [
+        (0, placewright_conductor::Verdict::Confirm),
+        (2, placewright_conductor::Verdict::Revert),
+    ] {
+        let command = Command::Conclude {
+            migration: migration(number),
+            verdict,
+        };
+        site.conductor.submit(command).await.unwrap().unwrap();
+    }
+    site.until("all moves are over", |control, views| {
+        control.conductor.moves().is_empty() && active(control, views, 6) == 6
+    })
+    .await;
+    site.rest().await;
+    let rows = site.conductor.read(|control, _| {
+        let rows = control.conductor.migrations();
+        [0, 1].map(|number| rows[&migration(number)].clone())
+    });
+    for row in rows.await {
+        assert_ne!(row.source, row.target);
+    }
+    site.shutdown().await;
+}
+
+/// The state of an instance by its number.
+trait InstanceOf {
+    fn instance_of(&self, control: &Control, number: usize) -> Option<VmState>;
+}
+
+impl InstanceOf for Views {
+    fn instance_of(&self, control: &Control, number: usize) -> Option<VmState> {
+        let mapping = control.conductor.mappings().get(&instance(number))?;
+        Some(self.instance(mapping.cell?, instance(number))?.vm_state)
+    }
+}

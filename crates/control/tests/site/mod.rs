@@ -1,0 +1,451 @@
+//! A whole installation in memory: control's engine, scheduler and runtime, real cells, and agents
+//! that keep to what cells expect of them.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test uses another part of the site"
+)]
+
+#[path = "../../../conductor/tests/world/mod.rs"]
+pub mod world;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use placewright_cell::Cell;
+use placewright_conductor::cell_conductor::{self, Effect, Event};
+use placewright_conductor::super_conductor::{Command, NewBuild};
+use placewright_conductor::{CellId, Control, HostId, Spec};
+use placewright_control::{CellConfig, Conductor, Options, Runtime, Views, now};
+use placewright_engine::Engine;
+use placewright_journal::{Journal, MemoryJournal, SqliteJournal, SqliteOptions};
+use placewright_link::{AgentConnection, AgentLink, CellLink, HostStart, ToAgent, ToCell};
+use placewright_placement::{self as placement, Inventory};
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::host_state::{HostReport, HostUpdate, NumberedUpdate};
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::select::Scheduler;
+use placewright_server::{
+    ControlMachine, HttpMetrics, KeepOptions, SchedulerService, ServerOptions, Service,
+    submit_placement,
+};
+use prometheus_client::registry::Registry;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+use world::World;
+use world::agent::Agent;
+pub use world::{cell, host, instance, migration};
+
+/// The hosts, and whether their steps fail. They outlive every restart.
+#[derive(Default)]
+pub struct Fleet {
+    pub agents: BTreeMap<HostId, Agent>,
+    pub failing: Vec<HostId>,
+}
+
+/// A running installation.
+pub struct Site {
+    pub runtime: Arc<Runtime>,
+    pub conductor: Conductor,
+    pub cells: BTreeMap<CellId, Arc<Cell>>,
+    pub fleet: Arc<Mutex<Fleet>>,
+    agents: BTreeMap<CellId, JoinHandle<()>>,
+}
+
+/// Where the stores are.
+#[derive(Clone, Copy)]
+pub enum Stores<'a> {
+    Memory,
+    In(&'a Path),
+}
+
+fn options() -> Options {
+    Options {
+        cell_down_after: Duration::from_secs(2),
+        answer_timeout: Duration::from_secs(2),
+        resend_min: Duration::from_millis(500),
+        resend_max: Duration::from_secs(1),
+        ..Options::default()
+    }
+}
+
+fn engine_on(journal: impl Journal + 'static) -> Engine<ControlMachine> {
+    Engine::open(journal, placewright_engine::Options::default(), ()).unwrap()
+}
+
+fn service(engine: &Engine<ControlMachine>) -> Arc<Service> {
+    let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
+    let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
+    let mut registry = Registry::default();
+    let metrics = HttpMetrics::new(&mut registry);
+    Arc::new(Service::new(
+        ServerOptions::default(),
+        engine.clone(),
+        authenticator,
+        policy,
+        metrics,
+        Arc::new(registry),
+    ))
+}
+
+impl Site {
+    /// `cells` cells with `hosts` hosts each, of 16 CPUs; or what there was before.
+    pub async fn start(
+        stores: Stores<'_>,
+        cells: u32,
+        hosts: u32,
+        fleet: Arc<Mutex<Fleet>>,
+    ) -> Self {
+        let engine = match stores {
+            Stores::Memory => engine_on(MemoryJournal::new()),
+            Stores::In(path) => {
+                let options = SqliteOptions::default();
+                engine_on(SqliteJournal::open(&path.join("control"), options).unwrap())
+            }
+        };
+        let at = now();
+        let names = placement::Command::SyncStandardNames { at };
+        submit_placement(&engine, names).await.unwrap().unwrap();
+        let scheduler =
+            Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
+        let service = SchedulerService::new(service(&engine), scheduler, KeepOptions::default());
+        let conductor = Conductor::new(engine.clone(), options());
+        let runtime = Runtime::start(conductor.clone(), service.ranker()).unwrap();
+        let mut site = Self {
+            runtime,
+            conductor,
+            cells: BTreeMap::new(),
+            fleet,
+            agents: BTreeMap::new(),
+        };
+        for number in 0..cells {
+            for of_cell in 0..hosts {
+                site.ensure_host(&engine, host(number, of_cell)).await;
+            }
+            site.open_cell(stores, number).await;
+            site.start_agents(number, hosts);
+        }
+        site.until("all hosts are known", |_, views| {
+            let hosts_up = |view: &placewright_control::CellView| {
+                view.hosts.values().filter(|host| host.is_up).count() == hosts as usize
+            };
+            views.cells.len() == cells as usize && views.cells.values().all(hosts_up)
+        })
+        .await;
+        // The soft state comes with, or right behind, the news that a host is up.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        site
+    }
+
+    pub async fn open_cell(&mut self, stores: Stores<'_>, number: u32) {
+        let id = cell(number);
+        let placement = Arc::new(self.conductor.clone());
+        let options = placewright_cell::Options {
+            host_timeout: Duration::from_secs(2),
+            resend_after: Duration::from_millis(300),
+            resend_max: Duration::from_secs(1),
+            ..placewright_cell::Options::new(id)
+        };
+        let opened = match stores {
+            Stores::Memory => Cell::open_on(MemoryJournal::new(), options, (), placement).await,
+            Stores::In(path) => {
+                let path = path.join(format!("cell{number}"));
+                let store = SqliteOptions::default();
+                Cell::open(&path, store, options, (), placement).await
+            }
+        };
+        let opened = opened.unwrap();
+        self.cells.insert(id, Arc::clone(&opened));
+        self.add_cell(number, opened).await;
+    }
+
+    pub async fn add_cell(&self, number: u32, link: Arc<dyn CellLink>) {
+        let config = CellConfig {
+            cell: cell(number),
+            name: format!("cell{number}"),
+            link,
+        };
+        self.runtime.add_cell(config).await.unwrap();
+    }
+
+    pub fn start_agents(&mut self, number: u32, hosts: u32) {
+        let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&cell(number)]) as _;
+        let hosts: Vec<HostId> = (0..hosts).map(|one| host(number, one)).collect();
+        let running = tokio::spawn(run_agents(link, hosts, Arc::clone(&self.fleet)));
+        self.agents.insert(cell(number), running);
+    }
+
+    pub fn stop_agents(&mut self, number: u32) {
+        self.agents.remove(&cell(number)).unwrap().abort();
+    }
+
+    async fn ensure_host(&self, engine: &Engine<ControlMachine>, id: HostId) {
+        self.fleet
+            .lock()
+            .agents
+            .entry(id)
+            .or_insert_with(|| Agent::new(id));
+        let is_known = engine.read(|machine| machine.placement().provider_by_uuid(id.0).is_some());
+        if is_known.await {
+            return;
+        }
+        let at = now();
+        let create = placement::Command::CreateProvider {
+            uuid: id.0,
+            name: id.to_string(),
+            parent: None,
+            at,
+        };
+        submit_placement(engine, create).await.unwrap().unwrap();
+        let inventory = |total| Inventory {
+            total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: total,
+            step_size: 1,
+            allocation_ratio: 1.0,
+        };
+        let set = placement::Command::SetInventories {
+            provider: id.0,
+            generation: None,
+            inventories: vec![
+                ("VCPU".into(), inventory(16)),
+                ("MEMORY_MB".into(), inventory(65_536)),
+                ("DISK_GB".into(), inventory(1_000)),
+            ],
+            may_reserve_all: true,
+            at,
+        };
+        submit_placement(engine, set).await.unwrap().unwrap();
+    }
+
+    /// Asks for instances of `vcpus` CPUs each, together.
+    pub async fn create(&self, numbers: std::ops::Range<usize>, vcpus: u32) {
+        self.create_with(numbers, &format!(
+            r#"{{"request": {{"flavor": {{"vcpus": {vcpus}, "memory_mb": 512, "root_gb": 1}}}}}}"#
+        ))
+        .await;
+    }
+
+    pub async fn create_with(&self, numbers: std::ops::Range<usize>, body: &str) {
+        let reservation = Uuid::from_u128(0xabcd_0000 + numbers.start as u128);
+        let builds = numbers.map(|number| NewBuild {
+            instance: instance(number),
+            spec: Spec {
+                body: body.into(),
+                ..world::spec(now())
+            },
+        });
+        let command = Command::CreateBuilds {
+            reservation,
+            builds: builds.collect(),
+        };
+        self.conductor.submit(command).await.unwrap().unwrap();
+    }
+
+    /// Waits until something holds of control's state and what cells said.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Control, &Views) -> bool + Send + Copy) {
+        for _ in 0..1200 {
+            if self.conductor.read(holds).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let told = self.conductor.read(|control, views| {
+            format!(
+                "{:#?}\n{:#?}\n{:#?}",
+                control.conductor.builds(),
+                control.conductor.moves(),
+                views
+            )
+        });
+        panic!("it never came to: {what}\n{}", told.await);
+    }
+
+    /// Waits until nothing is under way; then nothing may be lost or left over.
+    pub async fn rest(&self) -> World {
+        for _ in 0..1200 {
+            let world = self.world().await;
+            if is_at_rest(&world) {
+                // An agent's last word may be on its way.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let world = self.world().await;
+                if is_at_rest(&world) {
+                    world.check_at_rest();
+                    return world;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let world = self.world().await;
+        panic!("never at rest: {:#?}", world.control.conductor.effects());
+    }
+
+    async fn world(&self) -> World {
+        let mut world = World::new(0, 0, 0);
+        world.at = now();
+        world.control = self.conductor.read(|control, _| control.clone()).await;
+        for (id, cell) in &self.cells {
+            let state = cell.engine().read(|machine| machine.0.clone()).await;
+            world.cells.insert(*id, state);
+        }
+        world.agents = self.fleet.lock().agents.clone();
+        world
+    }
+
+    pub async fn shutdown(&mut self) {
+        for (_, agents) in std::mem::take(&mut self.agents) {
+            agents.abort();
+        }
+        self.runtime.shutdown().await;
+        for cell in self.cells.values() {
+            cell.shutdown().await;
+        }
+        let engine = self.conductor.engine().clone();
+        tokio::task::spawn_blocking(move || engine.shutdown())
+            .await
+            .unwrap();
+    }
+}
+
+fn is_at_rest(world: &World) -> bool {
+    world.control.conductor.effects().is_empty()
+        && world.cells.values().all(|state| {
+            let is_waiting =
+                |job: &cell_conductor::Job| matches!(job.stage, cell_conductor::Stage::Verify);
+            state.jobs().values().all(is_waiting) && state.doomed().is_empty()
+        })
+}
+
+/// Agents of many hosts that connect again whenever their connection ends.
+async fn run_agents(link: Arc<dyn AgentLink>, hosts: Vec<HostId>, fleet: Arc<Mutex<Fleet>>) {
+    loop {
+        if let Ok(connection) = link.connect().await {
+            serve(connection, &hosts, &fleet).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn serve(mut connection: AgentConnection, hosts: &[HostId], fleet: &Mutex<Fleet>) {
+    for host in hosts {
+        if begin(&connection, *host, fleet).await.is_none() {
+            return;
+        }
+    }
+    let mut beat = tokio::time::interval(Duration::from_millis(200));
+    loop {
+        let message = tokio::select! {
+            message = connection.from_cell.recv() => message,
+            _ = beat.tick() => {
+                let hosts = hosts.to_vec();
+                if connection.to_cell.send(ToCell::Alive { hosts }).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        let effect = match message {
+            None => return,
+            Some(ToAgent::Step {
+                host,
+                session,
+                order,
+            }) => Effect::Agent {
+                host,
+                session,
+                order,
+            },
+            Some(ToAgent::Destroy {
+                host,
+                session,
+                instance,
+                number,
+            }) => Effect::Destroy {
+                host,
+                session,
+                instance,
+                number,
+            },
+            Some(ToAgent::SendState { .. }) => continue,
+            Some(ToAgent::StartAgain { host, after }) => {
+                if fleet.lock().agents[&host].session <= after
+                    && begin(&connection, host, fleet).await.is_none()
+                {
+                    return;
+                }
+                continue;
+            }
+        };
+        let answer = carry_out(&effect, fleet);
+        if let Some(answer) = answer
+            && connection.to_cell.send(answer).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+async fn begin(connection: &AgentConnection, host: HostId, fleet: &Mutex<Fleet>) -> Option<()> {
+    let start = {
+        let mut fleet = fleet.lock();
+        let agent = fleet.agents.get_mut(&host)?;
+        agent.restart();
+        HostStart {
+            host,
+            name: format!("host-{host}"),
+            session: agent.session,
+            guests: agent.guests.keys().copied().collect(),
+        }
+    };
+    let mut report = HostReport::default();
+    report.facts.names.service_host.clone_from(&start.name);
+    report.facts.names.node.clone_from(&start.name);
+    let update = NumberedUpdate {
+        incarnation: start.session,
+        sequence: 1,
+        update: HostUpdate::Full(Box::new(report)),
+    };
+    let to_cell = &connection.to_cell;
+    to_cell.send(ToCell::Started(Box::new(start))).await.ok()?;
+    let update = Box::new(update);
+    to_cell.send(ToCell::State { host, update }).await.ok()
+}
+
+fn carry_out(effect: &Effect, fleet: &Mutex<Fleet>) -> Option<ToCell> {
+    let (Effect::Agent { host, .. } | Effect::Destroy { host, .. }) = effect else {
+        return None;
+    };
+    let mut fleet = fleet.lock();
+    let fails = fleet.failing.contains(host);
+    match fleet.agents.get_mut(host)?.carry_out(effect, fails)? {
+        Event::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure,
+        } => Some(ToCell::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure,
+        }),
+        Event::Destroyed {
+            host,
+            instance,
+            number,
+        } => Some(ToCell::Destroyed {
+            host,
+            instance,
+            number,
+        }),
+        other => panic!("{other:?}"),
+    }
+}
