@@ -76,6 +76,7 @@ fn succeed<M: Machine>(
         append,
         queued: 0,
     };
+    *shared.append_failed.lock() = None;
     let mut undos = Vec::with_capacity(groups.len());
     {
         let mut recent = shared.recent.write();
@@ -151,6 +152,7 @@ fn refuse<M: Machine>(shared: &Shared<M>, undone: Vec<Decided<M>>, reason: &Arc<
 }
 
 fn fail<M: Machine>(shared: &Shared<M>, groups: VecDeque<Group<M>>, reason: &Arc<StoreError>) {
+    *shared.append_failed.lock() = Some(Instant::now());
     let undone = {
         let mut state = shared.state.write();
         let undone = undo_all(shared, &mut state, groups);

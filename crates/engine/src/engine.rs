@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use placewright_journal::{Journal, JournalError};
@@ -99,6 +100,7 @@ impl<M: Machine> Engine<M> {
             writer_wake: Condvar::new(),
             ahead_wake: Condvar::new(),
             recent: RwLock::new(Recent::new(options.recent_bytes)),
+            append_failed: Mutex::new(None),
             due: Mutex::new(due(&recovered)),
             snapshot_requests,
             history_requests,
@@ -196,6 +198,12 @@ impl<M: Machine> Engine<M> {
     /// The commands that wait to be decided.
     pub fn queued(&self) -> usize {
         self.inner.shared.queue.lock().waiting.len()
+    }
+
+    /// How long ago the store last failed to keep a change; none once it has kept one again.
+    pub fn store_failed_ago(&self) -> Option<Duration> {
+        let failed = *self.inner.shared.append_failed.lock();
+        failed.map(|at| at.elapsed())
     }
 
     /// Follows every durable entry behind `after`, in order. 0 starts with the first one ever.

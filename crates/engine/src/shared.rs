@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
@@ -97,6 +97,8 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) writer_wake: Condvar,
     pub(crate) ahead_wake: Condvar,
     pub(crate) recent: RwLock<Recent>,
+    /// When the last append failed; none once one has succeeded.
+    pub(crate) append_failed: Mutex<Option<Instant>>,
     pub(crate) due: Mutex<Due>,
     pub(crate) snapshot_requests: mpsc::Sender<SnapshotRequest>,
     pub(crate) history_requests: mpsc::Sender<HistoryRequest>,

@@ -371,7 +371,10 @@ impl Job<'_, '_> {
             mask &= self.hosts.of_cell(cell).map_or(0, |hosts| hosts.word(word));
         }
         for cell in self.without_cells {
-            mask &= !self.hosts.of_cell(*cell).map_or(0, |hosts| hosts.word(word));
+            mask &= !self
+                .hosts
+                .of_cell(*cell)
+                .map_or(0, |hosts| hosts.word(word));
         }
         for slot in self.without {
             if *slot as usize / 64 == word {

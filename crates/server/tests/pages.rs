@@ -9,9 +9,33 @@ mod support;
 
 use http_body_util::BodyExt as _;
 use placewright_engine::Options;
+use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
 use placewright_server::{Body, ServerOptions, Service};
 use serde_json::Value;
-use support::{CONSUMER, HOST, call, claim, create_host, get, service, service_with};
+use support::{CONSUMER, HOST, call, claim, create_host, get, service, service_on, service_with};
+
+#[tokio::test]
+async fn a_service_is_not_ready_while_its_store_fails() {
+    let faults = Faults::new();
+    let journal = Faulty::new(MemoryJournal::new(), faults.clone());
+    let service = service_on(journal, ServerOptions::default(), Options::default(), "").await;
+    let ready = async || get("/readyz").send(&service).await;
+    let change = async |status| {
+        let answer = call("PUT", "/traits/CUSTOM_X").send(&service).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    };
+    assert_eq!(ready().await.status, 200);
+    faults.fail(Operation::Append, 0, 1, Fault::Io);
+    change(503).await;
+    let answer = ready().await;
+    assert_eq!(
+        (answer.status, answer.text.as_str()),
+        (503, "the store fails\n")
+    );
+    assert_eq!(get("/healthz").send(&service).await.status, 200);
+    change(201).await;
+    assert_eq!(ready().await.status, 200);
+}
 
 #[tokio::test]
 async fn open_pages_need_neither_token_nor_version() {

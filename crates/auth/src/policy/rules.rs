@@ -206,10 +206,10 @@ rules! {
         "Move inventories and their allocations among resource providers in one step.",
         ["POST" "/reshaper"];
     ChangesFollow = "placewright:changes:follow", "rule:admin_or_service_api",
-        "Follow every change as it becomes durable. Not part of Placement.", ["GET" "/changes"];
+        "Follow every change as it becomes durable. Not part of Placement.", ["GET" "/placewright/v1/changes"];
     ExplainShow = "placewright:explain:show", "rule:admin_or_service_api",
         "Ask why a request has the candidates that it has. Not part of Placement.",
-        ["GET" "/explain"];
+        ["GET" "/placewright/v1/explain"];
     ServersIndex = "os_compute_api:servers:index", "rule:project_reader_or_admin",
         "List servers.",
         ["GET" "/servers"];

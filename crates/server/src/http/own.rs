@@ -8,6 +8,8 @@ mod changes;
 pub(crate) mod explain;
 mod openapi;
 
+use std::time::Duration;
+
 use hyper::http::request::Parts;
 use placewright_auth::{Identity, Rule, Target};
 
@@ -97,11 +99,21 @@ pub(crate) async fn show(
         Page::Metrics => metrics(service),
         Page::Health => Ok(plain(200, "ok\n")),
         Page::Ready if *service.stopping.borrow() => Ok(plain(503, "stopping\n")),
+        Page::Ready if store_fails(service) => Ok(plain(503, "the store fails\n")),
         Page::Ready => Ok(plain(200, "ready\n")),
         Page::OpenApi => openapi::show(&query),
         Page::Changes => changes::follow(service, &query, &parts.headers),
         Page::Explain => explain::show(service, parts).await,
     }
+}
+
+/// For so long after a failed append the service says that it is not ready. Then it asks for
+/// requests again: only a change can show whether the store works.
+const STORE_FAILED: Duration = Duration::from_secs(15);
+
+fn store_fails(service: &Service) -> bool {
+    let ago = service.engine.store_failed_ago();
+    ago.is_some_and(|ago| ago < STORE_FAILED)
 }
 
 fn plain(status: u16, text: &'static str) -> Reply {
