@@ -1,0 +1,19 @@
+//! What operators keep: groups, aggregates, zones, services, hypervisors, key pairs, limits.
+
+pub(crate) mod aggregates;
+pub(crate) mod hosts;
+pub(crate) mod hypervisors;
+pub(crate) mod keypairs;
+pub(crate) mod limits;
+pub(crate) mod server_groups;
+pub(crate) mod services;
+pub(crate) mod zones;
+
+use uuid::Uuid;
+
+/// The number by which old clients know something that has a UUID: always the same for the same
+/// UUID, and different for almost all others.
+pub(crate) fn number(uuid: Uuid) -> u32 {
+    let low = uuid.as_u128() & 0x7fff_ffff;
+    u32::try_from(low).unwrap_or(0).max(1)
+}

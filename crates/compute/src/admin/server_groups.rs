@@ -1,0 +1,198 @@
+//! Server groups: servers that are to be together, or apart.
+
+use placewright_auth::Rule;
+use placewright_conductor::super_conductor::{Command, ServerGroup};
+use placewright_conductor::{Control, InstanceId};
+use placewright_placement::group::{Relation, Rule as Placing, Scope};
+use placewright_scheduler::request::{GroupPolicy, ServerGroup as Request};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::call::{Call, Reply};
+use crate::error::{ApiError, ApiResult};
+use crate::fields::{self, Fields};
+use crate::page;
+
+/// A group has at most so many members on a host.
+const PER_HOST_MAX: i64 = i32::MAX as i64;
+
+/// The group as the scheduler is told of it.
+pub(crate) fn for_scheduler(uuid: Uuid, row: &ServerGroup) -> Request {
+    Request {
+        uuid,
+        policy: policy(&row.policy).unwrap_or(GroupPolicy::SoftAffinity),
+        max_server_per_host: row.max_server_per_host,
+        members: std::collections::BTreeSet::new(),
+        hosts: std::collections::BTreeSet::new(),
+    }
+}
+
+fn policy(name: &str) -> Option<GroupPolicy> {
+    Some(match name {
+        "affinity" => GroupPolicy::Affinity,
+        "anti-affinity" => GroupPolicy::AntiAffinity,
+        "soft-affinity" => GroupPolicy::SoftAffinity,
+        "soft-anti-affinity" => GroupPolicy::SoftAntiAffinity,
+        _ => return None,
+    })
+}
+
+/// What a policy means for claims. Soft ones only weigh.
+fn rules(policy: GroupPolicy, per_host: Option<u32>) -> Vec<Placing> {
+    let relation = match policy {
+        GroupPolicy::Affinity => Relation::Same,
+        GroupPolicy::AntiAffinity => Relation::FewerThan(per_host.unwrap_or(1)),
+        GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity => return Vec::new(),
+    };
+    vec![Placing {
+        scope: Scope::Host,
+        relation,
+    }]
+}
+
+fn shown(call: &Call<'_>, control: &Control, uuid: Uuid, row: &ServerGroup) -> Value {
+    let mappings = control.conductor.mappings();
+    let is_there = |id: &&InstanceId| mappings.get(*id).is_some_and(|one| !one.is_deleting);
+    let members: Vec<&InstanceId> = row.members.iter().filter(is_there).collect();
+    let mut value = json!({"id": uuid, "name": row.name, "members": members});
+    if call.version.since(64) {
+        value["policy"] = json!(row.policy);
+        value["rules"] = match row.max_server_per_host {
+            Some(most) => json!({"max_server_per_host": most}),
+            None => json!({}),
+        };
+    } else {
+        value["policies"] = json!([row.policy]);
+        value["metadata"] = json!({});
+    }
+    if call.version.since(13) {
+        value["project_id"] = json!(row.project);
+        value["user_id"] = json!(row.user);
+    }
+    value
+}
+
+pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+    call.allow(Rule::ServerGroupsIndex)?;
+    if call.version.since(75) {
+        call.query.only(&["all_projects", "limit", "offset"])?;
+    }
+    let wants_all = call.query.boolean("all_projects")?.unwrap_or(false);
+    if wants_all {
+        call.allow(Rule::ServerGroupsIndexAllProjects)?;
+    }
+    let offset = call.query.number("offset")?.unwrap_or(0);
+    let limit = page::limit(call)?;
+    let groups = call.read(|control, _| {
+        let rows = control.conductor.groups().iter();
+        let rows = rows.filter(|(_, row)| wants_all || row.project == call.project());
+        let rows = rows.skip(offset).take(limit);
+        let values = rows.map(|(uuid, row)| shown(call, control, *uuid, row));
+        values.collect::<Vec<_>>()
+    });
+    Reply::json(200, &json!({"server_groups": groups.await}))
+}
+
+/// The group of the path.
+fn find<'s>(
+    call: &Call<'_>,
+    control: &'s Control,
+    rule: Rule,
+) -> ApiResult<(Uuid, &'s ServerGroup)> {
+    let text = call.parameter("server_group_id");
+    let missing = || ApiError::not_found("server group", text);
+    let uuid = Uuid::try_parse(text).map_err(|_| missing())?;
+    let row = control.conductor.groups().get(&uuid).ok_or_else(missing)?;
+    if row.project != call.project() && !call.sees_all_projects() {
+        return Err(missing());
+    }
+    call.allow_on(rule, &row.project, &row.user)?;
+    Ok((uuid, row))
+}
+
+pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+    let group = call.try_read(|control, _| {
+        let (uuid, row) = find(call, control, Rule::ServerGroupsShow)?;
+        Ok(shown(call, control, uuid, row))
+    });
+    Reply::json(200, &json!({"server_group": group.await?}))
+}
+
+pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+    call.allow(Rule::ServerGroupsCreate)?;
+    let body = call.json()?;
+    let mut fields = Fields::of_body(&body)?;
+    let mut wish = fields.object("server_group")?;
+    let name = wish.name("name")?;
+    let name = name.ok_or_else(|| wish.wrong("name", "it is missing"))?;
+    let (policy_name, per_host) = if call.version.since(64) {
+        read_policy(&mut wish)?
+    } else {
+        (read_policies(&mut wish)?, None)
+    };
+    let is_soft = policy_name.starts_with("soft-");
+    let known = policy(policy_name).filter(|_| !is_soft || call.version.since(15));
+    let known = known.ok_or_else(|| {
+        let message = format!("there is no policy {policy_name:?}");
+        wish.wrong("policy", message)
+    })?;
+    wish.finish()?;
+    fields.finish()?;
+    let uuid = Uuid::new_v4();
+    let row = ServerGroup {
+        name: name.to_owned(),
+        project: call.project().to_owned(),
+        user: call.user().to_owned(),
+        policy: policy_name.to_owned(),
+        max_server_per_host: per_host,
+        rules: rules(known, per_host),
+        members: Vec::new(),
+    };
+    let (group, created) = (uuid, Some(row.clone()));
+    call.carry_out(Command::SetGroup {
+        group,
+        row: created,
+    })
+    .await?;
+    let group = call.read(|control, _| shown(call, control, uuid, &row));
+    Reply::json(200, &json!({"server_group": group.await}))
+}
+
+/// One policy with its rules, from version 2.64 on.
+fn read_policy<'a>(wish: &mut Fields<'a>) -> ApiResult<(&'a str, Option<u32>)> {
+    let policy = wish.needed_text("policy", 1..=64)?;
+    let Some(rules) = wish.take("rules") else {
+        return Ok((policy, None));
+    };
+    let mut rules = Fields::new(wish.path_of("rules"), rules)?;
+    let most = rules.integer("max_server_per_host", 1..=PER_HOST_MAX)?;
+    rules.finish()?;
+    if most.is_some() && policy != "anti-affinity" {
+        let message = "only the policy anti-affinity has rules";
+        return Err(wish.wrong("rules", message));
+    }
+    Ok((policy, most.and_then(|most| u32::try_from(most).ok())))
+}
+
+/// A list with one policy, before version 2.64.
+fn read_policies<'a>(wish: &mut Fields<'a>) -> ApiResult<&'a str> {
+    let value = wish.need("policies")?;
+    match value.as_array().map(Vec::as_slice) {
+        Some([Value::String(policy)]) => Ok(policy),
+        _ => {
+            let path = wish.path_of("policies");
+            Err(fields::wrong(&path, "a list with one policy", value))
+        }
+    }
+}
+
+pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+    let found = call.try_read(|control, _| {
+        let (uuid, _) = find(call, control, Rule::ServerGroupsDelete)?;
+        Ok(uuid)
+    });
+    let group = found.await?;
+    call.carry_out(Command::SetGroup { group, row: None })
+        .await?;
+    Ok(Reply::empty(204))
+}

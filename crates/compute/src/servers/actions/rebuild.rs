@@ -1,0 +1,200 @@
+//! A server built anew where it is.
+
+use placewright_auth::Rule;
+use placewright_conductor::cell_conductor::VmState;
+use placewright_conductor::super_conductor::Command;
+use placewright_conductor::{Control, Spec};
+use placewright_control::Views;
+use placewright_link::Act;
+use serde_json::{Value, json};
+
+use super::super::body::Body;
+use super::super::seen::Seen;
+use super::super::show::{self, Sight};
+use super::super::update::withhold_newer;
+use super::super::{create, find_unlocked, labels, metadata};
+use crate::call::{Call, Reply};
+use crate::error::{ApiError, ApiResult};
+use crate::fields::Fields;
+
+/// What changes with it.
+struct Wish {
+    image: String,
+    name: Option<String>,
+    description: Option<Option<String>>,
+    metadata: Option<std::collections::BTreeMap<String, String>>,
+    hostname: Option<String>,
+    user_data: Option<Option<String>>,
+    key_name: Option<Option<String>>,
+    access_ip_v4: Option<Option<String>>,
+    access_ip_v6: Option<Option<String>>,
+    disk_config: Option<&'static str>,
+    certificates: Option<Option<Vec<String>>>,
+}
+
+fn read(call: &Call<'_>, wish: &Value) -> ApiResult<Wish> {
+    let mut fields = Fields::new("rebuild", wish)?;
+    let version = call.version;
+    let image = fields.needed_text("imageRef", 1..=255)?;
+    let image = create::image_id("rebuild.imageRef", image)?;
+    let name = fields.name("name")?.map(str::to_owned);
+    let metadata = match fields.take("metadata") {
+        None => None,
+        Some(value) => Some(metadata::read("rebuild.metadata", value)?),
+    };
+    let mut text_since = |key, since: u16, most: usize| {
+        if !version.since(since) {
+            return Ok(None);
+        }
+        let text = fields.nullable_text(key, 0..=most)?;
+        ApiResult::Ok(text.map(|text| text.map(str::to_owned)))
+    };
+    let description = text_since("description", 19, 255)?;
+    let key_name = text_since("key_name", 54, 255)?;
+    let hostname = text_since("hostname", 90, 255)?.flatten();
+    if let Some(hostname) = &hostname {
+        create::check_hostname(call, "rebuild.hostname", hostname)?;
+    }
+    let user_data = match version.since(57) && fields.has("user_data") {
+        true => Some(create::read_user_data(&mut fields)?),
+        false => None,
+    };
+    let certificates = match version.since(63) && fields.has("trusted_image_certificates") {
+        true => Some(create::certificates(&mut fields)?),
+        false => None,
+    };
+    let wish = Wish {
+        image,
+        name,
+        description,
+        metadata,
+        hostname,
+        user_data,
+        key_name,
+        access_ip_v4: create::access_address(&mut fields, "accessIPv4")?,
+        access_ip_v6: create::access_address(&mut fields, "accessIPv6")?,
+        disk_config: create::disk_config(&mut fields)?,
+        certificates,
+    };
+    fields.text("adminPass", 0..=255)?;
+    fields.boolean("preserve_ephemeral")?;
+    if !version.since(57) && fields.take("personality").is_some() {
+        let message = "files cannot be put into servers; use user_data";
+        return Err(fields.wrong("personality", message));
+    }
+    fields.finish()?;
+    Ok(wish)
+}
+
+fn check<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResult<Seen<'s>> {
+    let seen = find_unlocked(call, control, views, Rule::ServersRebuild)?;
+    let can = seen.view.is_some_and(|view| {
+        let is_fine = matches!(view.vm_state, VmState::Active | VmState::Error);
+        is_fine && view.guest.is_some() && view.job.is_none()
+    });
+    if can && !seen.is_out_of_reach {
+        return Ok(seen);
+    }
+    let status = seen.status().status;
+    let message = format!("Server {} cannot be rebuilt while it is {status}.", seen.id);
+    Err(ApiError::conflict(message))
+}
+
+/// What the server will be.
+fn renewed(control: &Control, seen: &Seen<'_>, wish: &Wish) -> ApiResult<Spec> {
+    let mut spec = seen.stored.clone();
+    let mut body = Body::of(&spec)?;
+    let server = &mut body.server;
+    server.image = Some(wish.image.clone());
+    if let Some(data) = &wish.user_data {
+        server.user_data.clone_from(data);
+    }
+    if let Some(address) = &wish.access_ip_v4 {
+        server.access_ip_v4.clone_from(address);
+    }
+    if let Some(address) = &wish.access_ip_v6 {
+        server.access_ip_v6.clone_from(address);
+    }
+    if let Some(disk) = wish.disk_config {
+        disk.clone_into(&mut server.disk_config);
+    }
+    if let Some(certificates) = &wish.certificates {
+        server.trusted_image_certificates.clone_from(certificates);
+    }
+    if let Some(key) = &wish.key_name {
+        server.public_key = match key {
+            None => None,
+            Some(name) => {
+                let key = (seen.mapping.user.clone(), name.clone());
+                let row = control.conductor.keypairs().get(&key);
+                let row = row.ok_or_else(|| {
+                    ApiError::field("rebuild.key_name", format!("there is no key pair {name}"))
+                })?;
+                Some(row.public_key.clone())
+            }
+        };
+        server.key_name.clone_from(key);
+    }
+    body.put(&mut spec)?;
+    Ok(spec)
+}
+
+/// Writes on the server what changes with it.
+async fn write_labels(call: &Call<'_>, wish: &Wish) -> ApiResult<()> {
+    let writes = wish.name.is_some()
+        || wish.description.is_some()
+        || wish.metadata.is_some()
+        || wish.hostname.is_some();
+    if !writes {
+        return Ok(());
+    }
+    labels::change(call, Rule::ServersRebuild, |labels| {
+        if let Some(name) = &wish.name {
+            labels.name.clone_from(name);
+        }
+        if let Some(description) = &wish.description {
+            labels.description.clone_from(description);
+        }
+        if let Some(metadata) = &wish.metadata {
+            labels.metadata.clone_from(metadata);
+        }
+        if let Some(hostname) = &wish.hostname {
+            labels.hostname.clone_from(hostname);
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn rebuild(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
+    let wish = read(call, wish)?;
+    let prepared = call.try_read(|control, views| {
+        let seen = check(call, control, views)?;
+        let spec = renewed(control, &seen, &wish)?;
+        let cell = seen.cell().ok_or_else(ApiError::nothing_here)?;
+        Ok((seen.id, cell, spec))
+    });
+    let (instance, cell, spec) = prepared.await?;
+    let order = Act::Rebuild {
+        instance,
+        spec: Box::new(spec.clone()),
+    };
+    call.act(cell, order).await?;
+    call.carry_out(Command::SetSpec { instance, spec }).await?;
+    write_labels(call, &wish).await?;
+    let sight = Sight::of(call);
+    let server = call.try_read(|control, views| {
+        let seen = Seen::find(control, views, instance);
+        let seen = seen.ok_or_else(|| ApiError::not_found("server", &instance.to_string()))?;
+        let mut value = show::whole(call, &seen, sight);
+        if !call.version.since(75) {
+            withhold_newer(&mut value);
+        }
+        if call.version.since(57) {
+            value["user_data"] = json!(seen.shown().server.user_data);
+        }
+        Ok(value)
+    });
+    Reply::json(202, &json!({"server": server.await?}))
+}

@@ -1,0 +1,178 @@
+//! What is written into a spec's body: the request for the scheduler, and what the API has to show
+//! again.
+
+use std::collections::BTreeMap;
+
+use placewright_conductor::Spec;
+use placewright_scheduler::request::RequestSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{ApiError, ApiResult};
+
+/// The body of a spec.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Body {
+    /// What the scheduler is asked for.
+    pub(crate) request: RequestSpec,
+    /// How many of those that were asked for together must find a place; all if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) min_count: Option<u32>,
+    /// Everything else.
+    pub(crate) server: Server,
+}
+
+/// What the API has to show again, and drivers may want.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Server {
+    /// The flavor's id when it was taken.
+    pub(crate) flavor_id: String,
+    /// The image's id, unless it boots from a volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) image: Option<String>,
+    /// What was asked for together has the same.
+    pub(crate) reservation_id: String,
+    /// Its number among those.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) launch_index: u32,
+    /// The host name that the guest is told.
+    pub(crate) hostname: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) description: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) metadata: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key_name: Option<String>,
+    /// The public key of that name when it was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key: Option<String>,
+    /// In base 64, as it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user_data: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) config_drive: bool,
+    /// As they came: a list, or `auto` or `none`.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(crate) networks: Value,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(crate) block_device_mapping_v2: Value,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) security_groups: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) admin_pass: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) access_ip_v4: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) access_ip_v6: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trusted_image_certificates: Option<Vec<String>>,
+    /// `AUTO` or `MANUAL`.
+    pub(crate) disk_config: String,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Body {
+    /// Reads the body of a spec that this API wrote.
+    pub(crate) fn of(spec: &Spec) -> ApiResult<Self> {
+        serde_json::from_str(&spec.body).map_err(|error| {
+            ApiError::new(
+                500,
+                format!("The record of the server cannot be read: {error}"),
+            )
+        })
+    }
+
+    /// Writes it into a spec.
+    pub(crate) fn put(&self, spec: &mut Spec) -> ApiResult<()> {
+        spec.body = serde_json::to_string(self).map_err(|error| {
+            ApiError::new(500, format!("The record cannot be written: {error}"))
+        })?;
+        Ok(())
+    }
+
+    /// The same for a move: what was said about its first place counts no more.
+    pub(crate) fn for_move(mut self) -> Self {
+        self.request.num_instances = 1;
+        self.min_count = None;
+        self.request.force_hosts.clear();
+        self.request.force_nodes.clear();
+        self.request.ignore_hosts.clear();
+        self.request.requested_destination = None;
+        self
+    }
+}
+
+/// The parts of a body that are shown; reading no more is faster.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Shown {
+    pub(crate) request: ShownRequest,
+    pub(crate) server: Server,
+}
+
+/// The parts of a request that are shown.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ShownRequest {
+    pub(crate) flavor: ShownFlavor,
+    pub(crate) availability_zone: Option<String>,
+}
+
+/// A flavor as a server shows it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ShownFlavor {
+    pub(crate) name: String,
+    pub(crate) vcpus: u32,
+    pub(crate) memory_mb: u32,
+    pub(crate) root_gb: u32,
+    pub(crate) ephemeral_gb: u32,
+    pub(crate) swap_mb: u32,
+    pub(crate) extra_specs: BTreeMap<String, String>,
+}
+
+impl Shown {
+    /// What can be shown of a spec; nothing of one that somebody else wrote.
+    pub(crate) fn of(spec: &Spec) -> Self {
+        serde_json::from_str(&spec.body).unwrap_or_default()
+    }
+}
+
+/// A host name made of a server's name, as guests take it.
+pub(crate) fn hostname(name: &str) -> Option<String> {
+    let mut text = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter {
+            ' ' | '_' | '.' => text.push('-'),
+            _ if letter.is_ascii_alphanumeric() || letter == '-' => {
+                text.push(letter.to_ascii_lowercase());
+            }
+            _ => {}
+        }
+    }
+    let text: String = text.trim_matches('-').chars().take(63).collect();
+    let text = text.trim_end_matches('-');
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_names_are_made_of_names() {
+        for (name, expected) in [
+            ("My_Server.1", Some("my-server-1")),
+            ("-a-", Some("a")),
+            ("☃", None),
+        ] {
+            assert_eq!(hostname(name).as_deref(), expected, "{name}");
+        }
+        assert_eq!(hostname(&"x".repeat(99)).map(|text| text.len()), Some(63));
+    }
+}

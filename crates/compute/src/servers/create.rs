@@ -1,0 +1,667 @@
+//! New servers: a request is checked, written down as build requests, and accepted.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use placewright_auth::Rule;
+use placewright_conductor::super_conductor::{self, Command, NewBuild};
+use placewright_conductor::{Control, HardRule, InstanceId, Spec};
+use placewright_placement::group::{self, Relation, Scope};
+use placewright_scheduler::request::{Destination, RequestSpec};
+use placewright_scheduler::translate::translate;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::body::{self, Body, Server};
+use super::{metadata, tags};
+use crate::admin::{server_groups, zones};
+use crate::call::{Call, Reply};
+use crate::error::{ApiError, ApiResult};
+use crate::fields::{self, Fields};
+
+/// At most so many servers can be asked for together.
+const COUNT_MAX: i64 = 1000;
+
+/// User data have at most so many characters, in base 64.
+const USER_DATA_MAX: usize = 65_535;
+
+/// What somebody wishes, as far as it can be read without looking at anything else.
+struct Wish<'a> {
+    name: &'a str,
+    flavor: String,
+    group: Option<Uuid>,
+    zone: Option<&'a str>,
+    forced: Option<&'a str>,
+    least: Option<u32>,
+    count: u32,
+    wants_reservation: bool,
+    hints: BTreeMap<String, Vec<String>>,
+    rules: Vec<HardRule>,
+    destination: Option<Destination>,
+    is_bfv: bool,
+    server: Server,
+}
+
+pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+    call.allow(Rule::ServersCreate)?;
+    let json = call.json()?;
+    let wish = read(call, &json)?;
+    let (request, public_key) = call
+        .read(|control, _| look_up(call, control, &wish))
+        .await?;
+    if let Err(error) = translate(&request, call.core.translate()) {
+        return Err(ApiError::bad_request(format!("{error}.")));
+    }
+    let is_empty_disk = request.flavor.root_gb == 0 && !wish.is_bfv && wish.server.image.is_some();
+    if is_empty_disk && !call.may(Rule::ServersCreateZeroDisk) {
+        let message = "With a flavor whose disk is 0, servers must boot from a volume.";
+        return Err(ApiError::forbidden(message));
+    }
+    accept(call, &wish, request, public_key).await
+}
+
+/// Writes the build requests down.
+async fn accept(
+    call: &Call<'_>,
+    wish: &Wish<'_>,
+    request: RequestSpec,
+    public_key: Option<String>,
+) -> ApiResult<Reply> {
+    let reservation = Uuid::new_v4();
+    let reservation_id = format!("r-{:08x}", reservation.as_fields().0);
+    let mut body = Body {
+        request,
+        min_count: wish.least,
+        server: wish.server.clone(),
+    };
+    body.server.reservation_id.clone_from(&reservation_id);
+    body.server.public_key = public_key;
+    let mut builds = Vec::with_capacity(wish.count as usize);
+    for index in 0..wish.count {
+        let instance = InstanceId(Uuid::new_v4());
+        let name = if wish.count == 1 {
+            wish.name.to_owned()
+        } else {
+            format!("{}-{}", wish.name, index + 1)
+        };
+        body.server.launch_index = index;
+        if wish.server.hostname.is_empty() {
+            let made = body::hostname(&name);
+            body.server.hostname = made.unwrap_or_else(|| format!("server-{instance}"));
+        }
+        let mut spec = Spec {
+            name,
+            project: call.project().to_owned(),
+            user: call.user().to_owned(),
+            group: wish.group,
+            rules: wish.rules.clone(),
+            body: String::new(),
+            created_at: call.at,
+        };
+        body.put(&mut spec)?;
+        builds.push(NewBuild { instance, spec });
+    }
+    let first = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
+    let command = Command::CreateBuilds {
+        reservation,
+        builds,
+    };
+    match call.submit(command).await? {
+        Ok(_) => {}
+        // Of the things that were looked up, only the group is looked at again.
+        Err(super_conductor::Refusal::NotFound { what, id }) => {
+            return Err(ApiError::bad_request(format!("There is no {what} {id}.")));
+        }
+        Err(refusal) => return Err(refusal.into()),
+    }
+    if wish.wants_reservation {
+        return Reply::json(202, &json!({"reservation_id": reservation_id}));
+    }
+    let path = format!("/servers/{first}");
+    let groups = &wish.server.security_groups;
+    let groups: Vec<Value> = match groups.is_empty() {
+        true => vec![json!({"name": "default"})],
+        false => groups.iter().map(|name| json!({"name": name})).collect(),
+    };
+    let mut server = json!({
+        "id": first,
+        "links": call.links(&path),
+        "OS-DCF:diskConfig": wish.server.disk_config,
+        "security_groups": groups,
+    });
+    if let Some(password) = &wish.server.admin_pass {
+        server["adminPass"] = json!(password);
+    }
+    let reply = Reply::json(202, &json!({"server": server}))?;
+    Ok(reply.with_location(call.link(&path)))
+}
+
+/// What the wish names: flavor, key, group, zone, hosts.
+fn look_up(
+    call: &Call<'_>,
+    control: &Control,
+    wish: &Wish<'_>,
+) -> ApiResult<(RequestSpec, Option<String>)> {
+    let conductor = &control.conductor;
+    let flavor = crate::flavors::find(call, control, &wish.flavor).map_err(|_| {
+        ApiError::field(
+            "server.flavorRef",
+            format!("there is no flavor {}", wish.flavor),
+        )
+    })?;
+    let mut request = RequestSpec::new(flavor_of(flavor));
+    call.project().clone_into(&mut request.project_id);
+    call.user().clone_into(&mut request.user_id);
+    request.num_instances = wish.count;
+    request.is_bfv = wish.is_bfv;
+    request.scheduler_hints.clone_from(&wish.hints);
+    request.requested_destination.clone_from(&wish.destination);
+    if let Some(group) = wish.group {
+        let row = conductor.groups().get(&group);
+        let row = row.filter(|row| row.project == call.project() || call.sees_all_projects());
+        let row = row.ok_or_else(|| {
+            ApiError::field(
+                "os:scheduler_hints.group",
+                format!("there is no group {group}"),
+            )
+        })?;
+        request.instance_group = Some(server_groups::for_scheduler(group, row));
+    }
+    look_up_place(control, wish, &mut request)?;
+    let key = match &wish.server.key_name {
+        None => None,
+        Some(name) => {
+            let key = (call.user().to_owned(), name.clone());
+            let row = conductor.keypairs().get(&key);
+            let row = row.ok_or_else(|| {
+                ApiError::field("server.key_name", format!("there is no key pair {name}"))
+            })?;
+            Some(row.public_key.clone())
+        }
+    };
+    Ok((request, key))
+}
+
+/// Zone and hosts.
+fn look_up_place(control: &Control, wish: &Wish<'_>, request: &mut RequestSpec) -> ApiResult<()> {
+    let conductor = &control.conductor;
+    if let Some(zone) = wish.zone {
+        if !zones::exists(control, zone) {
+            let message = format!("there is no zone {zone}");
+            return Err(ApiError::field("server.availability_zone", message));
+        }
+        request.availability_zone = Some(zone.to_owned());
+    }
+    let known = |field, host: &str| {
+        if conductor.host_names().contains_key(host) {
+            return Ok(());
+        }
+        Err(ApiError::field(field, format!("there is no host {host}")))
+    };
+    if let Some(forced) = wish.forced {
+        let (host, node) = forced.split_once(':').unwrap_or((forced, ""));
+        for (name, names) in [
+            (host, &mut request.force_hosts),
+            (node, &mut request.force_nodes),
+        ] {
+            if !name.is_empty() {
+                known("server.availability_zone", name)?;
+                names.push(name.to_owned());
+            }
+        }
+    }
+    if let Some(destination) = &wish.destination {
+        for (field, name) in [
+            ("server.host", &destination.host),
+            ("server.hypervisor_hostname", &destination.node),
+        ] {
+            if let Some(name) = name {
+                known(field, name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A flavor for the scheduler.
+pub(crate) fn flavor_of(flavor: &super_conductor::Flavor) -> placewright_scheduler::flavor::Flavor {
+    placewright_scheduler::flavor::Flavor {
+        name: flavor.name.clone(),
+        vcpus: flavor.vcpus,
+        memory_mb: flavor.memory_mb,
+        root_gb: flavor.root_gb,
+        ephemeral_gb: flavor.ephemeral_gb,
+        swap_mb: flavor.swap_mb,
+        extra_specs: flavor.extra_specs.clone(),
+    }
+}
+
+/// Reads a body.
+fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
+    let mut fields = Fields::of_body(json)?;
+    let mut wish = fields.object("server")?;
+    let version = call.version;
+    let name = wish.name("name")?;
+    let name = name.ok_or_else(|| wish.wrong("name", "it is missing"))?;
+    let flavor = flavor_ref(&mut wish)?;
+    let mut server = Server {
+        flavor_id: flavor.clone(),
+        ..Server::default()
+    };
+    read_boot(call, &mut wish, &mut server)?;
+    let is_bfv = boots_from_volume(&server.block_device_mapping_v2);
+    read_image(&mut wish, &mut server)?;
+    if let Some(value) = wish.take("metadata") {
+        server.metadata = metadata::read("server.metadata", value)?;
+    }
+    if version.since(19) {
+        let description = wish.nullable_text("description", 0..=255)?.flatten();
+        server.description = description.map(str::to_owned);
+    }
+    if version.since(52)
+        && let Some(value) = wish.take("tags")
+    {
+        server.tags = tags::read("server.tags", value)?;
+    }
+    if version.since(90)
+        && let Some(hostname) = wish.text("hostname", 2..=255)?
+    {
+        check_hostname(call, "server.hostname", hostname)?;
+        hostname.clone_into(&mut server.hostname);
+    }
+    read_rest(call, &mut wish, &mut server)?;
+    let (zone, forced, destination) = read_place(call, &mut wish)?;
+    let least = wish.integer("min_count", 1..=COUNT_MAX)?;
+    let most = wish.integer("max_count", 1..=COUNT_MAX)?;
+    let most = most.unwrap_or(least.unwrap_or(1));
+    if least.is_some_and(|least| least > most) {
+        return Err(wish.wrong("min_count", "it must not be more than max_count"));
+    }
+    let wants_reservation = wish.boolean("return_reservation_id")?.unwrap_or(false);
+    wish.finish()?;
+    let (hints, group, rules) = read_hints(&mut fields)?;
+    fields.finish()?;
+    Ok(Wish {
+        name,
+        flavor,
+        group,
+        zone,
+        forced,
+        least: least.and_then(|least| u32::try_from(least).ok()),
+        count: u32::try_from(most).unwrap_or(1),
+        wants_reservation,
+        hints,
+        rules,
+        destination,
+        is_bfv,
+        server,
+    })
+}
+
+/// The flavor that a field names by its id, perhaps at the end of an address.
+pub(crate) fn flavor_ref(fields: &mut Fields<'_>) -> ApiResult<String> {
+    match fields.need("flavorRef")? {
+        Value::Number(number) => Ok(number.to_string()),
+        Value::String(text) if !text.is_empty() => {
+            Ok(text.rsplit('/').next().unwrap_or(text).to_owned())
+        }
+        other => Err(fields::wrong(
+            &fields.path_of("flavorRef"),
+            "the id of a flavor",
+            other,
+        )),
+    }
+}
+
+/// The image, which servers that do not boot from a volume need.
+fn read_image(wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
+    let image = wish.text("imageRef", 0..=255)?.unwrap_or("");
+    if image.is_empty() {
+        let mappings = &server.block_device_mapping_v2;
+        let boots = mappings
+            .as_array()
+            .is_some_and(|all| all.iter().any(is_first));
+        if !boots {
+            return Err(wish.wrong("imageRef", "an image or a volume to boot from is needed"));
+        }
+        return Ok(());
+    }
+    server.image = Some(image_id(&wish.path_of("imageRef"), image)?);
+    Ok(())
+}
+
+/// The UUID of an image, perhaps at the end of an address.
+pub(crate) fn image_id(path: &str, text: &str) -> ApiResult<String> {
+    let last = text.rsplit('/').next().unwrap_or(text);
+    match Uuid::try_parse(last) {
+        Ok(id) => Ok(id.to_string()),
+        Err(_) => Err(ApiError::field(
+            path,
+            format!("it must be the UUID of an image, not {text:?}"),
+        )),
+    }
+}
+
+/// Networks and block devices: carried along.
+fn read_boot(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
+    match wish.take("networks") {
+        None if call.version.since(37) => {
+            let message = "it is missing: a list, or auto or none";
+            return Err(wish.wrong("networks", message));
+        }
+        None => {}
+        Some(value) => {
+            check_networks(call, &wish.path_of("networks"), value)?;
+            server.networks = value.clone();
+        }
+    }
+    let mappings = wish.take("block_device_mapping_v2");
+    let old = wish.take("block_device_mapping");
+    for (key, value) in [
+        ("block_device_mapping_v2", mappings),
+        ("block_device_mapping", old),
+    ] {
+        let Some(value) = value else { continue };
+        let path = wish.path_of(key);
+        let all = value
+            .as_array()
+            .ok_or_else(|| fields::wrong(&path, "a list", value))?;
+        if let Some(one) = all.iter().find(|one| !one.is_object()) {
+            return Err(fields::wrong(&path, "a list of objects", one));
+        }
+        if mappings.is_some() && old.is_some() {
+            let message = "it cannot come together with block_device_mapping_v2";
+            return Err(wish.wrong("block_device_mapping", message));
+        }
+        server.block_device_mapping_v2 = if key == "block_device_mapping" {
+            from_old_mappings(all)
+        } else {
+            value.clone()
+        };
+    }
+    Ok(())
+}
+
+/// The older form of block devices, in which the first is the one to boot from.
+fn from_old_mappings(all: &[Value]) -> Value {
+    let newer = all.iter().enumerate().map(|(place, one)| {
+        let is_snapshot = one.get("snapshot_id").is_some_and(|id| !id.is_null());
+        json!({
+            "source_type": if is_snapshot { "snapshot" } else { "volume" },
+            "destination_type": "volume",
+            "uuid": if is_snapshot { &one["snapshot_id"] } else { &one["volume_id"] },
+            "device_name": one["device_name"],
+            "delete_on_termination": one["delete_on_termination"],
+            "boot_index": if place == 0 { 0 } else { -1 },
+        })
+    });
+    Value::Array(newer.collect())
+}
+
+fn is_first(mapping: &Value) -> bool {
+    match &mapping["boot_index"] {
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text == "0",
+        _ => false,
+    }
+}
+
+fn boots_from_volume(mappings: &Value) -> bool {
+    let mut first = mappings
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|one| is_first(one));
+    first.any(|one| match one["destination_type"].as_str() {
+        Some(to) => to == "volume",
+        None => matches!(one["source_type"].as_str(), Some("volume" | "snapshot")),
+    })
+}
+
+fn check_networks(call: &Call<'_>, path: &str, value: &Value) -> ApiResult<()> {
+    let all = match value {
+        Value::Array(all) => all,
+        Value::String(word)
+            if call.version.since(37) && matches!(word.as_str(), "auto" | "none") =>
+        {
+            return Ok(());
+        }
+        other => return Err(fields::wrong(path, "a list", other)),
+    };
+    for (place, one) in all.iter().enumerate() {
+        let path = format!("{path}[{place}]");
+        let mut network = Fields::new(path.as_str(), one)?;
+        for key in ["uuid", "port"] {
+            let text = network.nullable_text(key, 0..=255)?.flatten();
+            if let Some(text) = text
+                && Uuid::try_parse(text).is_err()
+            {
+                return Err(network.wrong(key, format!("it must be a UUID, not {text:?}")));
+            }
+        }
+        let address = network.nullable_text("fixed_ip", 0..=64)?.flatten();
+        if address.is_some_and(|address| address.parse::<IpAddr>().is_err()) {
+            return Err(network.wrong("fixed_ip", "it must be an IP address"));
+        }
+        if call.version.since(32) {
+            network.nullable_text("tag", 1..=60)?;
+        }
+        network.finish()?;
+    }
+    Ok(())
+}
+
+fn read_rest(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
+    server.key_name = wish
+        .nullable_text("key_name", 1..=255)?
+        .flatten()
+        .map(str::to_owned);
+    server.user_data = read_user_data(wish)?;
+    server.config_drive = wish.boolean("config_drive")?.unwrap_or(false);
+    server.admin_pass = wish.text("adminPass", 0..=255)?.map(str::to_owned);
+    server.access_ip_v4 = access_address(wish, "accessIPv4")?.flatten();
+    server.access_ip_v6 = access_address(wish, "accessIPv6")?.flatten();
+    disk_config(wish)?
+        .unwrap_or("MANUAL")
+        .clone_into(&mut server.disk_config);
+    if let Some(value) = wish.take("security_groups") {
+        let path = wish.path_of("security_groups");
+        let all = value
+            .as_array()
+            .ok_or_else(|| fields::wrong(&path, "a list", value))?;
+        for (place, one) in all.iter().enumerate() {
+            let mut group = Fields::new(format!("{path}[{place}]"), one)?;
+            let name = group.needed_text("name", 1..=255)?;
+            group.finish()?;
+            server.security_groups.push(name.to_owned());
+        }
+    }
+    if !call.version.since(57) && wish.take("personality").is_some() {
+        let message = "files cannot be put into servers; use user_data";
+        return Err(wish.wrong("personality", message));
+    }
+    if call.version.since(63) {
+        server.trusted_image_certificates = certificates(wish)?;
+    }
+    Ok(())
+}
+
+/// The certificates that the image must be signed with: carried along.
+pub(crate) fn certificates(wish: &mut Fields<'_>) -> ApiResult<Option<Vec<String>>> {
+    match wish.take("trusted_image_certificates") {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => {
+            let texts: Option<Vec<String>> = value.as_array().and_then(|all| {
+                let texts = all.iter().map(|one| one.as_str().map(str::to_owned));
+                texts.collect()
+            });
+            let path = wish.path_of("trusted_image_certificates");
+            let texts = texts.ok_or_else(|| fields::wrong(&path, "a list of texts", value))?;
+            Ok(Some(texts))
+        }
+    }
+}
+
+pub(crate) fn read_user_data(wish: &mut Fields<'_>) -> ApiResult<Option<String>> {
+    let data = wish
+        .nullable_text("user_data", 0..=USER_DATA_MAX)?
+        .flatten();
+    let Some(data) = data else { return Ok(None) };
+    let compact: String = data.split_whitespace().collect();
+    match base64::engine::general_purpose::STANDARD.decode(compact) {
+        Ok(_) => Ok(Some(data.to_owned())),
+        Err(_) => Err(wish.wrong("user_data", "it must be in base 64")),
+    }
+}
+
+/// An address by which a server is to be reached; an empty one is none.
+pub(crate) fn access_address<'a>(
+    wish: &mut Fields<'a>,
+    key: &'a str,
+) -> ApiResult<Option<Option<String>>> {
+    let Some(text) = wish.nullable_text(key, 0..=64)? else {
+        return Ok(None);
+    };
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(Some(None));
+    };
+    let is_right = match text.parse() {
+        Ok(IpAddr::V4(_)) => key == "accessIPv4",
+        Ok(IpAddr::V6(_)) => key == "accessIPv6",
+        Err(_) => false,
+    };
+    if !is_right {
+        return Err(wish.wrong(key, format!("{text:?} is no such address")));
+    }
+    Ok(Some(Some(text.to_owned())))
+}
+
+pub(crate) fn disk_config(wish: &mut Fields<'_>) -> ApiResult<Option<&'static str>> {
+    match wish.text("OS-DCF:diskConfig", 0..=16)? {
+        None => Ok(None),
+        Some("AUTO") => Ok(Some("AUTO")),
+        Some("MANUAL") => Ok(Some("MANUAL")),
+        Some(other) => {
+            let message = format!("it must be AUTO or MANUAL, not {other:?}");
+            Err(wish.wrong("OS-DCF:diskConfig", message))
+        }
+    }
+}
+
+/// A host name for the guest; from version 2.94 on it may have dots.
+pub(crate) fn check_hostname(call: &Call<'_>, path: &str, name: &str) -> ApiResult<()> {
+    let is_label = |label: &str| {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        (1..=63).contains(&label.len())
+            && label.chars().all(is_fine)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let is_name = if call.version.since(94) {
+        name.split('.').all(is_label)
+    } else {
+        is_label(name)
+    };
+    if is_name {
+        return Ok(());
+    }
+    let message = format!("{name:?} is no host name: letters, digits and dashes, at most 63");
+    Err(ApiError::field(path, message))
+}
+
+type Place<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
+
+/// Zone, forced host and wished host.
+fn read_place<'a>(call: &Call<'_>, wish: &mut Fields<'a>) -> ApiResult<Place<'a>> {
+    let zone = wish.nullable_text("availability_zone", 1..=255)?.flatten();
+    let (zone, forced) = match zone.and_then(|zone| zone.split_once(':')) {
+        Some((zone, forced)) => {
+            if forced.matches(':').count() > 1 {
+                let message = "it must be a zone, zone:host, zone:host:node or zone::node";
+                return Err(wish.wrong("availability_zone", message));
+            }
+            call.allow(Rule::ServersCreateForcedHost)?;
+            (Some(zone).filter(|zone| !zone.is_empty()), Some(forced))
+        }
+        None => (zone, None),
+    };
+    let (mut host, mut node) = (None, None);
+    if call.version.since(74) {
+        host = wish.text("host", 1..=255)?;
+        node = wish.text("hypervisor_hostname", 1..=255)?;
+    }
+    if host.is_none() && node.is_none() {
+        return Ok((zone, forced, None));
+    }
+    call.allow(Rule::ServersCreateDestination)?;
+    if forced.is_some() {
+        let message = "it cannot name a host when host or hypervisor_hostname does";
+        return Err(wish.wrong("availability_zone", message));
+    }
+    let destination = Destination {
+        host: host.map(str::to_owned),
+        node: node.map(str::to_owned),
+        ..Destination::default()
+    };
+    Ok((zone, None, Some(destination)))
+}
+
+type Hints = (BTreeMap<String, Vec<String>>, Option<Uuid>, Vec<HardRule>);
+
+/// The hints for filters. What they say of other instances holds also when the claim is made.
+fn read_hints(fields: &mut Fields<'_>) -> ApiResult<Hints> {
+    let mut hints = BTreeMap::new();
+    for key in ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"] {
+        let Some(value) = fields.take(key) else {
+            continue;
+        };
+        let map = value
+            .as_object()
+            .ok_or_else(|| fields::wrong(key, "an object", value))?;
+        for (name, value) in map {
+            let texts = match value {
+                Value::Null => continue,
+                Value::String(text) => vec![text.clone()],
+                Value::Array(all) => all
+                    .iter()
+                    .map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned))
+                    .collect(),
+                other => vec![other.to_string()],
+            };
+            hints.insert(name.clone(), texts);
+        }
+    }
+    let uuids = |name: &str| -> ApiResult<Vec<Uuid>> {
+        let texts = hints.get(name).map_or(&[][..], Vec::as_slice);
+        let ids = texts.iter().map(|text| {
+            Uuid::try_parse(text).map_err(|_| {
+                let path = format!("os:scheduler_hints.{name}");
+                ApiError::field(&path, format!("it must be a UUID, not {text:?}"))
+            })
+        });
+        ids.collect()
+    };
+    let group = uuids("group")?.first().copied();
+    let mut rules = Vec::new();
+    let same = uuids("same_host")?;
+    // Of several, one is enough: that is the filter's to check.
+    if same.len() == 1 {
+        rules.push(rule(Relation::Same, same));
+    }
+    let different = uuids("different_host")?;
+    if !different.is_empty() {
+        rules.push(rule(Relation::FewerThan(1), different));
+    }
+    Ok((hints, group, rules))
+}
+
+fn rule(relation: Relation, others: Vec<Uuid>) -> HardRule {
+    HardRule {
+        rule: group::Rule {
+            scope: Scope::Host,
+            relation,
+        },
+        others,
+    }
+}

@@ -1,0 +1,353 @@
+//! Which servers a list has.
+
+use std::collections::BTreeSet;
+
+use placewright_auth::Rule;
+use placewright_conductor::super_conductor::Mapping;
+use placewright_placement::Timestamp;
+use regex::{Regex, RegexBuilder};
+
+use super::body::Shown;
+use super::seen::Seen;
+use super::status::WORDS;
+use crate::call::Call;
+use crate::error::{ApiError, ApiResult};
+
+/// Compiled expressions are at most so large.
+const EXPRESSION_BYTES_MAX: usize = 1 << 18;
+
+/// Which servers a list has.
+pub(crate) struct Filter {
+    /// Of which project; all if none.
+    project: Option<String>,
+    /// Nothing can match.
+    is_empty: bool,
+    /// What all servers must be. Cheap ones come first.
+    conditions: Vec<Condition>,
+    /// Those that need the spec's body.
+    costly: Vec<Costly>,
+}
+
+enum Condition {
+    User(String),
+    Id(String),
+    Status(Vec<String>),
+    VmState(Vec<String>),
+    Task(Vec<String>),
+    Power(u8),
+    Host(String),
+    Zone(String),
+    Name(Regex),
+    Since(Timestamp),
+    Before(Timestamp),
+    Locked(bool),
+}
+
+enum Costly {
+    Flavor(String),
+    Image(String),
+    KeyName(String),
+    Reservation(String),
+    Description(Regex),
+    ConfigDrive(bool),
+    Tags {
+        tags: BTreeSet<String>,
+        /// Whether all are needed, or one.
+        all: bool,
+        /// Whether the opposite is wanted.
+        not: bool,
+    },
+}
+
+/// What everybody may filter by; and since which version.
+const FOR_ALL: [(&str, u16); 27] = [
+    ("reservation_id", 1),
+    ("name", 1),
+    ("status", 1),
+    ("image", 1),
+    ("flavor", 1),
+    ("ip", 1),
+    ("changes-since", 1),
+    ("all_tenants", 1),
+    ("ip6", 5),
+    ("tags", 26),
+    ("tags-any", 26),
+    ("not-tags", 26),
+    ("not-tags-any", 26),
+    ("changes-before", 66),
+    ("locked", 73),
+    ("availability_zone", 83),
+    ("config_drive", 83),
+    ("key_name", 83),
+    ("created_at", 83),
+    ("launched_at", 83),
+    ("terminated_at", 83),
+    ("power_state", 83),
+    ("task_state", 83),
+    ("vm_state", 83),
+    ("progress", 83),
+    ("user_id", 83),
+    ("deleted", 1),
+];
+
+/// What only administrators may filter by.
+const FOR_ADMINISTRATORS: [&str; 21] = [
+    "host",
+    "node",
+    "hypervisor_hostname",
+    "uuid",
+    "project_id",
+    "tenant_id",
+    "display_description",
+    "description",
+    "access_ip_v4",
+    "access_ip_v6",
+    "auto_disk_config",
+    "hostname",
+    "instance_type_id",
+    "image_ref",
+    "kernel_id",
+    "launch_index",
+    "locked_by",
+    "ramdisk_id",
+    "root_device_name",
+    "soft_deleted",
+    "display_name",
+];
+
+const OF_PAGES: [&str; 4] = ["limit", "marker", "sort_key", "sort_dir"];
+
+impl Filter {
+    /// What a request wants.
+    ///
+    /// # Errors
+    /// 400 for what cannot be read, 403 for other projects.
+    pub(crate) fn of(call: &Call<'_>, rule_for_all: Rule) -> ApiResult<Self> {
+        let mut filter = Self {
+            project: Some(call.project().to_owned()),
+            is_empty: false,
+            conditions: Vec::new(),
+            costly: Vec::new(),
+        };
+        let wants_all = call.query.boolean("all_tenants")?.unwrap_or(false);
+        if wants_all {
+            call.allow(rule_for_all)?;
+            filter.project = None;
+        }
+        let may_all = call.may(Rule::ServersAllFilters);
+        for (key, value) in call.query.iter() {
+            if OF_PAGES.contains(&key) {
+                continue;
+            }
+            let since = FOR_ALL.iter().find(|(name, _)| *name == key);
+            let is_for_administrators = FOR_ADMINISTRATORS.contains(&key);
+            match since {
+                Some((_, since)) if call.version.since(*since) || may_all => {}
+                _ if is_for_administrators && may_all => {}
+                None if !is_for_administrators && call.version.since(75) => {
+                    let message = "there is no such query parameter";
+                    return Err(ApiError::field(key, message));
+                }
+                // As in all old versions: what nobody knows, or the caller may not, is passed over.
+                _ => continue,
+            }
+            filter.add(call, key, value)?;
+        }
+        filter.add_repeated(call)?;
+        Ok(filter)
+    }
+
+    fn add(&mut self, call: &Call<'_>, key: &str, value: &str) -> ApiResult<()> {
+        use Condition as C;
+        let text = || value.to_owned();
+        match key {
+            "project_id" | "tenant_id" if self.project.is_none() => self.project = Some(text()),
+            "user_id" => self.conditions.push(C::User(text())),
+            "uuid" => self.conditions.push(C::Id(text())),
+            "name" | "display_name" => self.conditions.push(C::Name(expression(key, value)?)),
+            "host" | "node" | "hypervisor_hostname" => self.conditions.push(C::Host(text())),
+            "availability_zone" => self.conditions.push(C::Zone(text())),
+            "power_state" => {
+                let state = value
+                    .parse()
+                    .map_err(|_| ApiError::field(key, "it must be the number of a power state"))?;
+                self.conditions.push(C::Power(state));
+            }
+            "locked" => {
+                let locked = call.query.boolean(key)?.unwrap_or(true);
+                self.conditions.push(C::Locked(locked));
+            }
+            "changes-since" => {
+                self.conditions.extend(call.query.time(key)?.map(C::Since));
+            }
+            "changes-before" => {
+                self.conditions.extend(call.query.time(key)?.map(C::Before));
+            }
+            "flavor" | "instance_type_id" => self.costly.push(Costly::Flavor(last_part(value))),
+            "image" | "image_ref" => self.costly.push(Costly::Image(last_part(value))),
+            "key_name" => self.costly.push(Costly::KeyName(text())),
+            "reservation_id" => self.costly.push(Costly::Reservation(text())),
+            "description" | "display_description" => {
+                let wanted = expression(key, value)?;
+                self.costly.push(Costly::Description(wanted));
+            }
+            "config_drive" => {
+                let wanted = call.query.boolean(key)?.unwrap_or(true);
+                self.costly.push(Costly::ConfigDrive(wanted));
+            }
+            "tags" | "tags-any" | "not-tags" | "not-tags-any" => {
+                let tags = value.split(',').filter(|tag| !tag.is_empty());
+                self.costly.push(Costly::Tags {
+                    tags: tags.map(str::to_owned).collect(),
+                    all: !key.ends_with("-any"),
+                    not: key.starts_with("not-"),
+                });
+            }
+            // Nothing is kept of what was deleted, and nothing has addresses.
+            "deleted" | "soft_deleted" => {
+                let wanted = call.query.boolean(key)?.unwrap_or(true);
+                self.is_empty |= wanted && call.may(Rule::ServersAllFilters);
+            }
+            "ip" | "ip6" | "access_ip_v4" | "access_ip_v6" => self.is_empty |= !value.is_empty(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What may be there more than once: one of the values must be right.
+    fn add_repeated(&mut self, call: &Call<'_>) -> ApiResult<()> {
+        let all = |key| -> Vec<String> {
+            let values = call.query.all(key);
+            values.map(str::to_owned).collect()
+        };
+        let statuses: Vec<String> = all("status")
+            .into_iter()
+            .map(|status| status.to_ascii_uppercase())
+            .collect();
+        if !statuses.is_empty() {
+            let unknown = statuses.iter().find(|one| !WORDS.contains(&one.as_str()));
+            match unknown {
+                Some(unknown) if call.version.since(38) => {
+                    let message = format!("there is no status {unknown}");
+                    return Err(ApiError::field("status", message));
+                }
+                Some(_) if statuses.len() == 1 => self.is_empty = true,
+                _ => {}
+            }
+            if statuses.iter().any(|one| one == "DELETED") && !call.may(Rule::ServersAllFilters) {
+                let message = "Only administrators may list deleted servers.";
+                return Err(ApiError::forbidden(message));
+            }
+            self.conditions.push(Condition::Status(statuses));
+        }
+        let may = call.version.since(83) || call.may(Rule::ServersAllFilters);
+        for (key, make) in [
+            (
+                "vm_state",
+                Condition::VmState as fn(Vec<String>) -> Condition,
+            ),
+            (
+                "task_state",
+                Condition::Task as fn(Vec<String>) -> Condition,
+            ),
+        ] {
+            let values = all(key);
+            if may && !values.is_empty() {
+                self.conditions.push(make(values));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// What can be said without looking further.
+    pub(crate) fn takes_mapping(&self, mapping: &Mapping) -> bool {
+        self.project
+            .as_ref()
+            .is_none_or(|project| *project == mapping.project)
+    }
+
+    pub(crate) fn takes(&self, seen: &Seen<'_>) -> bool {
+        if !self.conditions.iter().all(|one| one.takes(seen)) {
+            return false;
+        }
+        if self.costly.is_empty() {
+            return true;
+        }
+        let shown = seen.shown();
+        self.costly.iter().all(|one| one.takes(seen, &shown))
+    }
+}
+
+impl Condition {
+    fn takes(&self, seen: &Seen<'_>) -> bool {
+        let is_in = |all: &[String], one: &str| all.iter().any(|known| known == one);
+        match self {
+            Self::User(user) => *user == seen.mapping.user,
+            Self::Id(id) => seen.id.to_string() == *id,
+            Self::Status(words) => is_in(words, seen.status().status),
+            Self::VmState(words) => is_in(words, seen.status().vm_state),
+            Self::Task(words) => match seen.status().task {
+                Some(task) => is_in(words, task),
+                None => words.iter().any(|word| word.is_empty() || word == "None"),
+            },
+            Self::Power(state) => seen.status().power == *state,
+            Self::Host(host) => seen.host().is_some_and(|(_, name)| name == host),
+            Self::Zone(zone) => seen.zone().is_some_and(|known| known == zone),
+            Self::Name(expression) => expression.is_match(seen.name()),
+            Self::Since(at) => seen.updated_at() >= *at,
+            Self::Before(at) => seen.updated_at() <= *at,
+            Self::Locked(locked) => {
+                seen.labels.is_some_and(|labels| labels.lock.is_some()) == *locked
+            }
+        }
+    }
+}
+
+impl Costly {
+    fn takes(&self, seen: &Seen<'_>, shown: &Shown) -> bool {
+        let server = &shown.server;
+        match self {
+            Self::Flavor(id) => server.flavor_id == *id,
+            Self::Image(id) => server.image.as_ref() == Some(id),
+            Self::KeyName(name) => server.key_name.as_ref() == Some(name),
+            Self::Reservation(id) => server.reservation_id == *id,
+            Self::ConfigDrive(wanted) => server.config_drive == *wanted,
+            Self::Description(expression) => {
+                let text = match seen.labels {
+                    Some(labels) => labels.description.as_deref(),
+                    None => server.description.as_deref(),
+                };
+                expression.is_match(text.unwrap_or(""))
+            }
+            Self::Tags { tags, all, not } => {
+                let own = seen.labels.map_or(&server.tags, |labels| &labels.tags);
+                let mut has = tags.iter().map(|tag| own.contains(tag));
+                let is_so = if *all {
+                    has.all(|one| one)
+                } else {
+                    has.any(|one| one)
+                };
+                is_so != *not
+            }
+        }
+    }
+}
+
+fn expression(key: &str, text: &str) -> ApiResult<Regex> {
+    let mut builder = RegexBuilder::new(text);
+    builder
+        .case_insensitive(true)
+        .size_limit(EXPRESSION_BYTES_MAX);
+    builder
+        .build()
+        .map_err(|_| ApiError::field(key, "it must be a regular expression, and not a huge one"))
+}
+
+/// What old clients give as an address ends with the id.
+fn last_part(text: &str) -> String {
+    text.rsplit('/').next().unwrap_or(text).to_owned()
+}

@@ -1,0 +1,54 @@
+//! What is written on servers: names, metadata, tags, locks.
+
+use placewright_auth::Rule;
+use placewright_conductor::super_conductor::{Change, Command, Labels};
+
+use super::body::Shown;
+use super::seen::Seen;
+use crate::call::Call;
+use crate::error::ApiResult;
+
+/// What is written on a server now.
+pub(crate) fn of(seen: &Seen<'_>) -> Labels {
+    if let Some(labels) = seen.labels {
+        return labels.clone();
+    }
+    let server = Shown::of(seen.stored).server;
+    Labels {
+        name: seen.stored.name.clone(),
+        description: server.description,
+        metadata: server.metadata,
+        tags: server.tags,
+        hostname: server.hostname,
+        lock: None,
+        updated_at: seen.mapping.created_at,
+    }
+}
+
+/// The command that writes something else on a server, if it is still as it was seen.
+pub(crate) fn command(seen: &Seen<'_>, labels: &Labels) -> Command {
+    let before = seen.labels.map(|labels| Box::new(labels.clone()));
+    Command::Guarded {
+        facts: vec![Change::Labels(seen.id, before)],
+        command: Box::new(Command::SetLabels {
+            instance: seen.id,
+            labels: labels.clone(),
+        }),
+    }
+}
+
+/// Changes what is written on the server of the path.
+pub(crate) async fn change(
+    call: &Call<'_>,
+    rule: Rule,
+    change: impl Fn(&mut Labels) -> ApiResult<()> + Send + Sync,
+) -> ApiResult<Labels> {
+    call.change(|control, views| {
+        let seen = super::find_unlocked(call, control, views, rule)?;
+        let mut labels = of(&seen);
+        change(&mut labels)?;
+        labels.updated_at = call.at;
+        Ok((command(&seen, &labels), labels))
+    })
+    .await
+}

@@ -1,0 +1,170 @@
+//! A server as control and its cell know it, put together.
+
+use placewright_conductor::super_conductor::{BuildRequest, BuildStage, Labels, Mapping};
+use placewright_conductor::{CellId, Control, Fault, HostId, InstanceId, Spec};
+use placewright_control::Views;
+use placewright_link::InstanceView;
+use placewright_placement::Timestamp;
+
+use super::body::Shown;
+use super::status::Status;
+
+/// A server. It borrows from the states, so that looking at many is cheap.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'s> {
+    pub(crate) control: &'s Control,
+    pub(crate) views: &'s Views,
+    pub(crate) id: InstanceId,
+    pub(crate) mapping: &'s Mapping,
+    /// What control has it to be.
+    pub(crate) stored: &'s Spec,
+    pub(crate) labels: Option<&'s Labels>,
+    build: Option<&'s BuildRequest>,
+    pub(crate) view: Option<&'s InstanceView>,
+    /// Whether its cell is not there.
+    pub(crate) is_out_of_reach: bool,
+}
+
+impl<'s> Seen<'s> {
+    /// A server by its id.
+    pub(crate) fn find(control: &'s Control, views: &'s Views, id: InstanceId) -> Option<Self> {
+        let mapping = control.conductor.mappings().get(&id)?;
+        Self::of(control, views, id, mapping)
+    }
+
+    /// The server of a mapping.
+    pub(crate) fn of(
+        control: &'s Control,
+        views: &'s Views,
+        id: InstanceId,
+        mapping: &'s Mapping,
+    ) -> Option<Self> {
+        let conductor = &control.conductor;
+        let stored = conductor.specs().get(&id)?;
+        let cell = mapping.cell.filter(|cell| *cell != CellId::CELL0);
+        Some(Self {
+            control,
+            views,
+            id,
+            mapping,
+            stored,
+            labels: conductor.labels().get(&id),
+            build: conductor.builds().get(&id),
+            view: cell.and_then(|cell| views.instance(cell, id)),
+            is_out_of_reach: cell.is_some_and(|cell| is_down(control, views, cell)),
+        })
+    }
+
+    /// The state that users see.
+    pub(crate) fn status(&self) -> Status {
+        let status = self.status_alive();
+        if self.mapping.is_deleting && status != Status::UNKNOWN {
+            status.deleting()
+        } else {
+            status
+        }
+    }
+
+    fn status_alive(&self) -> Status {
+        match (self.build.map(|build| &build.stage), self.mapping.cell) {
+            (Some(BuildStage::Waiting), _) | (None, None) => Status::SCHEDULING,
+            (_, Some(CellId::CELL0)) => Status::BURIED,
+            _ if self.is_out_of_reach => Status::UNKNOWN,
+            (Some(BuildStage::Placed { .. }), _) => self.view.map_or(Status::SPAWNING, Status::of),
+            (None, Some(_)) => match self.view {
+                Some(view) => self.with_move(Status::of(view)),
+                None => Status::SPAWNING,
+            },
+        }
+    }
+
+    /// A move that its cell has not heard of is under way all the same.
+    fn with_move(&self, status: Status) -> Status {
+        use placewright_conductor::MoveKind;
+        if status.task.is_some() || status.status != "ACTIVE" {
+            return status;
+        }
+        let moves = self.control.conductor.moves();
+        let latest = self.mapping.migrations.last();
+        let Some(under_way) = latest.and_then(|latest| moves.get(latest)) else {
+            return status;
+        };
+        let (word, task) = match under_way.kind {
+            MoveKind::ColdMigrate | MoveKind::Resize => ("RESIZE", "resize_prep"),
+            MoveKind::LiveMigrate => ("MIGRATING", "migrating"),
+            MoveKind::Evacuate => ("REBUILD", "rebuilding"),
+            MoveKind::Unshelve => (status.status, "unshelving"),
+        };
+        Status {
+            status: word,
+            task: Some(task),
+            ..status
+        }
+    }
+
+    /// What the server is now: after a resize that waits to be confirmed, already the new flavor.
+    pub(crate) fn spec(&self) -> &'s Spec {
+        use placewright_conductor::cell_conductor::VmState;
+        let is_resized = self
+            .view
+            .is_some_and(|view| view.vm_state == VmState::Resized);
+        let moves = self.control.conductor.moves();
+        let latest = self.mapping.migrations.last();
+        let under_way = latest.and_then(|latest| moves.get(latest));
+        let moved = under_way.filter(|_| is_resized);
+        moved
+            .and_then(|one| one.spec.as_ref())
+            .unwrap_or(self.stored)
+    }
+
+    /// The parts of its spec that are shown.
+    pub(crate) fn shown(&self) -> Shown {
+        Shown::of(self.spec())
+    }
+
+    pub(crate) fn name(&self) -> &'s str {
+        self.labels
+            .map_or(self.stored.name.as_str(), |labels| labels.name.as_str())
+    }
+
+    /// The host where it is, with its name.
+    pub(crate) fn host(&self) -> Option<(HostId, &'s str)> {
+        let host = self.view?.guest?.host;
+        let mapping = self.control.conductor.hosts().get(&host);
+        Some((host, mapping.map_or("", |mapping| mapping.name.as_str())))
+    }
+
+    pub(crate) fn zone(&self) -> Option<&'s str> {
+        let (host, _) = self.host()?;
+        Some(crate::admin::zones::of_host(self.control, host))
+    }
+
+    /// When anything about it changed last.
+    pub(crate) fn updated_at(&self) -> Timestamp {
+        let labelled = self.labels.map(|labels| labels.updated_at);
+        let seen = self.view.map(|view| view.updated_at);
+        [labelled, seen]
+            .into_iter()
+            .flatten()
+            .fold(self.mapping.created_at, Timestamp::max)
+    }
+
+    /// Why it is not what it should be.
+    pub(crate) fn fault(&self) -> Option<&'s Fault> {
+        let buried = self.control.conductor.buried().get(&self.id);
+        let seen = self.view.and_then(|view| view.fault.as_ref());
+        buried.map(|row| &row.fault).or(seen)
+    }
+
+    /// The cell that can be asked to do something with it.
+    pub(crate) fn cell(&self) -> Option<CellId> {
+        self.mapping.cell.filter(|cell| *cell != CellId::CELL0)
+    }
+}
+
+/// Whether a cell is not there: control says so, or nothing is heard of it.
+pub(crate) fn is_down(control: &Control, views: &Views, cell: CellId) -> bool {
+    let row = control.conductor.cells().get(&cell);
+    let said = row.is_none_or(|row| row.down_since.is_some());
+    said || !views.is_up(cell)
+}

@@ -1,0 +1,205 @@
+//! The order of a list of servers.
+
+use std::cmp::Ordering;
+
+use placewright_conductor::InstanceId;
+
+use super::seen::Seen;
+use crate::call::Call;
+use crate::error::{ApiError, ApiResult};
+
+/// What servers are sorted by, first things first.
+pub(crate) struct Order {
+    columns: Vec<(Column, bool)>,
+    /// Whether ids, which decide at last, are in falling order.
+    ids_descend: bool,
+}
+
+/// Something to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Created,
+    Updated,
+    Id,
+    Name,
+    Description,
+    VmState,
+    Task,
+    Power,
+    Host,
+    Zone,
+    Project,
+    User,
+    Flavor,
+    Image,
+    LaunchIndex,
+    Hostname,
+    KeyName,
+    Locked,
+    /// The same for all.
+    Nothing,
+}
+
+/// A value to sort by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Value {
+    Number(i64),
+    Text(String),
+}
+
+/// The place of a server in the order. Most lists have one column.
+pub(crate) struct Key {
+    first: Value,
+    rest: Vec<Value>,
+    pub(crate) id: InstanceId,
+}
+
+impl Column {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "created_at" => Self::Created,
+            "updated_at" => Self::Updated,
+            "uuid" | "id" => Self::Id,
+            "display_name" => Self::Name,
+            "display_description" => Self::Description,
+            "vm_state" => Self::VmState,
+            "task_state" => Self::Task,
+            "power_state" => Self::Power,
+            "host" | "node" => Self::Host,
+            "availability_zone" => Self::Zone,
+            "project_id" => Self::Project,
+            "user_id" => Self::User,
+            "instance_type_id" => Self::Flavor,
+            "image_ref" => Self::Image,
+            "launch_index" => Self::LaunchIndex,
+            "hostname" => Self::Hostname,
+            "key_name" => Self::KeyName,
+            "locked" => Self::Locked,
+            "access_ip_v4"
+            | "access_ip_v6"
+            | "auto_disk_config"
+            | "config_drive"
+            | "ephemeral_gb"
+            | "kernel_id"
+            | "launched_at"
+            | "memory_mb"
+            | "os_type"
+            | "progress"
+            | "ramdisk_id"
+            | "root_device_name"
+            | "root_gb"
+            | "terminated_at"
+            | "vcpus"
+            | "cell_name"
+            | "internal_id"
+            | "default_ephemeral_device"
+            | "default_swap_device"
+            | "architecture"
+            | "disable_terminate"
+            | "ephemeral_key_uuid"
+            | "locked_by"
+            | "reservation_id"
+            | "shutdown_terminate"
+            | "vm_mode" => Self::Nothing,
+            _ => return None,
+        })
+    }
+
+    fn value(self, seen: &Seen<'_>) -> Value {
+        let text = |text: Option<&str>| Value::Text(text.unwrap_or("").to_owned());
+        match self {
+            Self::Created => Value::Number(seen.mapping.created_at.0),
+            Self::Updated => Value::Number(seen.updated_at().0),
+            Self::Id | Self::Nothing => Value::Number(0),
+            Self::Name => text(Some(seen.name())),
+            Self::Description => text(match seen.labels {
+                Some(labels) => labels.description.as_deref(),
+                None => return Value::Text(seen.shown().server.description.unwrap_or_default()),
+            }),
+            Self::VmState => text(Some(seen.status().vm_state)),
+            Self::Task => text(seen.status().task),
+            Self::Power => Value::Number(seen.status().power.into()),
+            Self::Host => text(seen.host().map(|(_, name)| name)),
+            Self::Zone => text(seen.zone()),
+            Self::Project => text(Some(&seen.mapping.project)),
+            Self::User => text(Some(&seen.mapping.user)),
+            Self::Flavor => Value::Text(seen.shown().server.flavor_id),
+            Self::Image => Value::Text(seen.shown().server.image.unwrap_or_default()),
+            Self::LaunchIndex => Value::Number(seen.shown().server.launch_index.into()),
+            Self::Hostname => Value::Text(seen.shown().server.hostname),
+            Self::KeyName => Value::Text(seen.shown().server.key_name.unwrap_or_default()),
+            Self::Locked => Value::Number(
+                seen.labels
+                    .is_some_and(|labels| labels.lock.is_some())
+                    .into(),
+            ),
+        }
+    }
+}
+
+impl Order {
+    /// The order that a request wants: the youngest first if it says nothing.
+    pub(crate) fn of(call: &Call<'_>) -> ApiResult<Self> {
+        let mut columns = Vec::new();
+        let mut directions = call.query.all("sort_dir");
+        let mut descends = true;
+        for name in call.query.all("sort_key") {
+            let column = Column::of(name).ok_or_else(|| {
+                ApiError::field("sort_key", format!("servers cannot be sorted by {name}"))
+            })?;
+            descends = match directions.next() {
+                None => descends,
+                Some("asc") => false,
+                Some("desc") => true,
+                Some(other) => return Err(no_direction(other)),
+            };
+            if columns.is_empty() && column == Column::Id {
+                columns.push((Column::Nothing, descends));
+                break;
+            }
+            columns.push((column, descends));
+        }
+        if columns.is_empty() {
+            descends = match directions.next() {
+                Some("asc") => false,
+                None | Some("desc") => true,
+                Some(other) => return Err(no_direction(other)),
+            };
+            columns.push((Column::Created, descends));
+        }
+        Ok(Self {
+            columns,
+            ids_descend: descends,
+        })
+    }
+
+    /// The place of a server.
+    pub(crate) fn key(&self, seen: &Seen<'_>) -> Key {
+        let mut values = self.columns.iter().map(|(column, _)| column.value(seen));
+        Key {
+            first: values.next().unwrap_or(Value::Number(0)),
+            rest: values.collect(),
+            id: seen.id,
+        }
+    }
+
+    pub(crate) fn compare(&self, one: &Key, other: &Key) -> Ordering {
+        let pairs =
+            std::iter::once((&one.first, &other.first)).chain(one.rest.iter().zip(&other.rest));
+        for ((one, other), (_, descends)) in pairs.zip(&self.columns) {
+            let order = one.cmp(other);
+            if order.is_ne() {
+                return turned(order, *descends);
+            }
+        }
+        turned(one.id.cmp(&other.id), self.ids_descend)
+    }
+}
+
+fn turned(order: Ordering, descends: bool) -> Ordering {
+    if descends { order.reverse() } else { order }
+}
+
+fn no_direction(text: &str) -> ApiError {
+    ApiError::field("sort_dir", format!("it must be asc or desc, not {text:?}"))
+}

@@ -1,0 +1,218 @@
+//! What is said of a server's state, in the words of the compute API.
+
+use placewright_conductor::MoveKind;
+use placewright_conductor::cell_conductor::{JobKind, Next, Stage, VmState};
+use placewright_link::{InstanceView, JobView};
+
+/// The state of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Status {
+    /// The one word for users: `ACTIVE`, `BUILD` …
+    pub(crate) status: &'static str,
+    pub(crate) vm_state: &'static str,
+    /// What is being done with it.
+    pub(crate) task: Option<&'static str>,
+    /// 0 nothing known, 1 running, 4 shut down.
+    pub(crate) power: u8,
+}
+
+const fn status(
+    status: &'static str,
+    vm_state: &'static str,
+    task: Option<&'static str>,
+    power: u8,
+) -> Status {
+    Status {
+        status,
+        vm_state,
+        task,
+        power,
+    }
+}
+
+impl Status {
+    pub(crate) const SCHEDULING: Self = status("BUILD", "building", Some("scheduling"), 0);
+    pub(crate) const SPAWNING: Self = status("BUILD", "building", Some("spawning"), 0);
+    pub(crate) const BURIED: Self = status("ERROR", "error", None, 0);
+    pub(crate) const UNKNOWN: Self = status("UNKNOWN", "unknown", None, 0);
+
+    /// The state of a server that its cell tells of.
+    pub(crate) fn of(view: &InstanceView) -> Self {
+        let job = view.job.as_ref();
+        match view.vm_state {
+            VmState::Building => Self::SPAWNING,
+            VmState::Active => of_active(job),
+            VmState::Error => {
+                let task = job.and_then(task);
+                let is_moving = job.is_some_and(|job| is_move(job, MoveKind::Evacuate));
+                let word = if is_moving { "REBUILD" } else { "ERROR" };
+                status(word, "error", task, 0)
+            }
+            VmState::Resized => {
+                let task = job.and_then(task);
+                let word = match task {
+                    Some("resize_reverting") => "REVERT_RESIZE",
+                    _ => "VERIFY_RESIZE",
+                };
+                status(word, "resized", task, 1)
+            }
+            VmState::ShelvedOffloaded => status(
+                "SHELVED_OFFLOADED",
+                "shelved_offloaded",
+                job.and_then(task),
+                4,
+            ),
+        }
+    }
+
+    /// The same while it is being deleted.
+    pub(crate) fn deleting(self) -> Self {
+        Self {
+            task: Some("deleting"),
+            ..self
+        }
+    }
+}
+
+fn of_active(job: Option<&JobView>) -> Status {
+    let Some(job) = job else {
+        return status("ACTIVE", "active", None, 1);
+    };
+    let word = match job.kind {
+        JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize) => "RESIZE",
+        JobKind::Move(MoveKind::LiveMigrate) => "MIGRATING",
+        JobKind::Move(MoveKind::Evacuate) | JobKind::Rebuild => "REBUILD",
+        JobKind::Move(MoveKind::Unshelve) | JobKind::Build | JobKind::Shelve | JobKind::Delete => {
+            "ACTIVE"
+        }
+    };
+    status(word, "active", task(job), 1)
+}
+
+fn is_move(job: &JobView, kind: MoveKind) -> bool {
+    job.kind == JobKind::Move(kind)
+}
+
+fn task(job: &JobView) -> Option<&'static str> {
+    Some(match (job.kind, job.stage) {
+        (JobKind::Build, _) => "spawning",
+        (JobKind::Shelve, _) => "shelving_offloading",
+        (JobKind::Rebuild, _) => "rebuilding",
+        (JobKind::Delete, _) => "deleting",
+        (JobKind::Move(MoveKind::LiveMigrate), _) => "migrating",
+        (JobKind::Move(MoveKind::Evacuate), _) => "rebuilding",
+        (JobKind::Move(MoveKind::Unshelve), _) => "unshelving",
+        (JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize), stage) => match stage {
+            Stage::Verify => return None,
+            Stage::Reserved => "resize_prep",
+            Stage::Clear(Next::Return) | Stage::Ask(Next::Return) => "resize_reverting",
+            Stage::Clear(Next::Settle(_)) | Stage::Ask(Next::Settle(_)) => "resize_finish",
+            Stage::Step(_) | Stage::Swap | Stage::Clear(_) | Stage::Ask(_) => "resize_migrating",
+        },
+    })
+}
+
+/// The words that a filter may use for a status, with the states that they mean.
+pub(crate) const WORDS: [&str; 20] = [
+    "ACTIVE",
+    "BUILD",
+    "DELETED",
+    "ERROR",
+    "HARD_REBOOT",
+    "MIGRATING",
+    "PASSWORD",
+    "PAUSED",
+    "REBOOT",
+    "REBUILD",
+    "RESCUE",
+    "RESIZE",
+    "REVERT_RESIZE",
+    "SHELVED",
+    "SHELVED_OFFLOADED",
+    "SHUTOFF",
+    "SOFT_DELETED",
+    "SUSPENDED",
+    "UNKNOWN",
+    "VERIFY_RESIZE",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use placewright_conductor::Keep;
+    use placewright_placement::Timestamp;
+
+    fn view(vm_state: VmState, job: Option<(JobKind, Stage)>) -> InstanceView {
+        InstanceView {
+            vm_state,
+            job: job.map(|(kind, stage)| JobView {
+                kind,
+                migration: None,
+                stage,
+                target: None,
+            }),
+            guest: None,
+            zone: None,
+            fault: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn states_and_jobs_have_their_words() {
+        let resize = JobKind::Move(MoveKind::Resize);
+        let live = JobKind::Move(MoveKind::LiveMigrate);
+        let settle = Stage::Clear(Next::Settle(Keep::Target));
+        for (state, job, word, task) in [
+            (VmState::Active, None, "ACTIVE", None),
+            (VmState::Building, None, "BUILD", Some("spawning")),
+            (VmState::Error, None, "ERROR", None),
+            (
+                VmState::Active,
+                Some((resize, Stage::Reserved)),
+                "RESIZE",
+                Some("resize_prep"),
+            ),
+            (
+                VmState::Resized,
+                Some((resize, Stage::Verify)),
+                "VERIFY_RESIZE",
+                None,
+            ),
+            (
+                VmState::Resized,
+                Some((resize, settle)),
+                "VERIFY_RESIZE",
+                Some("resize_finish"),
+            ),
+            (
+                VmState::Resized,
+                Some((resize, Stage::Clear(Next::Return))),
+                "REVERT_RESIZE",
+                Some("resize_reverting"),
+            ),
+            (
+                VmState::Active,
+                Some((live, Stage::Reserved)),
+                "MIGRATING",
+                Some("migrating"),
+            ),
+            (
+                VmState::Active,
+                Some((JobKind::Shelve, Stage::Reserved)),
+                "ACTIVE",
+                Some("shelving_offloading"),
+            ),
+            (VmState::ShelvedOffloaded, None, "SHELVED_OFFLOADED", None),
+        ] {
+            let status = Status::of(&view(state, job));
+            assert_eq!(
+                (status.status, status.task),
+                (word, task),
+                "{state:?} {job:?}"
+            );
+            assert!(WORDS.contains(&status.status));
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! One request from head to answer.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Incoming};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use matchit::Router;
+use placewright_control::Conductor;
+use placewright_scheduler::translate::TranslateOptions;
+use placewright_server::{Body, Exchange, HttpMetrics, HttpService, ServerOptions, Service};
+
+use crate::call::{Call, Reply};
+use crate::error::{ApiError, ApiResult};
+use crate::query::{Query, decode_path};
+use crate::routes::{self, Entry, TABLE};
+use crate::version::{self, NoVersion, Version};
+use crate::{time, versions};
+
+const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
+
+/// What can be chosen about the compute API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ComputeOptions {
+    /// Scheme and host that clients use (`https://cloud.example:8774`), where that is not what
+    /// their requests say.
+    pub public_url: Option<String>,
+    /// How the scheduler will read requests: what it cannot read is refused at once.
+    pub translate: TranslateOptions,
+}
+
+/// The compute API without sockets: a request in, an answer out.
+pub struct ComputeService {
+    core: Arc<Core>,
+}
+
+/// What requests share.
+pub(crate) struct Core {
+    pub(crate) placement: Arc<Service>,
+    pub(crate) conductor: Conductor,
+    options: ComputeOptions,
+    router: Router<usize>,
+}
+
+impl Core {
+    pub(crate) fn translate(&self) -> &TranslateOptions {
+        &self.options.translate
+    }
+}
+
+impl fmt::Debug for ComputeService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ComputeService")
+            .field("options", &self.core.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ComputeService {
+    /// The compute API of a conductor, behind the same authentication, policies and limits as the
+    /// placement service.
+    pub fn new(placement: Arc<Service>, conductor: Conductor, options: ComputeOptions) -> Self {
+        Self {
+            core: Arc::new(Core {
+                placement,
+                conductor,
+                options,
+                router: routes::router(),
+            }),
+        }
+    }
+
+    /// Answers a request. Never fails: what goes wrong is an answer too.
+    pub async fn handle<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Unpin + Send,
+        B::Error: fmt::Display,
+    {
+        let (parts, mut body) = request.into_parts();
+        let mut exchange = Exchange::new();
+        let placement = &self.core.placement;
+        let response = if placement.is_preflight(&parts) {
+            None
+        } else if let Some(page) = placement.common_page(&parts, &mut exchange).await {
+            Some(page)
+        } else {
+            let mut version = None;
+            let answer = self
+                .answer(&parts, &mut body, &mut exchange, &mut version)
+                .await;
+            Some(self.respond(answer, version, &exchange))
+        };
+        placement
+            .finish(&parts, body, response, &exchange, remote)
+            .await
+    }
+
+    async fn answer<B>(
+        &self,
+        parts: &Parts,
+        body: &mut B,
+        exchange: &mut Exchange,
+        version: &mut Option<Version>,
+    ) -> ApiResult<Reply>
+    where
+        B: HttpBody<Data = Bytes> + Unpin + Send,
+        B::Error: fmt::Display,
+    {
+        let core = &*self.core;
+        core.placement.check_head(parts)?;
+        let origin = self.origin(parts);
+        let path = parts.uri.path();
+        if matches!(path, "" | "/") {
+            exchange.set_route("/");
+            return Reply::json(300, &versions::list(&origin));
+        }
+        let rest = match path.strip_prefix("/v2.1") {
+            Some("" | "/") => {
+                exchange.set_route("/v2.1");
+                return Reply::json(200, &versions::one(&origin));
+            }
+            Some(rest) if rest.starts_with('/') => rest,
+            _ => return Err(ApiError::nothing_here()),
+        };
+        let negotiated = version::negotiate(&parts.headers).map_err(|error| no_version(&error))?;
+        *version = Some(negotiated);
+        let identity = core.placement.identify(parts).await?;
+        let (prefix, resource) = project_prefix(rest, identity.project_id())?;
+        let found = core.router.at(resource);
+        let found = found.map_err(|_| ApiError::nothing_here())?;
+        let entry: &'static Entry = TABLE.get(*found.value).ok_or_else(ApiError::nothing_here)?;
+        exchange.set_route(entry.path);
+        let (operation, is_known) = entry.operation(parts.method.as_str(), negotiated);
+        let operation = operation.ok_or_else(|| {
+            if is_known {
+                ApiError::nothing_here()
+            } else {
+                ApiError::new(405, "The method is not allowed here.")
+            }
+        })?;
+        let mut parameters = Vec::with_capacity(2);
+        for (name, value) in found.params.iter() {
+            parameters.push((name, decode_path(value)?));
+        }
+        let content = if matches!(parts.method, Method::POST | Method::PUT) {
+            check_content_type(parts)?;
+            core.placement.read_body(body).await?
+        } else {
+            Bytes::new()
+        };
+        let call = Call {
+            core,
+            version: negotiated,
+            identity: &identity,
+            parameters,
+            query: Query::parse(parts.uri.query().unwrap_or(""))?,
+            body: &content,
+            origin,
+            prefix,
+            at: time::now(),
+        };
+        (operation.answer)(&call).await
+    }
+
+    /// Scheme and host as the client knows them.
+    fn origin(&self, parts: &Parts) -> String {
+        if let Some(url) = &self.core.options.public_url {
+            return url.trim_end_matches('/').to_owned();
+        }
+        let text = |name: HeaderName| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        let host = text(header::HOST)
+            .or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+        format!("http://{}", host.unwrap_or("localhost"))
+    }
+
+    fn respond(
+        &self,
+        answer: ApiResult<Reply>,
+        version: Option<Version>,
+        exchange: &Exchange,
+    ) -> Response<Body> {
+        let (reply, error) = match answer {
+            Ok(reply) => (reply, None),
+            Err(error) => {
+                let body = error.body().to_string().into_bytes();
+                let reply = Reply {
+                    body: Some(body),
+                    ..Reply::empty(error.status)
+                };
+                (reply, Some(error))
+            }
+        };
+        let has_body = reply.body.is_some();
+        let mut response = Response::new(Body::Whole(reply.body.unwrap_or_default().into()));
+        *response.status_mut() =
+            StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        if has_body {
+            let json = HeaderValue::from_static("application/json");
+            headers.insert(header::CONTENT_TYPE, json);
+        }
+        let mut put = |name: HeaderName, text: &str| {
+            if let Ok(value) = HeaderValue::from_str(text) {
+                headers.insert(name, value);
+            }
+        };
+        if let Some(location) = &reply.location {
+            put(header::LOCATION, location);
+        }
+        if let Some(version) = version {
+            put(version::HEADER, &format!("compute {version}"));
+            put(version::OLD_HEADER, &version.to_string());
+            put(
+                header::VARY,
+                "OpenStack-API-Version, X-OpenStack-Nova-API-Version",
+            );
+        }
+        if let Some(error) = error {
+            if let Some(challenge) = &error.challenge {
+                put(header::WWW_AUTHENTICATE, challenge);
+            }
+            if let Some(seconds) = error.retry_after_s {
+                put(header::RETRY_AFTER, &seconds.to_string());
+            }
+        }
+        put(COMPUTE_REQUEST_ID, exchange.request_id());
+        response
+    }
+}
+
+fn no_version(error: &NoVersion) -> ApiError {
+    match error {
+        NoVersion::Malformed(text) => ApiError::bad_request(format!(
+            "{text:?} is no version: it must be two numbers with a dot between them, or latest."
+        )),
+        NoVersion::NotOffered(text) => ApiError::new(
+            406,
+            format!(
+                "Version {text} is not offered: the oldest is {}, the newest {}.",
+                Version(version::OLDEST),
+                Version(version::NEWEST)
+            ),
+        ),
+    }
+}
+
+/// Parts a path into the project, with a slash before it, and the resource. Old clients name their
+/// project in every path.
+fn project_prefix<'p>(path: &'p str, own: Option<&str>) -> ApiResult<(&'p str, &'p str)> {
+    let first = path.get(1..).unwrap_or("").split('/').next().unwrap_or("");
+    if routes::is_resource(first) {
+        return Ok(("", path));
+    }
+    let (prefix, rest) = path.split_at(1 + first.len());
+    if rest.is_empty() {
+        return Err(ApiError::nothing_here());
+    }
+    if own != Some(first) {
+        return Err(ApiError::bad_request(format!(
+            "The path names project {first}, but the request is one of another project."
+        )));
+    }
+    Ok((prefix, rest))
+}
+
+fn check_content_type(parts: &Parts) -> ApiResult<()> {
+    let sent = parts.headers.get(header::CONTENT_TYPE);
+    let sent = sent.and_then(|value| value.to_str().ok()).unwrap_or("");
+    match sent.split(';').next().unwrap_or("").trim() {
+        "" | "application/json" => Ok(()),
+        other => Err(ApiError::new(
+            415,
+            format!("The content type is {other}; it must be application/json."),
+        )),
+    }
+}
+
+impl HttpService for ComputeService {
+    fn options(&self) -> &ServerOptions {
+        HttpService::options(&*self.core.placement)
+    }
+
+    fn metrics(&self) -> &HttpMetrics {
+        HttpService::metrics(&*self.core.placement)
+    }
+
+    fn stopping(&self) {
+        HttpService::stopping(&*self.core.placement);
+    }
+
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+    ) -> impl Future<Output = Response<Body>> + Send {
+        ComputeService::handle(self, request, Some(remote))
+    }
+}
