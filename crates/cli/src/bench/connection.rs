@@ -114,7 +114,12 @@ impl Connection {
                     }
                     self.fill(&mut stream).await?;
                 }
-                (head.length, end.min(self.buffer.len()))
+                // Behind the beginning lies what was read last.
+                let end = match forgotten {
+                    0 => end,
+                    _ => BEGINNING_BYTES.max(head.length),
+                };
+                (head.length, end)
             }
             Body::Chunked => (
                 head.length,
