@@ -103,6 +103,7 @@ pub fn options(id: CellId) -> Options {
         host_timeout: Duration::from_secs(2),
         resend_after: Duration::from_millis(300),
         resend_max: Duration::from_secs(1),
+        follower_timeout: Duration::from_secs(60),
         ..Options::new(id)
     }
 }
@@ -161,6 +162,10 @@ impl Site {
     /// One connection for all agents of a cell.
     pub fn start_agents(&mut self, id: CellId) {
         let hosts = self.hosts_of(id);
+        self.start_agents_of(id, hosts);
+    }
+
+    pub fn start_agents_of(&mut self, id: CellId, hosts: Vec<HostId>) {
         let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&id]) as _;
         let world = Arc::clone(&self.control.world);
         self.agents
@@ -169,6 +174,13 @@ impl Site {
 
     pub fn stop_agents(&mut self) {
         self.agents.drain(..).for_each(|agents| agents.abort());
+    }
+
+    /// Ends a cell and its agents without telling anybody.
+    pub fn kill(&mut self, id: CellId) {
+        // Each agent holds its cell's link.
+        self.stop_agents();
+        self.cells.remove(&id);
     }
 
     /// Sends what control wants sent, and does its scheduling, once.

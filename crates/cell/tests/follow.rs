@@ -1,0 +1,272 @@
+//! What followers are told: everything, then every change; and what a slow one costs.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+mod site;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use placewright_conductor::cell_conductor::VmState;
+use placewright_conductor::{HostId, InstanceId};
+use placewright_journal::MemoryJournal;
+use placewright_link::{
+    AgentConnection, AgentLink as _, CellLink as _, CellNews, HostStart, HostView, InstanceView,
+    ToAgent, ToCell,
+};
+use placewright_scheduler::host_state::{HostReport, HostUpdate, Load, NumberedUpdate, Receipt};
+use site::Site;
+use site::world::{cell, host, instance};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(15);
+
+/// What a follower knows.
+#[derive(Default)]
+struct View {
+    instances: BTreeMap<InstanceId, InstanceView>,
+    hosts: BTreeMap<HostId, HostView>,
+    /// As schedulers receive it.
+    states: BTreeMap<HostId, placewright_scheduler::host_state::HostState>,
+    fulls: usize,
+    is_complete: bool,
+    beats: usize,
+    alive: usize,
+}
+
+impl View {
+    fn take(&mut self, news: CellNews) {
+        match news {
+            CellNews::Instance { instance, view } => match view {
+                Some(view) => drop(self.instances.insert(instance, *view)),
+                None => drop(self.instances.remove(&instance)),
+            },
+            CellNews::Host { host, view } => match view {
+                Some(view) => drop(self.hosts.insert(host, view)),
+                None => drop(self.hosts.remove(&host)),
+            },
+            CellNews::State { host, update } => {
+                let state = self.states.entry(host).or_default();
+                assert_eq!(state.receive(&update), Receipt::Applied, "{update:?}");
+                state.position = (update.incarnation, update.sequence);
+                match &update.update {
+                    HostUpdate::Full(report) => {
+                        self.fulls += 1;
+                        state.load = report.load;
+                    }
+                    HostUpdate::Load(load) => state.load = *load,
+                    other => panic!("{other:?}"),
+                }
+            }
+            CellNews::Alive { hosts } => self.alive += hosts.len(),
+            CellNews::Complete => self.is_complete = true,
+            CellNews::Heartbeat => self.beats += 1,
+        }
+    }
+
+    async fn until(&mut self, news: &mut mpsc::Receiver<CellNews>, holds: impl Fn(&Self) -> bool) {
+        let taking = async {
+            while !holds(self) {
+                self.take(news.recv().await.unwrap());
+            }
+        };
+        timeout(SOON, taking).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn followers_hear_everything_and_then_every_change() {
+    let mut site = Site::new(1, 3, 32);
+    site.start(1).await;
+    site.create(&(1..=10).collect::<Vec<usize>>());
+    site.rest().await;
+    let link = &site.cells[&cell(0)];
+    let mut news = link.follow().await.unwrap();
+    let mut view = View::default();
+    view.until(&mut news, |view| view.is_complete).await;
+    assert_eq!(view.instances.len(), 10);
+    let active = |view: &InstanceView| view.vm_state == VmState::Active && view.guest.is_some();
+    assert!(view.instances.values().all(active));
+    assert_eq!(view.hosts.len(), 3);
+    assert!(
+        view.hosts
+            .values()
+            .all(|host| host.is_up && host.name.is_some())
+    );
+    // Changes, and a second follower that comes in the middle of them.
+    site.create(&(11..=30).collect::<Vec<usize>>());
+    site.delete(instance(1));
+    site.drive().await;
+    let mut late = link.follow().await.unwrap();
+    let mut late_view = View::default();
+    site.rest().await;
+    let is_done = |view: &View| {
+        view.instances.len() == 29
+            && view
+                .instances
+                .values()
+                .all(|one| one.job.is_none() && active(one))
+    };
+    view.until(&mut news, is_done).await;
+    late_view
+        .until(&mut late, |view| view.is_complete && is_done(view))
+        .await;
+    assert!(!view.instances.contains_key(&instance(1)));
+    assert_eq!(view.instances, late_view.instances);
+    view.until(&mut news, |view| view.beats >= 2 && view.alive > 3)
+        .await;
+}
+
+async fn connect(site: &Site, session: u64) -> AgentConnection {
+    let connection = site.cells[&cell(0)].connect().await.unwrap();
+    let start = HostStart {
+        host: host(0, 0),
+        name: "host".into(),
+        session,
+        guests: Vec::new(),
+    };
+    connection
+        .to_cell
+        .send(ToCell::Started(Box::new(start)))
+        .await
+        .unwrap();
+    connection
+}
+
+fn full(sequence: u64, io_ops: u32) -> ToCell {
+    let load = Load {
+        io_ops,
+        ..Load::default()
+    };
+    let report = HostReport {
+        load,
+        ..HostReport::default()
+    };
+    state(sequence, HostUpdate::Full(Box::new(report)))
+}
+
+fn load(sequence: u64) -> ToCell {
+    let io_ops = u32::try_from(sequence).unwrap();
+    let load = Load {
+        io_ops,
+        ..Load::default()
+    };
+    state(sequence, HostUpdate::Load(load))
+}
+
+fn state(sequence: u64, update: HostUpdate) -> ToCell {
+    ToCell::State {
+        host: host(0, 0),
+        update: Box::new(NumberedUpdate {
+            incarnation: 1,
+            sequence,
+            update,
+        }),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_follower_gets_the_newest_and_not_the_backlog() {
+    let mut site = Site::new(1, 1, 8);
+    site.open(cell(0), MemoryJournal::new()).await;
+    let link = &site.cells[&cell(0)];
+    let mut slow = link.follow().await.unwrap();
+    let connection = connect(&site, 1).await;
+    connection.to_cell.send(full(1, 1)).await.unwrap();
+    let last = 20_000;
+    for sequence in 2..=last {
+        connection.to_cell.send(load(sequence)).await.unwrap();
+    }
+    // A follower that keeps up meanwhile has it all.
+    let mut quick = link.follow().await.unwrap();
+    let has_last = |view: &View| {
+        let state = view.states.get(&host(0, 0));
+        state.is_some_and(|state| state.position == (1, last))
+    };
+    View::default().until(&mut quick, has_last).await;
+    let mut view = View::default();
+    let mut count = 0;
+    let taking = async {
+        while !has_last(&view) {
+            view.take(slow.recv().await.unwrap());
+            count += 1;
+        }
+    };
+    timeout(SOON, taking).await.unwrap();
+    assert!(count < 12_000, "{count}");
+    assert!(view.fulls >= 2);
+    let state = &view.states[&host(0, 0)];
+    assert_eq!(u64::from(state.load.io_ops), last);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_asked_for_everything_when_a_gap_does_not_close() {
+    let mut site = Site::new(1, 1, 8);
+    site.open(cell(0), MemoryJournal::new()).await;
+    let mut connection = connect(&site, 1).await;
+    let mut news = site.cells[&cell(0)].follow().await.unwrap();
+    for message in [full(1, 1), load(2), load(4), load(5)] {
+        connection.to_cell.send(message).await.unwrap();
+    }
+    let asked = timeout(SOON, connection.from_cell.recv()).await.unwrap();
+    assert_eq!(asked, Some(ToAgent::SendState { host: host(0, 0) }));
+    connection.to_cell.send(full(6, 77)).await.unwrap();
+    connection.to_cell.send(load(7)).await.unwrap();
+    let has = |view: &View| {
+        let state = view.states.get(&host(0, 0));
+        state.is_some_and(|state| state.position == (1, 7))
+    };
+    View::default().until(&mut news, has).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_the_cell_does_not_count_as_in_session_begin_anew() {
+    let mut site = Site::new(1, 1, 8);
+    site.open(cell(0), MemoryJournal::new()).await;
+    let again = |after| ToAgent::StartAgain {
+        host: host(0, 0),
+        after,
+    };
+    let alive = || ToCell::Alive {
+        hosts: vec![host(0, 0)],
+    };
+    // Never started.
+    let link = &site.cells[&cell(0)];
+    let mut stranger = link.connect().await.unwrap();
+    stranger.to_cell.send(alive()).await.unwrap();
+    assert_eq!(
+        timeout(SOON, stranger.from_cell.recv()).await.unwrap(),
+        Some(again(0))
+    );
+    // Taken over by a later session on another connection.
+    let mut first = connect(&site, 4).await;
+    let second = connect(&site, 5).await;
+    site.until("the session", |world| {
+        let row = world.cells[&cell(0)].hosts().get(&host(0, 0));
+        row.is_some_and(|row| row.session == 5)
+    })
+    .await;
+    first.to_cell.send(alive()).await.unwrap();
+    assert_eq!(
+        timeout(SOON, first.from_cell.recv()).await.unwrap(),
+        Some(again(5))
+    );
+    // A number that was used.
+    let mut third = connect(&site, 5).await;
+    assert_eq!(
+        timeout(SOON, third.from_cell.recv()).await.unwrap(),
+        Some(again(5))
+    );
+    // Silent for so long that it was given up.
+    let mut second = second;
+    site.until("the host is down", |world| {
+        !world.cells[&cell(0)].hosts()[&host(0, 0)].is_up
+    })
+    .await;
+    second.to_cell.send(alive()).await.unwrap();
+    assert_eq!(
+        timeout(SOON, second.from_cell.recv()).await.unwrap(),
+        Some(again(5))
+    );
+}

@@ -1,0 +1,167 @@
+//! Cells and agents that end at any moment and come back.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+mod site;
+
+use std::time::Duration;
+
+use placewright_cell::Cell;
+use placewright_conductor::cell_conductor::VmState;
+use placewright_journal::{Journal as _, MemoryJournal, SqliteOptions};
+use placewright_link::{AgentLink as _, CellLink as _, LinkError};
+use site::world::{World, cell, host, instance};
+use site::{Site, options};
+
+fn active(world: &World) -> usize {
+    let states = world.cells.values();
+    let rows = states.flat_map(|state| state.instances().values());
+    rows.filter(|row| row.vm_state == VmState::Active).count()
+}
+
+/// Opens a store that a cell may just be letting go of.
+async fn reopen(site: &mut Site, directory: &std::path::Path) {
+    for _ in 0..200 {
+        let placement = std::sync::Arc::new(site.control.clone());
+        let store = SqliteOptions::default();
+        let opened = Cell::open(directory, store, options(cell(0)), (), placement).await;
+        if let Ok(opened) = opened {
+            site.cells.insert(cell(0), opened);
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("the store is never free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_that_ends_at_any_moment_goes_on_from_its_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut site = Site::new(1, 6, 32);
+    site.control.world.lock().fails_one_in = 5;
+    reopen(&mut site, directory.path()).await;
+    for round in 0..5 {
+        site.start_agents(cell(0));
+        let first = 1 + round * 12;
+        site.create(&(first..first + 12).collect::<Vec<usize>>());
+        if round > 0 {
+            site.delete(instance(first - 3));
+        }
+        // A little of it is done.
+        for _ in 0..round {
+            site.drive().await;
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        site.kill(cell(0));
+        reopen(&mut site, directory.path()).await;
+    }
+    site.start_agents(cell(0));
+    let world = site.rest().await;
+    assert!(active(&world) > 40, "{}", active(&world));
+    let digest = site.cells[&cell(0)]
+        .engine()
+        .read_now(|machine| machine.0.digest());
+    site.kill(cell(0));
+    reopen(&mut site, directory.path()).await;
+    let again = site.cells[&cell(0)]
+        .engine()
+        .read_now(|machine| machine.0.digest());
+    assert_eq!(digest, again);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_connect_again_go_on_with_their_builds() {
+    let mut site = Site::new(1, 6, 32);
+    site.control.world.lock().fails_one_in = 5;
+    site.start(1).await;
+    for round in 0..6 {
+        let first = 1 + round * 10;
+        site.create(&(first..first + 10).collect::<Vec<usize>>());
+        site.drive().await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        site.stop_agents();
+        site.drive().await;
+        site.start_agents(cell(0));
+    }
+    let world = site.rest().await;
+    assert!(active(&world) > 40, "{}", active(&world));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_host_is_down_and_builds_go_elsewhere_until_it_comes_back() {
+    let mut site = Site::new(1, 3, 64);
+    site.open(cell(0), MemoryJournal::new()).await;
+    let silent = host(0, 0);
+    site.start_agents_of(cell(0), vec![silent]);
+    let is_up = move |world: &World| {
+        let row = world.cells[&cell(0)].hosts().get(&silent);
+        row.map(|row| row.is_up)
+    };
+    site.until("the host is up", |world| is_up(world) == Some(true))
+        .await;
+    site.stop_agents();
+    site.start_agents_of(cell(0), vec![host(0, 1), host(0, 2)]);
+    site.create(&(1..=12).collect::<Vec<usize>>());
+    site.until("the host is down", |world| is_up(world) == Some(false))
+        .await;
+    site.until("all are active elsewhere", |world| active(world) == 12)
+        .await;
+    site.start_agents_of(cell(0), vec![silent]);
+    site.until("the host is up again", |world| is_up(world) == Some(true))
+        .await;
+    let world = site.rest().await;
+    assert!(world.agents[&silent].guests.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_engines_on_one_store_never_both_win() {
+    let journal = MemoryJournal::new();
+    let second = journal.another().unwrap();
+    let mut site = Site::new(1, 4, 32);
+    let placement = std::sync::Arc::new(site.control.clone());
+    let old = Cell::open_on(journal, options(cell(0)), (), placement)
+        .await
+        .unwrap();
+    site.cells.insert(cell(0), std::sync::Arc::clone(&old));
+    site.start_agents(cell(0));
+    site.create(&[1, 2, 3, 4]);
+    site.drive().await;
+    let placement = std::sync::Arc::new(site.control.clone());
+    let new = Cell::open_on(second, options(cell(0)), (), placement)
+        .await
+        .unwrap();
+    site.create(&[5, 6, 7, 8]);
+    site.drive().await;
+    site.stop_agents();
+    site.cells.insert(cell(0), new);
+    drop(old);
+    site.start_agents(cell(0));
+    let world = site.rest().await;
+    assert_eq!(active(&world), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_that_was_shut_down_says_so() {
+    let mut site = Site::new(1, 1, 8);
+    site.start(1).await;
+    let cell = std::sync::Arc::clone(&site.cells[&cell(0)]);
+    let mut news = cell.follow().await.unwrap();
+    cell.shutdown().await;
+    cell.shutdown().await;
+    let ended = async { while news.recv().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(10), ended)
+        .await
+        .unwrap();
+    assert!(matches!(
+        cell.cell().await,
+        Err(LinkError::Unreachable { .. })
+    ));
+    assert!(matches!(
+        cell.deliver(Vec::new()).await,
+        Err(LinkError::Unreachable { .. })
+    ));
+    assert!(matches!(
+        cell.connect().await,
+        Err(LinkError::Unreachable { .. })
+    ));
+}

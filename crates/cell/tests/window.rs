@@ -1,0 +1,231 @@
+//! A host's updates under loss, doubling and reordering: what is merged is always what the agent
+//! said up to some update, and in the end it is the newest.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+use std::collections::BTreeMap;
+
+use placewright_cell::report::MergedReport;
+use placewright_cell::window::{Position, Window};
+use placewright_scheduler::host_state::{
+    HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+/// An agent: what it says, and what was true after each.
+struct Agent {
+    report: HostReport,
+    at: Position,
+    history: BTreeMap<Position, HostReport>,
+}
+
+impl Agent {
+    fn new() -> Self {
+        Self {
+            report: HostReport::default(),
+            at: (0, 0),
+            history: BTreeMap::new(),
+        }
+    }
+
+    fn say(&mut self, update: HostUpdate) -> NumberedUpdate {
+        self.at.1 += 1;
+        self.history.insert(self.at, self.report.clone());
+        NumberedUpdate {
+            incarnation: self.at.0,
+            sequence: self.at.1,
+            update,
+        }
+    }
+
+    fn full(&mut self) -> NumberedUpdate {
+        let update = HostUpdate::Full(Box::new(self.report.clone()));
+        self.say(update)
+    }
+
+    fn restart(&mut self) -> NumberedUpdate {
+        self.at = (self.at.0 + 1, 0);
+        self.full()
+    }
+
+    fn change(&mut self, kind: u8, value: u32) -> NumberedUpdate {
+        let load = Load {
+            io_ops: value,
+            running_builds: value,
+            failed_builds: 0,
+        };
+        let uuid = Uuid::from_u128(u128::from(value % 5));
+        let update = match kind % 6 {
+            0 => {
+                self.report.load = load;
+                HostUpdate::Load(load)
+            }
+            1 => {
+                let metrics = vec![Metric {
+                    name: "heat".into(),
+                    value: f64::from(value),
+                }];
+                self.report.metrics.clone_from(&metrics);
+                HostUpdate::Metrics(metrics)
+            }
+            2 => {
+                let instance = InstanceReport {
+                    uuid,
+                    ..InstanceReport::default()
+                };
+                self.report.load = load;
+                self.report.instances.retain(|one| one.uuid != uuid);
+                self.report.instances.push(instance.clone());
+                self.report.instances.sort_by_key(|one| one.uuid);
+                HostUpdate::InstanceCame(Box::new(instance), load)
+            }
+            3 => {
+                self.report.load = load;
+                self.report.instances.retain(|one| one.uuid != uuid);
+                HostUpdate::InstanceWent(uuid, load)
+            }
+            4 => {
+                let reason = (value % 2 == 0).then(|| value.to_string());
+                self.report.disabled.clone_from(&reason);
+                HostUpdate::Disabled(reason)
+            }
+            _ => {
+                self.report.is_forced_down = value % 2 == 0;
+                HostUpdate::ForcedDown(self.report.is_forced_down)
+            }
+        };
+        self.say(update)
+    }
+}
+
+/// The cell's side.
+#[derive(Default)]
+struct Cell {
+    window: Window,
+    merged: MergedReport,
+    /// A second receiver, which gets what is applied.
+    relayed: MergedReport,
+}
+
+impl Cell {
+    fn hear(&mut self, update: NumberedUpdate) {
+        let mut last = self.window.position();
+        self.window.receive(update, |next| {
+            let at = (next.incarnation, next.sequence);
+            assert!(last < Some(at), "{last:?} {at:?}");
+            last = Some(at);
+            self.merged.apply(&next.update);
+            self.relayed.apply(&next.update);
+        });
+    }
+
+    fn check(&self, agent: &Agent) {
+        let Some(at) = self.window.position() else {
+            return;
+        };
+        let said = HostUpdate::Full(Box::new(agent.history[&at].clone()));
+        assert_eq!(self.merged.full(), said);
+        assert_eq!(self.relayed.full(), said);
+    }
+}
+
+/// What the way does to a message: kept so long, delivered so often.
+type Fate = (usize, usize);
+
+proptest! {
+    #[test]
+    fn what_is_merged_was_said_and_in_the_end_it_is_the_newest(
+        steps in vec((0u8..20, any::<u32>(), (0usize..6, 0usize..3)), 1..200),
+    ) {
+        let mut agent = Agent::new();
+        let mut cell = Cell::default();
+        let mut way: Vec<(Fate, NumberedUpdate)> = Vec::new();
+        way.push(((0, 1), agent.restart()));
+        for (kind, value, fate) in steps {
+            let update = match kind {
+                18 => agent.restart(),
+                19 => agent.full(),
+                kind => agent.change(kind, value),
+            };
+            way.push((fate, update));
+            let due: Vec<usize> = (0..way.len()).rev().filter(|at| way[*at].0.0 == 0).collect();
+            for at in due {
+                let ((_, times), update) = way.remove(at);
+                for _ in 0..times {
+                    cell.hear(update.clone());
+                    cell.check(&agent);
+                }
+            }
+            way.iter_mut().for_each(|(fate, _)| fate.0 -= 1);
+        }
+        for ((_, times), update) in way.drain(..).rev() {
+            for _ in 0..times {
+                cell.hear(update.clone());
+                cell.check(&agent);
+            }
+        }
+        // What a cell asks for when a gap does not close, and after a silence.
+        let last = agent.full();
+        cell.hear(last);
+        cell.check(&agent);
+        prop_assert_eq!(cell.window.position(), Some(agent.at));
+        prop_assert!(!cell.window.has_gap());
+    }
+
+    #[test]
+    fn without_loss_every_order_within_the_window_ends_the_same(
+        changes in vec((0u8..6, any::<u32>()), 1..60),
+        seed in any::<u64>(),
+    ) {
+        let mut agent = Agent::new();
+        let mut cell = Cell::default();
+        let mut updates = vec![agent.restart()];
+        updates.extend(changes.iter().map(|(kind, value)| agent.change(*kind, *value)));
+        let mut seed = seed;
+        while !updates.is_empty() {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = usize::try_from(seed >> 33).unwrap() % updates.len();
+            cell.hear(updates.remove(at));
+            cell.check(&agent);
+        }
+        prop_assert_eq!(cell.window.position(), Some(agent.at));
+        prop_assert!(!cell.window.has_gap());
+    }
+}
+
+#[test]
+fn a_lost_update_is_a_gap_until_everything_is_told() {
+    let mut agent = Agent::new();
+    let mut cell = Cell::default();
+    cell.hear(agent.restart());
+    agent.change(0, 1);
+    cell.hear(agent.change(0, 2));
+    assert!(cell.window.has_gap());
+    // Far more than is held.
+    for value in 0..1000 {
+        cell.hear(agent.change(0, value));
+    }
+    assert!(cell.window.has_gap());
+    cell.hear(agent.full());
+    assert!(!cell.window.has_gap());
+    cell.hear(agent.change(0, 7));
+    cell.check(&agent);
+    assert_eq!(cell.window.position(), Some(agent.at));
+}
+
+#[test]
+fn updates_of_an_earlier_start_are_dropped() {
+    let mut agent = Agent::new();
+    let mut cell = Cell::default();
+    cell.hear(agent.restart());
+    let late = agent.change(0, 1);
+    let later = agent.change(0, 2);
+    cell.hear(agent.restart());
+    cell.hear(late);
+    cell.hear(later);
+    cell.check(&agent);
+    assert_eq!(cell.window.position(), Some((2, 1)));
+    assert!(!cell.window.has_gap());
+}

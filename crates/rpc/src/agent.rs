@@ -1,0 +1,218 @@
+//! Agents reach their cell.
+
+mod decode;
+mod encode;
+
+use std::sync::Arc;
+
+use placewright_link::{AgentConnection, AgentLink, Coming, ToAgent, ToCell};
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::PROTOCOL_VERSION;
+use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
+use crate::error::{link_error, status};
+use crate::proto::agent::agents_client::AgentsClient;
+use crate::proto::agent::agents_server::Agents;
+use crate::proto::agent::{AgentMessage, CellMessage, FromAgent, FromCell};
+
+/// So many messages travel together at most.
+const MESSAGES_AT_ONCE: usize = 256;
+/// So many batches wait for the network.
+const BATCHES_WAITING: usize = 4;
+/// So many messages wait in an agent, each way.
+const MESSAGES_WAITING: usize = 1024;
+
+/// A cell, as its agents reach it over the network.
+#[derive(Clone, Debug)]
+pub struct AgentClient {
+    peer: Peer,
+}
+
+impl AgentClient {
+    /// A client, in a runtime; it connects when it is used.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
+        let peer = Peer::new("the cell", options)?;
+        Ok(Self { peer })
+    }
+}
+
+impl AgentLink for AgentClient {
+    fn connect(&self) -> Coming<'_, AgentConnection> {
+        Box::pin(async {
+            let peer = &self.peer;
+            let (to_network, batches) = mpsc::channel(BATCHES_WAITING);
+            // Said at once, so that a wrong version or token is found out here.
+            let hello = FromAgent {
+                version: PROTOCOL_VERSION,
+                messages: Vec::new(),
+            };
+            // There is room: it was made a moment ago.
+            let _ = to_network.try_send(hello);
+            let request = peer.request(ReceiverStream::new(batches));
+            let mut client = AgentsClient::new(peer.channel.clone())
+                .max_decoding_message_size(MESSAGE_BYTES_MAX);
+            let orders = peer.call(client.join(request)).await?;
+            let (to_cell, from_agent) = mpsc::channel(MESSAGES_WAITING);
+            let (to_agent, from_cell) = mpsc::channel(MESSAGES_WAITING);
+            let peer = peer.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = send_to_cell(from_agent, to_network) => {}
+                    ended = receive_from_cell(orders, to_agent) => {
+                        if let Err(status) = ended {
+                            let error = link_error(&peer.name, &status);
+                            tracing::warn!(%error, "the connection to the cell ended");
+                        }
+                    }
+                }
+            });
+            Ok(AgentConnection { to_cell, from_cell })
+        })
+    }
+}
+
+async fn send_to_cell(mut messages: mpsc::Receiver<ToCell>, to: mpsc::Sender<FromAgent>) {
+    let mut some = Vec::with_capacity(MESSAGES_AT_ONCE);
+    while messages.recv_many(&mut some, MESSAGES_AT_ONCE).await > 0 {
+        let encoded = some.drain(..).map(encode::to_cell);
+        for messages in batches(encoded, AgentMessage::encoded_len) {
+            let batch = FromAgent {
+                version: PROTOCOL_VERSION,
+                messages,
+            };
+            if to.send(batch).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn receive_from_cell(
+    mut orders: Streaming<FromCell>,
+    to: mpsc::Sender<ToAgent>,
+) -> Result<(), Status> {
+    loop {
+        let batch = tokio::select! {
+            batch = orders.message() => batch?,
+            () = to.closed() => return Ok(()),
+        };
+        let Some(batch) = batch else { return Ok(()) };
+        for message in batch.messages {
+            // A newer cell may say what this agent does not know; it cannot expect an answer.
+            let Some(message) = decode::to_agent(message)? else {
+                tracing::warn!("the cell said something that this release does not know");
+                continue;
+            };
+            if to.send(message).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Exposes any cell to agents.
+pub(crate) struct AgentService(pub(crate) Arc<dyn AgentLink>);
+
+#[tonic::async_trait]
+impl Agents for AgentService {
+    type JoinStream = ReceiverStream<Result<FromCell, Status>>;
+
+    async fn join(
+        &self,
+        request: Request<Streaming<FromAgent>>,
+    ) -> Result<Response<Self::JoinStream>, Status> {
+        let connection = self.0.connect().await.map_err(|error| status(&error))?;
+        let (to_network, orders) = mpsc::channel(BATCHES_WAITING);
+        tokio::spawn(serve(request.into_inner(), connection, to_network));
+        Ok(Response::new(ReceiverStream::new(orders)))
+    }
+}
+
+/// Serves one stream until one side ends it, or the agent says what cannot be read.
+async fn serve(
+    from_agent: Streaming<FromAgent>,
+    connection: AgentConnection,
+    to_network: mpsc::Sender<Result<FromCell, Status>>,
+) {
+    let AgentConnection { to_cell, from_cell } = connection;
+    let ended = tokio::select! {
+        ended = receive_from_agent(from_agent, to_cell) => ended,
+        () = send_to_agent(from_cell, &to_network) => Ok(()),
+    };
+    if let Err(status) = ended {
+        tracing::warn!(%status, "the connection of an agent was ended");
+        // If it went away there is nobody to tell.
+        let _ = to_network.send(Err(status)).await;
+    }
+}
+
+async fn receive_from_agent(
+    mut from_agent: Streaming<FromAgent>,
+    to_cell: mpsc::Sender<ToCell>,
+) -> Result<(), Status> {
+    loop {
+        let batch = tokio::select! {
+            batch = from_agent.message() => batch?,
+            () = to_cell.closed() => return Ok(()),
+        };
+        let Some(batch) = batch else { return Ok(()) };
+        if batch.version != PROTOCOL_VERSION {
+            return Err(Status::failed_precondition(format!(
+                "version {} of the protocol is not known here; this cell speaks {PROTOCOL_VERSION}",
+                batch.version
+            )));
+        }
+        for message in batch.messages {
+            let message = decode::to_cell(message)?;
+            if to_cell.send(message).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn send_to_agent(
+    mut orders: mpsc::Receiver<ToAgent>,
+    to: &mpsc::Sender<Result<FromCell, Status>>,
+) {
+    let mut some = Vec::with_capacity(MESSAGES_AT_ONCE);
+    loop {
+        let taken = tokio::select! {
+            taken = orders.recv_many(&mut some, MESSAGES_AT_ONCE) => taken,
+            () = to.closed() => 0,
+        };
+        if taken == 0 {
+            return;
+        }
+        let encoded = some.drain(..).map(encode::to_agent);
+        for messages in batches(encoded, CellMessage::encoded_len) {
+            if to.send(Ok(FromCell { messages })).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Puts messages together, no batch much larger than it should be.
+fn batches<T>(messages: impl Iterator<Item = T>, size_of: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for message in messages {
+        let size = size_of(&message);
+        if bytes > 0 && bytes + size > BATCH_BYTES {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += size.max(1);
+        batch.push(message);
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}

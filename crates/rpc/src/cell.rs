@@ -1,0 +1,226 @@
+//! Control reaches a cell.
+
+use std::sync::Arc;
+
+use placewright_conductor::message::Envelope;
+use placewright_conductor::{Action, CellId, InstanceId, Reply};
+use placewright_link::{Act, CellLink, CellNews, Coming, LinkError};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use uuid::Uuid;
+
+use crate::PROTOCOL_VERSION;
+use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
+use crate::error::{link_error, status};
+use crate::payload::{pack, pack_for, parts, unpack, unpack_from};
+use crate::proto::cell::cell_client::CellClient as Client;
+use crate::proto::cell::cell_server::Cell;
+use crate::proto::cell::{IdentifyRequest, Identity, Payload};
+
+/// So many news are sent in one message at most.
+const NEWS_AT_ONCE: usize = 256;
+/// So many messages of news wait in a server for a stream, and so many news in a client.
+const MESSAGES_WAITING: usize = 4;
+const NEWS_WAITING: usize = 1024;
+
+/// A cell, over the network.
+#[derive(Clone, Debug)]
+pub struct CellClient {
+    peer: Peer,
+}
+
+impl CellClient {
+    /// A client, in a runtime; it connects when it is used.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
+        let peer = Peer::new("the cell", options)?;
+        Ok(Self { peer })
+    }
+
+    fn client(&self) -> Client<tonic::transport::Channel> {
+        Client::new(self.peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    fn refused(&self, why: String) -> LinkError {
+        LinkError::Refused {
+            peer: self.peer.name.clone(),
+            why,
+        }
+    }
+
+    async fn deliver_some(&self, messages: Vec<Envelope>) -> Result<Vec<Reply>, LinkError> {
+        let (peer, count) = (&self.peer, messages.len());
+        let request = peer.request(pack_for(&peer.name, &messages)?);
+        let answer = peer.call(self.client().deliver(request)).await?;
+        let replies: Vec<Reply> = unpack_from(&peer.name, &answer)?;
+        if replies.len() != count {
+            return Err(self.refused(format!(
+                "it gave {} replies to {count} messages",
+                replies.len()
+            )));
+        }
+        Ok(replies)
+    }
+}
+
+impl CellLink for CellClient {
+    fn cell(&self) -> Coming<'_, CellId> {
+        Box::pin(async {
+            let request = self.peer.request(IdentifyRequest {});
+            let identity = self.peer.call(self.client().identify(request)).await?;
+            if identity.version != PROTOCOL_VERSION {
+                return Err(self.refused(format!(
+                    "it speaks version {} of the protocol, this release {PROTOCOL_VERSION}",
+                    identity.version
+                )));
+            }
+            let uuid = Uuid::parse_str(&identity.cell);
+            let uuid = uuid.map_err(|_| self.refused("it does not say its UUID".into()))?;
+            Ok(CellId(uuid))
+        })
+    }
+
+    fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>> {
+        Box::pin(async move {
+            let mut replies = Vec::with_capacity(messages.len());
+            for part in parts(messages) {
+                replies.append(&mut self.deliver_some(part).await?);
+            }
+            Ok(replies)
+        })
+    }
+
+    fn act(&self, act: Act) -> Coming<'_, Reply> {
+        Box::pin(async move {
+            let peer = &self.peer;
+            let request = peer.request(pack_for(&peer.name, &act)?);
+            let answer = peer.call(self.client().act(request)).await?;
+            unpack_from(&peer.name, &answer)
+        })
+    }
+
+    fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
+        Box::pin(async move {
+            let peer = &self.peer;
+            let request = peer.request(pack_for(&peer.name, &instance)?);
+            let answer = peer.call(self.client().actions(request)).await?;
+            unpack_from(&peer.name, &answer)
+        })
+    }
+
+    fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
+        Box::pin(async {
+            let peer = &self.peer;
+            let request = peer.request(pack_for(&peer.name, &())?);
+            let news = peer.call(self.client().follow(request)).await?;
+            let (to, from) = mpsc::channel(NEWS_WAITING);
+            tokio::spawn(receive(peer.clone(), news, to));
+            Ok(from)
+        })
+    }
+}
+
+/// Hands news on until the stream ends, or nothing comes any more.
+async fn receive(peer: Peer, mut news: Streaming<Payload>, to: mpsc::Sender<CellNews>) {
+    loop {
+        let next = tokio::time::timeout(peer.options.silence_timeout, news.message());
+        let next = tokio::select! {
+            next = next => next,
+            () = to.closed() => return,
+        };
+        let payload = match next {
+            Ok(Ok(Some(payload))) => payload,
+            Ok(Ok(None)) => return,
+            Ok(Err(status)) => {
+                let error = link_error(&peer.name, &status);
+                tracing::debug!(%error, "a stream of news ended");
+                return;
+            }
+            Err(_) => {
+                tracing::warn!(peer = peer.name, "nothing was heard for too long");
+                return;
+            }
+        };
+        let batch: Vec<CellNews> = match unpack_from(&peer.name, &payload) {
+            Ok(batch) => batch,
+            Err(error) => {
+                tracing::error!(%error, "a stream of news cannot be read");
+                return;
+            }
+        };
+        for one in batch {
+            if to.send(one).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Exposes any cell.
+pub(crate) struct CellService(pub(crate) Arc<dyn CellLink>);
+
+#[tonic::async_trait]
+impl Cell for CellService {
+    async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<Identity>, Status> {
+        let cell = self.0.cell().await.map_err(|error| status(&error))?;
+        Ok(Response::new(Identity {
+            cell: cell.to_string(),
+            version: PROTOCOL_VERSION,
+        }))
+    }
+
+    async fn deliver(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        let messages: Vec<Envelope> = unpack(request.get_ref())?;
+        let replies = self.0.deliver(messages).await;
+        let replies = replies.map_err(|error| status(&error))?;
+        Ok(Response::new(pack(&replies)?))
+    }
+
+    async fn act(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        let act: Act = unpack(request.get_ref())?;
+        let reply = self.0.act(act).await.map_err(|error| status(&error))?;
+        Ok(Response::new(pack(&reply)?))
+    }
+
+    async fn actions(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
+        let instance: InstanceId = unpack(request.get_ref())?;
+        let actions = self.0.actions(instance).await;
+        let actions = actions.map_err(|error| status(&error))?;
+        Ok(Response::new(pack(&actions)?))
+    }
+
+    type FollowStream = ReceiverStream<Result<Payload, Status>>;
+
+    async fn follow(
+        &self,
+        request: Request<Payload>,
+    ) -> Result<Response<Self::FollowStream>, Status> {
+        let () = unpack(request.get_ref())?;
+        let news = self.0.follow().await.map_err(|error| status(&error))?;
+        let (to, from) = mpsc::channel(MESSAGES_WAITING);
+        tokio::spawn(send(news, to));
+        Ok(Response::new(ReceiverStream::new(from)))
+    }
+}
+
+/// Sends news until there are no more, or nobody takes them.
+async fn send(mut news: mpsc::Receiver<CellNews>, to: mpsc::Sender<Result<Payload, Status>>) {
+    let mut some = Vec::with_capacity(NEWS_AT_ONCE);
+    loop {
+        let taken = tokio::select! {
+            taken = news.recv_many(&mut some, NEWS_AT_ONCE) => taken,
+            () = to.closed() => return,
+        };
+        if taken == 0 {
+            return;
+        }
+        for part in parts(std::mem::take(&mut some)) {
+            if to.send(pack(&part)).await.is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Errors of links as statuses of gRPC, and back.
+
+use placewright_link::LinkError;
+use tonic::{Code, Status};
+
+/// What a server answers.
+pub(crate) fn status(error: &LinkError) -> Status {
+    match error {
+        LinkError::Unreachable { why, .. } => Status::unavailable(why.clone()),
+        LinkError::TimedOut { .. } => Status::deadline_exceeded(error.to_string()),
+        LinkError::Unavailable { why, .. } => Status::aborted(why.clone()),
+        LinkError::Refused { why, .. } => Status::failed_precondition(why.clone()),
+    }
+}
+
+/// What a client makes of an answer.
+pub(crate) fn link_error(peer: &str, status: &Status) -> LinkError {
+    let peer = peer.to_owned();
+    let why = match (status.message(), std::error::Error::source(status)) {
+        (message, Some(source)) => format!("{message}: {}", root(source)),
+        ("", None) => status.code().description().to_owned(),
+        (message, None) => message.to_owned(),
+    };
+    match status.code() {
+        Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Ok => {
+            LinkError::Unreachable { peer, why }
+        }
+        Code::DeadlineExceeded => LinkError::TimedOut { peer },
+        Code::Aborted | Code::ResourceExhausted | Code::Internal => {
+            LinkError::Unavailable { peer, why }
+        }
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::DataLoss
+        | Code::Unauthenticated => LinkError::Refused { peer, why },
+    }
+}
+
+/// The first cause, which says the most: "connection refused".
+fn root<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    let mut error = error;
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error
+}

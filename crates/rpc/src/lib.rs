@@ -1,0 +1,60 @@
+//! How the roles of Placewright reach each other over the network: gRPC for every link.
+//!
+//! For each link of `placewright_link` there is a client that implements it and a server that
+//! exposes anything that does: [`CellClient`], [`PlacementClient`], [`AgentClient`], [`serve`].
+//! So neither side knows whether the other is in its process.
+//!
+//! - Agents speak typed messages (`proto/placewright/agent.proto`), so that others can write agents.
+//! - Control and cells speak versioned payloads (`proto/placewright/cell.proto`).
+//! - A client connects when it is first used, and again after it lost its server. A call that fails
+//!   is the caller's to repeat; a stream that ends is the caller's to open again.
+//! - What cannot be understood is refused with a reason and changes nothing.
+//! - A shared token, when there is one, is checked for every call. There is no encryption: use
+//!   loopback, a private network, or a tunnel.
+
+mod agent;
+mod cell;
+mod channel;
+mod error;
+mod payload;
+mod placement;
+mod serve;
+mod token;
+
+/// The generated messages and services.
+pub mod proto {
+    /// Agents and cells.
+    #[allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::all,
+        clippy::too_many_lines,
+        clippy::allow_attributes_without_reason,
+        reason = "generated"
+    )]
+    pub mod agent {
+        tonic::include_proto!("placewright.agent.v1");
+    }
+    /// Control and cells.
+    #[allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::all,
+        clippy::too_many_lines,
+        clippy::allow_attributes_without_reason,
+        reason = "generated"
+    )]
+    pub mod cell {
+        tonic::include_proto!("placewright.cell.v1");
+    }
+}
+
+pub use agent::AgentClient;
+pub use cell::CellClient;
+pub use channel::{ClientOptions, EndpointError};
+pub use placement::PlacementClient;
+pub use serve::{ServeError, ServeOptions, Services, serve};
+pub use token::{Token, TokenError};
+
+/// The version of the agents' protocol and of payloads that this release speaks.
+pub const PROTOCOL_VERSION: u32 = 1;

@@ -1,0 +1,109 @@
+//! A secret that both sides know.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thiserror::Error;
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::{Request, Status};
+
+/// The key of the metadata that carries it.
+const KEY: &str = "authorization";
+/// A shorter one could be guessed.
+const BYTES_MIN: usize = 16;
+
+/// A secret that both sides know. Never shown.
+#[derive(Clone)]
+pub struct Token(Arc<MetadataValue<Ascii>>);
+
+/// Why there is no token.
+#[derive(Debug, Error)]
+pub enum TokenError {
+    /// The file cannot be read.
+    #[error("{path}: cannot read the token: {error}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What happened.
+        error: std::io::Error,
+    },
+    /// It is too short.
+    #[error("the token has fewer than {BYTES_MIN} characters")]
+    TooShort,
+    /// It does not fit into a header.
+    #[error("the token has characters other than visible ASCII")]
+    BadCharacters,
+}
+
+impl Token {
+    /// A token from its text; white space around it does not count.
+    ///
+    /// # Errors
+    /// It is too short, or has other characters than visible ASCII.
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim();
+        if text.len() < BYTES_MIN {
+            return Err(TokenError::TooShort);
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TokenError::BadCharacters);
+        }
+        let value = MetadataValue::try_from(format!("Bearer {text}"));
+        let mut value = value.map_err(|_| TokenError::BadCharacters)?;
+        value.set_sensitive(true);
+        Ok(Self(Arc::new(value)))
+    }
+
+    /// Reads a token from a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no token.
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let text = std::fs::read_to_string(path).map_err(|error| TokenError::Unreadable {
+            path: path.display().to_string(),
+            error,
+        })?;
+        Self::new(&text)
+    }
+
+    fn is_in(&self, metadata: &MetadataMap) -> bool {
+        let given = metadata
+            .get(KEY)
+            .map_or(&[] as &[u8], |value| value.as_bytes());
+        let wanted = self.0.as_bytes();
+        // Takes as long for a wrong guess as for a nearly right one.
+        let differences = given
+            .iter()
+            .zip(wanted)
+            .fold(0, |all, (a, b)| all | (a ^ b));
+        given.len() == wanted.len() && differences == 0
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(hidden)")
+    }
+}
+
+/// Adds a token to a call.
+pub(crate) fn sign<T>(token: Option<&Token>, request: &mut Request<T>) {
+    if let Some(token) = token {
+        request.metadata_mut().insert(KEY, (*token.0).clone());
+    }
+}
+
+/// Lets calls with the right token through, and all if there is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Check(pub(crate) Option<Token>);
+
+impl tonic::service::Interceptor for Check {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        match &self.0 {
+            Some(token) if !token.is_in(request.metadata()) => Err(Status::unauthenticated(
+                "the token is missing or wrong: both sides need the same",
+            )),
+            _ => Ok(request),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Every link over a real connection: what is said arrives, and what goes wrong is an error with a
+//! reason.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+mod peers;
+
+use std::time::Duration;
+
+use peers::{Fake, Running, client_options, envelopes, every_order, every_word, instance, listen};
+use placewright_conductor::{Answer, Reply};
+use placewright_link::{
+    Act, AgentLink as _, CellLink as _, CellNews, LinkError, PlacementLink as _,
+};
+use placewright_rpc::proto::agent::agents_client::AgentsClient;
+use placewright_rpc::proto::agent::{AgentMessage, Alive, FromAgent, agent_message};
+use placewright_rpc::proto::cell::Payload;
+use placewright_rpc::proto::cell::cell_client::CellClient as RawCell;
+use placewright_rpc::{AgentClient, CellClient, ClientOptions, PlacementClient, Token};
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
+use tonic::Code;
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn control_reaches_a_cell() {
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, None);
+    let client = CellClient::new(client_options(running.address)).unwrap();
+    assert_eq!(client.cell().await.unwrap(), fake.id);
+    // Some twelve megabytes: more than one message carries.
+    let replies = client.deliver(envelopes(12, 1 << 20)).await.unwrap();
+    let expected: Vec<Reply> = (0..12).map(|n| Reply::Refused(n.to_string())).collect();
+    assert_eq!(replies, expected);
+    assert_eq!(client.deliver(Vec::new()).await.unwrap(), []);
+    let act = Act::Shelve {
+        instance: instance(7),
+    };
+    let reply = client.act(act).await.unwrap();
+    assert_eq!(reply, Reply::Refused(instance(7).to_string()));
+    let actions = client.actions(instance(3)).await.unwrap();
+    assert_eq!(actions.len(), 1);
+    assert_eq!(actions[0].name, instance(3).to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn news_arrive_all_and_in_order() {
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, None);
+    let client = CellClient::new(client_options(running.address)).unwrap();
+    let mut news = client.follow().await.unwrap();
+    for number in 0..20_000 {
+        let one = timeout(SOON, news.recv()).await.unwrap().unwrap();
+        let expected = CellNews::Instance {
+            instance: instance(number),
+            view: None,
+        };
+        assert_eq!(one, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_without_news_ends() {
+    let fake = Fake::new();
+    fake.set_silent();
+    let running = Running::start(listen().await, &fake, None);
+    let options = ClientOptions {
+        silence_timeout: Duration::from_millis(200),
+        ..client_options(running.address)
+    };
+    let mut news = CellClient::new(options).unwrap().follow().await.unwrap();
+    assert_eq!(timeout(SOON, news.recv()).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_reaches_placement() {
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, None);
+    let client = PlacementClient::new(client_options(running.address)).unwrap();
+    let answers = client.ask(peers::asks(1000)).await.unwrap();
+    let expected: Vec<Answer> = (0..1000).map(|index| Answer::Swapped { index }).collect();
+    assert_eq!(answers, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_and_their_cell_say_everything_that_they_can() {
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, None);
+    let client = AgentClient::new(client_options(running.address)).unwrap();
+    let mut connection = client.connect().await.unwrap();
+    for word in every_word() {
+        connection.to_cell.send(word).await.unwrap();
+    }
+    for order in every_order() {
+        let heard = timeout(SOON, connection.from_cell.recv()).await.unwrap();
+        assert_eq!(heard, Some(order));
+    }
+    let mut heard = fake.heard.lock().await;
+    for word in every_word() {
+        let arrived = timeout(SOON, heard.recv()).await.unwrap();
+        assert_eq!(arrived, Some(Some(word)));
+    }
+    drop(connection);
+    assert_eq!(timeout(SOON, heard.recv()).await.unwrap(), Some(None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_kind_of_error_arrives_as_what_it_is() {
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, None);
+    let client = CellClient::new(client_options(running.address)).unwrap();
+    for kind in 0..4 {
+        fake.set_error(Some(kind));
+        let error = client.cell().await.unwrap_err();
+        let arrived = match (kind, &error) {
+            (0, LinkError::Unreachable { why, .. })
+            | (2, LinkError::Unavailable { why, .. })
+            | (3, LinkError::Refused { why, .. }) => why == "so it is",
+            (1, LinkError::TimedOut { .. }) => true,
+            _ => false,
+        };
+        assert!(arrived, "{kind}: {error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_takes_too_long_ends() {
+    let fake = Fake::new();
+    fake.set_stuck();
+    let running = Running::start(listen().await, &fake, None);
+    let options = ClientOptions {
+        call_timeout: Duration::from_millis(200),
+        ..client_options(running.address)
+    };
+    let client = CellClient::new(options).unwrap();
+    let error = timeout(SOON, client.cell()).await.unwrap().unwrap_err();
+    assert!(matches!(error, LinkError::TimedOut { .. }), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_ends_streams_and_the_next_call_connects_again() {
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, None);
+    let address = running.address;
+    let cell = CellClient::new(client_options(address)).unwrap();
+    let agent = AgentClient::new(client_options(address)).unwrap();
+    let mut news = cell.follow().await.unwrap();
+    let mut connection = agent.connect().await.unwrap();
+    drop(running);
+    timeout(SOON, async { while news.recv().await.is_some() {} })
+        .await
+        .unwrap();
+    let ended = async { while connection.from_cell.recv().await.is_some() {} };
+    timeout(SOON, ended).await.unwrap();
+    timeout(SOON, connection.to_cell.closed()).await.unwrap();
+    let error = timeout(SOON, cell.cell()).await.unwrap().unwrap_err();
+    assert!(matches!(error, LinkError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("refused"), "{error}");
+    let refused = timeout(SOON, agent.connect()).await.unwrap();
+    assert!(matches!(refused, Err(LinkError::Unreachable { .. })));
+
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let _running = Running::start(listener, &fake, None);
+    assert_eq!(timeout(SOON, cell.cell()).await.unwrap().unwrap(), fake.id);
+    timeout(SOON, agent.connect()).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_without_the_token_are_refused() {
+    let token = Token::new("a secret of its own".replace(' ', "-").as_str()).unwrap();
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, Some(token.clone()));
+    let other = Token::new("a-secret-of-my-own1").unwrap();
+    for wrong in [None, Some(other)] {
+        let options = || ClientOptions {
+            token: wrong.clone(),
+            ..client_options(running.address)
+        };
+        let refused = [
+            CellClient::new(options())
+                .unwrap()
+                .cell()
+                .await
+                .unwrap_err(),
+            AgentClient::new(options())
+                .unwrap()
+                .connect()
+                .await
+                .unwrap_err(),
+            PlacementClient::new(options())
+                .unwrap()
+                .ask(peers::asks(1))
+                .await
+                .unwrap_err(),
+        ];
+        for error in refused {
+            assert!(matches!(error, LinkError::Refused { .. }), "{error:?}");
+            assert!(error.to_string().contains("token"), "{error}");
+        }
+    }
+    let options = ClientOptions {
+        token: Some(token),
+        ..client_options(running.address)
+    };
+    assert_eq!(
+        CellClient::new(options).unwrap().cell().await.unwrap(),
+        fake.id
+    );
+    assert!(Token::new("short").is_err());
+    assert!(Token::new("with white space inside it").is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_understood_is_refused_and_harms_nobody() {
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, None);
+    // No HTTP/2 at all, and half of its greeting.
+    for garbage in [
+        &b"GET / HTTP/1.0\r\n\r\n"[..],
+        b"PRI * HTTP/2.0\r\n\r\nSM",
+        &[0xff; 4096],
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(running.address)
+            .await
+            .unwrap();
+        stream.write_all(garbage).await.unwrap();
+    }
+    let url = format!("http://{}", running.address);
+    let mut raw = RawCell::connect(url.clone()).await.unwrap();
+    let deliver = |version, body: &[u8]| Payload {
+        version,
+        body: body.to_vec(),
+    };
+    let newer = raw.deliver(deliver(2, &[])).await.unwrap_err();
+    assert_eq!(newer.code(), Code::FailedPrecondition);
+    assert!(newer.message().contains("version 2"), "{newer}");
+    for body in [
+        &b"\xff\xff\xff\xff\xff"[..],
+        b"hello",
+        &[1, 2, 3],
+        &[0xee; 300],
+        b"",
+    ] {
+        let bad = raw.deliver(deliver(1, body)).await.unwrap_err();
+        assert_eq!(bad.code(), Code::InvalidArgument, "{bad}");
+        let bad = raw.act(deliver(1, body)).await.unwrap_err();
+        assert_eq!(bad.code(), Code::InvalidArgument, "{bad}");
+    }
+    // A list that claims to have billions of elements.
+    let bad = raw
+        .deliver(deliver(1, b"\xff\xff\xff\xff\x0f"))
+        .await
+        .unwrap_err();
+    assert_eq!(bad.code(), Code::InvalidArgument);
+
+    let agent = |version, hosts: &str| {
+        let kind = agent_message::Kind::Alive(Alive {
+            hosts: vec![hosts.into()],
+        });
+        let messages = vec![
+            AgentMessage { kind: Some(kind) },
+            AgentMessage { kind: None },
+        ];
+        FromAgent { version, messages }
+    };
+    let good = instance(1).to_string();
+    for (said, code, named) in [
+        (agent(7, &good), Code::FailedPrecondition, "version 7"),
+        (agent(1, "no uuid"), Code::InvalidArgument, "alive.hosts"),
+        (agent(1, &good), Code::InvalidArgument, "kind is missing"),
+    ] {
+        let mut client = AgentsClient::connect(url.clone()).await.unwrap();
+        let request = tokio_stream::iter([said]);
+        let mut orders = client.join(request).await.unwrap().into_inner();
+        let ended = async {
+            loop {
+                match orders.message().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("it ended without a reason"),
+                    Err(status) => return status,
+                }
+            }
+        };
+        let status = timeout(SOON, ended).await.unwrap();
+        assert_eq!(status.code(), code, "{status}");
+        assert!(status.message().contains(named), "{status}");
+    }
+    let client = CellClient::new(client_options(running.address)).unwrap();
+    assert_eq!(client.cell().await.unwrap(), fake.id);
+}
+
+#[tokio::test]
+async fn addresses_that_are_none_are_refused_at_once() {
+    for address in [
+        "",
+        "nonsense",
+        "https://cell:8780",
+        "http://",
+        "cell:port",
+        "a b:1",
+    ] {
+        assert!(
+            CellClient::new(ClientOptions::new(address)).is_err(),
+            "{address:?}"
+        );
+    }
+    for address in [
+        "127.0.0.1:8780",
+        "http://cell.example.org:8780",
+        "[::1]:8780",
+    ] {
+        assert!(
+            CellClient::new(ClientOptions::new(address)).is_ok(),
+            "{address:?}"
+        );
+    }
+}

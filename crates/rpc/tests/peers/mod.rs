@@ -1,0 +1,425 @@
+//! A cell and a placement that answer as they are told, and a server for them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use placewright_conductor::cell_conductor::{Failure, Order, Place, Step};
+use placewright_conductor::message::{Create, Envelope};
+use placewright_conductor::{
+    Action, Amounts, Answer, Ask, Candidate, CellId, HardRule, HostId, InstanceId, Message, Reply,
+    Spec, Want,
+};
+use placewright_link::{
+    Act, AgentConnection, AgentLink, CellLink, CellNews, Coming, HostStart, LinkError,
+    PlacementLink, ToAgent, ToCell,
+};
+use placewright_placement::Timestamp;
+use placewright_placement::group::{Relation, Rule, Scope};
+use placewright_rpc::{ClientOptions, ServeOptions, Services, Token, serve};
+use placewright_scheduler::host_state::{
+    HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
+};
+use placewright_scheduler::platform::Platform;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::{Mutex, mpsc};
+use uuid::Uuid;
+
+const NO_ERROR: u8 = 255;
+const STUCK: u8 = 254;
+const SILENT: u8 = 253;
+
+pub(crate) struct Fake {
+    pub(crate) id: CellId,
+    mode: AtomicU8,
+    hears: mpsc::Sender<Option<ToCell>>,
+    /// What agents said, and nothing at the end of a connection.
+    pub(crate) heard: Mutex<mpsc::Receiver<Option<ToCell>>>,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Arc<Self> {
+        let (hears, heard) = mpsc::channel(1000);
+        Arc::new(Self {
+            id: CellId(Uuid::from_u128(0xce11)),
+            mode: AtomicU8::new(NO_ERROR),
+            hears,
+            heard: Mutex::new(heard),
+        })
+    }
+
+    pub(crate) fn set_error(&self, kind: Option<u8>) {
+        self.mode.store(kind.unwrap_or(NO_ERROR), Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_stuck(&self) {
+        self.mode.store(STUCK, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_silent(&self) {
+        self.mode.store(SILENT, Ordering::SeqCst);
+    }
+
+    async fn check(&self) -> Result<(), LinkError> {
+        let (peer, why) = ("cell".to_owned(), "so it is".to_owned());
+        match self.mode.load(Ordering::SeqCst) {
+            0 => Err(LinkError::Unreachable { peer, why }),
+            1 => Err(LinkError::TimedOut { peer }),
+            2 => Err(LinkError::Unavailable { peer, why }),
+            3 => Err(LinkError::Refused { peer, why }),
+            STUCK => std::future::pending().await,
+            _ => Ok(()),
+        }
+    }
+}
+
+impl CellLink for Fake {
+    fn cell(&self) -> Coming<'_, CellId> {
+        Box::pin(async { self.check().await.map(|()| self.id) })
+    }
+
+    fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>> {
+        let number = |one: &Envelope| one.message.instance().0.as_u128().to_string();
+        let replies = messages.iter().map(|one| Reply::Refused(number(one)));
+        let replies = replies.collect();
+        Box::pin(async { Ok(replies) })
+    }
+
+    fn act(&self, act: Act) -> Coming<'_, Reply> {
+        Box::pin(async move {
+            match act {
+                Act::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
+                Act::Rebuild { .. } | Act::RemoveHost { .. } => Ok(Reply::Accepted),
+            }
+        })
+    }
+
+    fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
+        let action = Action {
+            name: instance.to_string(),
+            started_at: Timestamp(1),
+            finished_at: None,
+            tries: Vec::new(),
+            fault: None,
+        };
+        Box::pin(async { Ok(vec![action]) })
+    }
+
+    fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
+        let is_silent = self.mode.load(Ordering::SeqCst) == SILENT;
+        Box::pin(async move {
+            let (to, from) = mpsc::channel(100);
+            tokio::spawn(async move {
+                for number in 0.. {
+                    if is_silent {
+                        to.closed().await;
+                        return;
+                    }
+                    let news = CellNews::Instance {
+                        instance: instance(number),
+                        view: None,
+                    };
+                    if to.send(news).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            Ok(from)
+        })
+    }
+}
+
+impl PlacementLink for Fake {
+    fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
+        let index = |ask: &Ask| Answer::Swapped {
+            index: u32::try_from(ask.number).unwrap(),
+        };
+        let answers = asks.iter().map(index).collect();
+        Box::pin(async { Ok(answers) })
+    }
+}
+
+impl AgentLink for Fake {
+    fn connect(&self) -> Coming<'_, AgentConnection> {
+        Box::pin(async {
+            let (to_agent, from_cell) = mpsc::channel(100);
+            let (to_cell, mut from_agent) = mpsc::channel(100);
+            let hears = self.hears.clone();
+            tokio::spawn(async move {
+                for order in every_order() {
+                    to_agent.send(order).await.unwrap();
+                }
+                while let Some(word) = from_agent.recv().await {
+                    hears.send(Some(word)).await.unwrap();
+                }
+                hears.send(None).await.unwrap();
+                drop(to_agent);
+            });
+            Ok(AgentConnection { to_cell, from_cell })
+        })
+    }
+}
+
+/// A server that ends with its handle, and all its connections with it.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    runtime: Option<Runtime>,
+}
+
+impl Running {
+    pub(crate) fn start(listener: TcpListener, fake: &Arc<Fake>, token: Option<Token>) -> Self {
+        let address = listener.local_addr().unwrap();
+        let services = Services {
+            cell: Some(Arc::clone(fake) as _),
+            agents: Some(Arc::clone(fake) as _),
+            placement: Some(Arc::clone(fake) as _),
+        };
+        let options = ServeOptions {
+            token,
+            ..ServeOptions::default()
+        };
+        let listener = listener.into_std().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener).unwrap();
+            let stop = std::future::pending();
+            serve(listener, services, options, stop).await.unwrap();
+        });
+        Self {
+            address,
+            runtime: Some(runtime),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+pub(crate) async fn listen() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.unwrap()
+}
+
+pub(crate) fn client_options(address: SocketAddr) -> ClientOptions {
+    ClientOptions::new(address.to_string())
+}
+
+pub(crate) fn instance(number: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(number))
+}
+
+fn host() -> HostId {
+    HostId(Uuid::from_u128(0x4057))
+}
+
+fn spec(bytes: usize) -> Spec {
+    Spec {
+        name: "vm".into(),
+        project: "p".into(),
+        user: "u".into(),
+        group: Some(Uuid::from_u128(9)),
+        rules: vec![
+            HardRule {
+                rule: Rule {
+                    scope: Scope::Host,
+                    relation: Relation::FewerThan(1),
+                },
+                others: vec![Uuid::from_u128(10)],
+            },
+            HardRule {
+                rule: Rule {
+                    scope: Scope::Level("rack".into()),
+                    relation: Relation::Same,
+                },
+                others: Vec::new(),
+            },
+        ],
+        body: "x".repeat(bytes),
+        created_at: Timestamp(1_700_000_000_000_000),
+    }
+}
+
+pub(crate) fn envelopes(count: u128, bytes: usize) -> Vec<Envelope> {
+    let one = |number| Envelope {
+        sent_at: Timestamp(5),
+        message: Message::Create(Box::new(Create {
+            instance: instance(number),
+            spec: spec(bytes),
+            selection: Candidate {
+                host: host(),
+                zone: None,
+                amounts: Vec::new(),
+            },
+            alternates: Vec::new(),
+            claim: 1,
+        })),
+    };
+    (0..count).map(one).collect()
+}
+
+pub(crate) fn asks(count: u64) -> Vec<Ask> {
+    let one = |number: u64| Ask {
+        instance: instance(number.into()),
+        number,
+        want: Want::Release { last: false },
+    };
+    (0..count).map(one).collect()
+}
+
+/// Everything that an agent can say.
+pub(crate) fn every_word() -> Vec<ToCell> {
+    let (load, came) = (
+        Load {
+            io_ops: 1,
+            running_builds: 2,
+            failed_builds: 3,
+        },
+        InstanceReport {
+            uuid: Uuid::from_u128(77),
+            group: Some(Uuid::from_u128(78)),
+            image_properties: [("os".to_owned(), "linux".to_owned())].into(),
+        },
+    );
+    let facts = HostFacts {
+        names: HostNames {
+            service_host: "compute-1".into(),
+            node: "node-1".into(),
+            cell: Uuid::from_u128(1),
+            ip: Some("192.0.2.1".into()),
+            hypervisor_hostname: Some("hv".into()),
+        },
+        platform: Platform {
+            hypervisor_type: Some("QEMU".into()),
+            hypervisor_version: Some(6_002_001),
+            cpu_info: Some("{}".into()),
+            supported_instances: vec![["x86_64".into(), "qemu".into(), "hvm".into()]],
+        },
+        stats: [("a".to_owned(), "b".to_owned())].into(),
+    };
+    let metrics = vec![Metric {
+        name: "cpu.percent".into(),
+        value: 0.25,
+    }];
+    let report = HostReport {
+        facts: facts.clone(),
+        load,
+        metrics: metrics.clone(),
+        instances: vec![came.clone()],
+        disabled: Some("broken".into()),
+        is_forced_down: true,
+    };
+    let updates = [
+        HostUpdate::Full(Box::new(report)),
+        HostUpdate::Alive,
+        HostUpdate::Facts(Box::new(facts)),
+        HostUpdate::Load(load),
+        HostUpdate::Metrics(metrics),
+        HostUpdate::InstanceCame(Box::new(came), load),
+        HostUpdate::InstanceWent(Uuid::from_u128(77), load),
+        HostUpdate::Disabled(Some("maintenance".into())),
+        HostUpdate::Disabled(None),
+        HostUpdate::ForcedDown(false),
+        HostUpdate::Gone,
+    ];
+    let mut words = vec![
+        ToCell::Started(Box::new(HostStart {
+            host: host(),
+            name: "compute-1".into(),
+            session: u64::MAX,
+            guests: vec![(instance(1), 2), (instance(3), u32::MAX)],
+        })),
+        ToCell::Destroyed {
+            host: host(),
+            instance: instance(1),
+            number: 2,
+        },
+        ToCell::Alive {
+            hosts: vec![host(), HostId(Uuid::from_u128(2))],
+        },
+    ];
+    for failure in [
+        None,
+        Some(Failure {
+            message: "no disk".into(),
+            may_retry: true,
+        }),
+    ] {
+        words.push(ToCell::StepEnded {
+            host: host(),
+            instance: instance(1),
+            session: 4,
+            attempt: 5,
+            failure,
+        });
+    }
+    for (sequence, update) in (1..).zip(updates) {
+        let update = Box::new(NumberedUpdate {
+            incarnation: 12,
+            sequence,
+            update,
+        });
+        words.push(ToCell::State {
+            host: host(),
+            update,
+        });
+    }
+    words
+}
+
+/// Everything that a cell can say.
+pub(crate) fn every_order() -> Vec<ToAgent> {
+    let mut orders = vec![
+        ToAgent::Destroy {
+            host: host(),
+            session: 1,
+            instance: instance(2),
+            number: 3,
+        },
+        ToAgent::SendState { host: host() },
+        ToAgent::StartAgain {
+            host: host(),
+            after: 8,
+        },
+    ];
+    let place = Place {
+        host: host(),
+        number: 1,
+    };
+    let steps = [
+        Step::Prepare,
+        Step::Leave,
+        Step::Arrive,
+        Step::Return,
+        Step::Offload,
+        Step::Rebuild,
+    ];
+    for (attempt, step) in (1..).zip(steps) {
+        let is_live = step == Step::Leave;
+        orders.push(ToAgent::Step {
+            host: host(),
+            session: 1,
+            order: Box::new(Order {
+                instance: instance(2),
+                attempt,
+                step,
+                number: 3,
+                is_live,
+                spec: spec(10),
+                amounts: vec![Amounts {
+                    provider: Uuid::from_u128(5),
+                    resources: vec![("VCPU".into(), 2), ("MEMORY_MB".into(), i64::MAX)],
+                }],
+                origin: is_live.then_some(place),
+                target: (!is_live).then_some(place),
+            }),
+        });
+    }
+    orders
+}
