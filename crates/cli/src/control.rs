@@ -4,13 +4,13 @@
 //! listens. What can fail at once fails before the store is loaded.
 
 mod access;
-mod journal_metrics;
-mod logs;
-mod observer;
+pub(crate) mod journal_metrics;
+pub(crate) mod logs;
+pub(crate) mod observer;
 pub(crate) mod scheduler_rules;
-mod signals;
-mod systemd;
-mod wire;
+pub(crate) mod signals;
+pub(crate) mod systemd;
+pub(crate) mod wire;
 
 use std::io;
 use std::net::SocketAddr;
@@ -65,7 +65,7 @@ pub(crate) fn check(options: &Options) -> Result<(), ConfigErrors> {
 }
 
 /// The backlog of the listening socket: connections that wait to be accepted.
-const BACKLOG: u32 = 1024;
+pub(crate) const BACKLOG: u32 = 1024;
 
 /// Refuses to let everybody in by accident.
 fn check_open(options: &Options) -> Result<(), ConfigErrors> {
@@ -168,7 +168,7 @@ fn serve_scheduler(
 
 /// Takes the address, so that a start fails before the store is loaded when somebody has it. Nobody
 /// can connect until it listens.
-fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSocket> {
+pub(crate) fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {

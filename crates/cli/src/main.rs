@@ -1,6 +1,7 @@
 //! The one binary of Placewright.
 
 mod bench;
+mod cell;
 mod client;
 mod config;
 mod control;
@@ -34,6 +35,8 @@ struct Cli {
 enum Command {
     /// Run the Placement service
     Control(Flags),
+    /// Run one cell: its instances, and its hosts' agents
+    Cell(Flags),
     /// Check, show and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Control(flags) => control::run(&flags)?,
+        Command::Cell(flags) => cell::run(&flags)?,
         Command::Config(command) => run_config(command)?,
         Command::Journal(command) => {
             if !command.run()? {

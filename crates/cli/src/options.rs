@@ -9,6 +9,8 @@ mod kinds;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use uuid::Uuid;
+
 pub(crate) use kinds::{
     AuthStrategy, CandidateStrategy, Form, LogFormat, Number, OptionType, UserGrants,
 };
@@ -234,8 +236,8 @@ options! {
         /// `noauth2` believes what the client says (loopback only), `http_basic` checks passwords
         /// against an htpasswd file, `keystone` asks a Keystone v3 API about tokens.
         strategy: AuthStrategy = "noauth2";
-        /// Lets `noauth2` listen on an address that other machines reach. Everybody who reaches it
-        /// may then do everything.
+        /// Lets `noauth2`, and a cell without a token, listen on an address that other machines
+        /// reach. Everybody who reaches it may then do everything.
         i_know_this_is_open: bool = "false";
     }
 
@@ -338,6 +340,47 @@ options! {
         allow_headers: Vec<String> = "X-Auth-Token,X-Openstack-Request-Id,X-Identity-Status,X-Roles,X-Service-Catalog,X-User-Id,X-Tenant-Id,OpenStack-API-Version";
     }
 
+    /// One cell (`placewright cell`): its instances, and the agents of its hosts. How its store is
+    /// written is said in `[store]`.
+    cell: CellOptions {
+        /// The cell's UUID. Not set: one is made at the first start, and kept in the store.
+        uuid: Option<Uuid> = "";
+        /// Address and port (gRPC) on which control and agents reach the cell.
+        listen: SocketAddr = "127.0.0.1:8780";
+        /// Address and port (gRPC) on which the cell reaches placement: control's.
+        placement: String = "127.0.0.1:8775";
+        /// The store's directory, made when missing; one program at a time may use it. Not set means
+        /// `cell` in systemd's `$STATE_DIRECTORY`, else in `placewright-data` in the working
+        /// directory.
+        store_path: Option<PathBuf> = "";
+        /// A file with a secret of 16 characters or more that control, cells and agents share. With
+        /// it, the cell refuses callers that do not have it, and shows it to placement.
+        token_file: Option<PathBuf> = "";
+        /// Address and port (HTTP) for `GET /metrics`. Not set: there are none.
+        metrics_listen: Option<SocketAddr> = "";
+        /// A host is down when its agent was silent for so long. Agents say that they are there at
+        /// least three times in it.
+        #[unit("milliseconds")]
+        host_timeout_ms: Number<1_000, 86_400_000> = "30000";
+        /// Time that an agent has for each step of a build or move. Then the build goes to an
+        /// alternate.
+        #[unit("milliseconds")]
+        step_timeout_ms: Number<1_000, 4_294_967_295> = "600000";
+        /// What was not answered is asked for again after this time, and then after twice as long
+        /// each time, up to a minute.
+        #[unit("milliseconds")]
+        resend_ms: Number<100, 60_000> = "5000";
+        /// Time that placement has for an answer.
+        #[unit("milliseconds")]
+        ask_timeout_ms: Number<100, 600_000> = "10000";
+        /// How long deletions are remembered, so that a message that was late creates nothing again.
+        #[unit("seconds")]
+        remember_deleted_s: Number<60, 31_536_000> = "86400";
+        /// Time that calls under way have to end after SIGTERM or SIGINT.
+        #[unit("milliseconds")]
+        drain_timeout_ms: Number<0, 86_400_000> = "5000";
+    }
+
     /// Logs, written to standard error.
     log: LogOptions {
         /// `text` for people, `json` for programs: one object a line.
@@ -356,6 +399,18 @@ impl StoreOptions {
             state()
                 .unwrap_or_else(|| PathBuf::from("placewright-data"))
                 .join("placement")
+        })
+    }
+}
+
+impl CellOptions {
+    /// The store's directory, wherever it comes from.
+    pub(crate) fn directory(&self) -> PathBuf {
+        let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+        self.store_path.clone().unwrap_or_else(|| {
+            state()
+                .unwrap_or_else(|| PathBuf::from("placewright-data"))
+                .join("cell")
         })
     }
 }

@@ -212,7 +212,7 @@ async fn callers_without_the_token_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_understood_is_refused_and_harms_nobody() {
+async fn a_caller_that_makes_no_sense_is_refused_and_harms_nobody() {
     let fake = Fake::new();
     let running = Running::start(listen().await, &fake, None);
     // No HTTP/2 at all, and half of its greeting.
@@ -253,7 +253,15 @@ async fn what_cannot_be_understood_is_refused_and_harms_nobody() {
         .await
         .unwrap_err();
     assert_eq!(bad.code(), Code::InvalidArgument);
+    let client = CellClient::new(client_options(running.address)).unwrap();
+    assert_eq!(client.cell().await.unwrap(), fake.id);
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_makes_no_sense_is_told_so_and_cut_off() {
+    let fake = Fake::new();
+    let running = Running::start(listen().await, &fake, None);
+    let url = format!("http://{}", running.address);
     let agent = |version, hosts: &str| {
         let kind = agent_message::Kind::Alive(Alive {
             hosts: vec![hosts.into()],

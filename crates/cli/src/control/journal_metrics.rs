@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 /// Counts what the engine does with its journal.
 #[derive(Debug)]
-pub(super) struct JournalMetrics {
+pub(crate) struct JournalMetrics {
     batch_commands: Histogram,
     batch_bytes: Histogram,
     append_duration: Histogram,
@@ -37,7 +37,7 @@ fn bounds(first: f64, factor: f64, count: usize) -> Histogram {
 
 impl JournalMetrics {
     /// Registers the metrics.
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             // One command to the largest batch (4,096 by default).
             batch_commands: bounds(1.0, 2.0, 14),

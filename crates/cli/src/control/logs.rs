@@ -17,7 +17,7 @@ use crate::options::{LogFormat, LogOptions};
 ///
 /// # Errors
 /// The filter is not written as filters are.
-pub(super) fn start(options: &LogOptions) -> anyhow::Result<Log> {
+pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     let filter = EnvFilter::builder().parse(&options.filter).map_err(|error| {
         ConfigErrors(vec![format!(
             "log.filter: {:?} is no filter ({error}); allowed: a level (error, warn, info, debug, \
@@ -45,7 +45,7 @@ const WAITING_BYTES_MAX: usize = 8 << 20;
 const GATHER: Duration = Duration::from_millis(5);
 
 /// The thread that writes; dropped, it writes what waits and ends.
-pub(super) struct Log {
+pub(crate) struct Log {
     lines: Arc<Lines>,
     thread: Option<JoinHandle<()>>,
 }

@@ -11,7 +11,7 @@ use crate::config::chain;
 
 /// Logs what the engine does and passes it on.
 #[derive(Debug)]
-pub(super) struct Logged<O>(pub(super) O);
+pub(crate) struct Logged<O>(pub(crate) O);
 
 impl<O: Observer> Observer for Logged<O> {
     fn recovering(&self, progress: &RecoveryProgress) {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 ///
 /// # Errors
 /// The system refuses.
-pub(super) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
+pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -29,7 +29,7 @@ pub(super) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
 }
 
 /// Waits until so many signals to stop have come.
-pub(super) async fn nth(stops: &watch::Receiver<u32>, number: u32) {
+pub(crate) async fn nth(stops: &watch::Receiver<u32>, number: u32) {
     let mut stops = stops.clone();
     if stops.wait_for(|stops| *stops >= number).await.is_err() {
         // The task that counts ends with the runtime only.

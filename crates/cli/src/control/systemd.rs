@@ -10,17 +10,17 @@ fn tell(states: &[NotifyState<'_>]) {
 }
 
 /// The service answers.
-pub(super) fn ready() {
+pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
 /// The service is on its way out.
-pub(super) fn stopping() {
+pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
 /// What the service is doing, for `systemctl status`, and that starting may take a while longer.
-pub(super) fn loading(status: &str) {
+pub(crate) fn loading(status: &str) {
     const MORE_TIME_US: u32 = 60_000_000;
     tell(&[
         NotifyState::Status(status),
@@ -29,7 +29,7 @@ pub(super) fn loading(status: &str) {
 }
 
 /// Feeds the watchdog for as long as the runtime makes progress.
-pub(super) async fn feed_watchdog() {
+pub(crate) async fn feed_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };

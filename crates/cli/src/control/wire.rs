@@ -52,14 +52,14 @@ pub(super) fn keep(options: &Options) -> KeepOptions {
 }
 
 /// What the journal wants.
-pub(super) fn journal(options: &Options) -> SqliteOptions {
+pub(crate) fn journal(options: &Options) -> SqliteOptions {
     SqliteOptions {
         file_bytes_max: limit(options.store.file_bytes_max),
     }
 }
 
 /// What the engine wants.
-pub(super) fn engine(options: &Options) -> placewright_engine::Options {
+pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
     let store = &options.store;
     placewright_engine::Options {
         queue_commands_max: store.queue_commands_max.count(),

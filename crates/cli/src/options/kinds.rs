@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use uuid::Uuid;
+
 /// How a value is written in the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -97,6 +99,19 @@ impl OptionType for Option<PathBuf> {
 
     fn allowed() -> String {
         "a path; empty means not set".to_owned()
+    }
+}
+
+impl OptionType for Option<Uuid> {
+    fn read(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        Uuid::try_parse(text).ok().map(Some)
+    }
+
+    fn allowed() -> String {
+        "a UUID; empty means not set".to_owned()
     }
 }
 

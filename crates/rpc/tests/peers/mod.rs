@@ -273,8 +273,8 @@ pub(crate) fn asks(count: u64) -> Vec<Ask> {
     (0..count).map(one).collect()
 }
 
-/// Everything that an agent can say.
-pub(crate) fn every_word() -> Vec<ToCell> {
+/// Everything that an agent can say of its host's state.
+fn every_update() -> [HostUpdate; 11] {
     let (load, came) = (
         Load {
             io_ops: 1,
@@ -315,7 +315,7 @@ pub(crate) fn every_word() -> Vec<ToCell> {
         disabled: Some("broken".into()),
         is_forced_down: true,
     };
-    let updates = [
+    [
         HostUpdate::Full(Box::new(report)),
         HostUpdate::Alive,
         HostUpdate::Facts(Box::new(facts)),
@@ -327,7 +327,11 @@ pub(crate) fn every_word() -> Vec<ToCell> {
         HostUpdate::Disabled(None),
         HostUpdate::ForcedDown(false),
         HostUpdate::Gone,
-    ];
+    ]
+}
+
+/// Everything that an agent can say.
+pub(crate) fn every_word() -> Vec<ToCell> {
     let mut words = vec![
         ToCell::Started(Box::new(HostStart {
             host: host(),
@@ -359,7 +363,7 @@ pub(crate) fn every_word() -> Vec<ToCell> {
             failure,
         });
     }
-    for (sequence, update) in (1..).zip(updates) {
+    for (sequence, update) in (1..).zip(every_update()) {
         let update = Box::new(NumberedUpdate {
             incarnation: 12,
             sequence,

@@ -1,0 +1,61 @@
+//! Which cell a store belongs to.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+use uuid::Uuid;
+
+use crate::config::ConfigErrors;
+
+/// The file in the store's directory that holds the cell's UUID.
+const FILE: &str = "cell-uuid";
+
+/// The UUID of the cell whose store this is; a new store gets the configured one, or a new one.
+///
+/// # Errors
+/// The store is another cell's, or cannot be written.
+pub(super) fn find(directory: &Path, configured: Option<Uuid>) -> anyhow::Result<Uuid> {
+    let path = directory.join(FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let kept = Uuid::try_parse(text.trim());
+            let kept = kept.with_context(|| format!("{}: not a UUID", path.display()))?;
+            match configured {
+                Some(configured) if configured != kept => Err(ConfigErrors(vec![format!(
+                    "cell.uuid: the store in {} belongs to cell {kept}, not to {configured}",
+                    directory.display()
+                )])
+                .into()),
+                _ => Ok(kept),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let uuid = match configured {
+                Some(uuid) => uuid,
+                None => random()?,
+            };
+            let written = write(directory, &path, uuid);
+            written.with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(uuid)
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+fn random() -> anyhow::Result<Uuid> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
+    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid())
+}
+
+/// Writes the file whole, or not at all.
+fn write(directory: &Path, path: &Path, uuid: Uuid) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    writeln!(file, "{uuid}")?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    fs::File::open(directory)?.sync_all()
+}
