@@ -89,9 +89,10 @@ impl Simulation {
         ];
         self.migrations += 1;
         let kind = KINDS[self.rng.below(KINDS.len())];
+        let instance = instance(1 + self.rng.below(self.instances.max(1)));
         self.command(Command::StartMove {
             migration: migration(self.migrations),
-            instance: instance(1 + self.rng.below(self.instances.max(1))),
+            instance,
             kind,
             spec: (kind == MoveKind::Resize).then(|| spec(now())),
         });
@@ -114,7 +115,7 @@ impl Simulation {
 }
 
 async fn simulate(seed: u64) {
-    let mut site = Site::new(CELLS, 4, 24);
+    let site = Site::new(CELLS, 4, 24);
     {
         let mut world = site.control.world.lock();
         world.rng = Rng(seed);

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     reason = "a test that cannot go on should say where"
 )]
+#![allow(dead_code, reason = "each test uses another part of it")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
