@@ -1,0 +1,104 @@
+//! What the hosts have: looked at from time to time, and written to placement.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_conductor::HostId;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Ready;
+use crate::description::HostDescription;
+use crate::driver::Driver;
+use crate::placement::Placement;
+
+/// The wait before hosts that could not be written are tried again; doubled each time.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// So many failures are named in the log, the rest is counted.
+const FAILURES_NAMED: usize = 5;
+
+/// Looks at the hosts again and again.
+pub(super) async fn watch(
+    driver: Arc<dyn Driver>,
+    every: Duration,
+    seen: mpsc::Sender<Vec<HostDescription>>,
+) {
+    loop {
+        sleep(every).await;
+        match driver.inspect().await {
+            Ok(hosts) => {
+                if seen.send(hosts).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the driver cannot say what hosts there are"),
+        }
+    }
+}
+
+/// Writes hosts to placement whenever they change, and until it worked.
+pub(super) async fn follow(
+    placement: Placement,
+    mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,
+    resync: Duration,
+    ready: Arc<watch::Sender<Ready>>,
+) {
+    let mut all: BTreeMap<HostId, Arc<HostDescription>> = BTreeMap::new();
+    let mut due: BTreeMap<HostId, Arc<HostDescription>> = BTreeMap::new();
+    let mut wait = RETRY_MIN;
+    let mut again = None;
+    let mut next_resync = Instant::now() + resync;
+    loop {
+        let retry_at = again.unwrap_or_else(Instant::now);
+        tokio::select! {
+            host = changed.recv() => {
+                let Some(host) = host else { return };
+                take(host, &mut all, &mut due);
+                while let Ok(host) = changed.try_recv() {
+                    take(host, &mut all, &mut due);
+                }
+            }
+            () = sleep_until(retry_at), if again.is_some() => {}
+            () = sleep_until(next_resync), if !resync.is_zero() && again.is_none() => {
+                due.clone_from(&all);
+            }
+        }
+        let started = Instant::now();
+        let hosts: Vec<_> = std::mem::take(&mut due).into_values().collect();
+        let report = placement.write(&hosts).await;
+        tracing::info!(
+            hosts = hosts.len(),
+            requests = report.requests,
+            writes = report.writes,
+            failed = report.failed.len(),
+            ms = started.elapsed().as_millis(),
+            "placement was told what hosts have"
+        );
+        for (host, error) in report.failed.iter().take(FAILURES_NAMED) {
+            let name = all.get(host).map_or("", |host| host.name.as_str());
+            tracing::warn!(%host, name, %error, "placement does not have the host as it is");
+        }
+        next_resync = Instant::now() + resync;
+        if report.failed.is_empty() {
+            again = None;
+            wait = RETRY_MIN;
+            ready.send_modify(|ready| ready.is_in_placement = true);
+            continue;
+        }
+        let failed = all.iter().filter(|(id, _)| report.failed.contains_key(id));
+        due.extend(failed.map(|(id, host)| (*id, Arc::clone(host))));
+        again = Some(Instant::now() + wait);
+        wait = (wait * 2).min(RETRY_MAX);
+    }
+}
+
+fn take(
+    host: Arc<HostDescription>,
+    all: &mut BTreeMap<HostId, Arc<HostDescription>>,
+    due: &mut BTreeMap<HostId, Arc<HostDescription>>,
+) {
+    all.insert(host.id(), Arc::clone(&host));
+    due.insert(host.id(), host);
+}

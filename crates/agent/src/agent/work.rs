@@ -1,0 +1,71 @@
+//! Work for the driver: its verbs in order, and undone if it fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_conductor::HostId;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::driver::{Driver, DriverError, Task, Verb};
+use crate::host::{Outcome, Work};
+
+/// What work needs besides itself.
+pub(super) struct Place {
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) host: HostId,
+    pub(super) host_name: Arc<str>,
+    /// One permit for each build that may go on at the same time.
+    pub(super) builds: Arc<Semaphore>,
+    pub(super) prepare_timeout: Duration,
+}
+
+impl Place {
+    pub(super) async fn carry_out(self, work: Work) -> Outcome {
+        // The semaphore is never closed.
+        let _permit = match work.is_undone {
+            true => self.builds.acquire().await.ok(),
+            false => None,
+        };
+        for verb in &work.verbs {
+            let Err(error) = self.one(*verb, &work).await else {
+                continue;
+            };
+            if !work.is_undone {
+                let is_undone = false;
+                return Outcome::Failed { error, is_undone };
+            }
+            let undone = self.one(Verb::Destroy, &work).await;
+            if let Err(error) = &undone {
+                tracing::warn!(
+                    host = %self.host_name, instance = %work.guest.0, %error,
+                    "a failed build cannot be undone"
+                );
+            }
+            let is_undone = undone.is_ok();
+            return Outcome::Failed { error, is_undone };
+        }
+        Outcome::Done
+    }
+
+    async fn one(&self, verb: Verb, work: &Work) -> Result<(), DriverError> {
+        let doing = self.driver.carry_out(Task {
+            verb,
+            host: self.host,
+            host_name: Arc::clone(&self.host_name),
+            instance: work.guest.0,
+            number: work.guest.1,
+            order: work.order.clone(),
+        });
+        if verb != Verb::Prepare {
+            return doing.await;
+        }
+        timeout(self.prepare_timeout, doing)
+            .await
+            .unwrap_or_else(|_| {
+                let limit = self.prepare_timeout.as_secs_f32();
+                let message = format!("The devices were not ready within {limit} s.");
+                Err(DriverError::of_host(message))
+            })
+    }
+}

@@ -1,0 +1,367 @@
+//! A driver that runs the operator's executables.
+//!
+//! They are in one directory and have the names of what they do: `inspect`, `list`, `spawn` and
+//! `destroy`; `prepare`, `leave`, `return`, `offload` and `rebuild` if the hosts can do that. Each
+//! reads one JSON object from standard input and is asked in its environment too. `inspect` and
+//! `list` answer with one on standard output.
+//!
+//! | exit code | meaning |
+//! | --- | --- |
+//! | 0 | done |
+//! | 65 | it will fail on every host: the image is bad, say |
+//! | any other | it failed; another host may do better |
+//!
+//! The end of standard error is the reason that the instance's owner sees. Whatever takes too long
+//! is killed, with all processes of its group; a guest has to leave the group (`setsid`, or QEMU's
+//! `-daemonize`) to outlive its `spawn`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use placewright_conductor::cell_conductor::Place;
+use placewright_conductor::{HostId, InstanceId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::{Mutex, PoisonError};
+use thiserror::Error;
+
+use crate::description::HostDescription;
+use crate::driver::{Doing, Driver, DriverError, ListedGuest, Task, Verb};
+
+mod process;
+
+use process::{Call, Done};
+
+/// The exit code that says that no other host will do better.
+const EXIT_HOPELESS: i32 = 65;
+
+/// What is run, and for how long.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the executables are.
+    pub directory: PathBuf,
+    /// Where they may keep what they have to know; they find it in `PLACEWRIGHT_STATE_DIR`.
+    pub state: PathBuf,
+    /// How long `inspect` and `list` may take.
+    pub look_timeout: Duration,
+    /// How long what is not in [`Self::timeouts`] may take.
+    pub timeout: Duration,
+    /// How long things may take.
+    pub timeouts: BTreeMap<Verb, Duration>,
+}
+
+impl Options {
+    /// The defaults, for a directory of executables and one for what they have to know.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            state: state.into(),
+            look_timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(600),
+            timeouts: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why a directory of executables is none.
+#[derive(Debug, Error)]
+pub enum BadCommands {
+    /// One that is needed is not there.
+    #[error("{} is missing, or may not be executed", .0.display())]
+    Missing(PathBuf),
+    /// The directory for what they have to know cannot be made.
+    #[error("{}: {source}", directory.display())]
+    NoState {
+        /// Which.
+        directory: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Command {
+    options: Options,
+    /// The hosts by name, as they were described last.
+    hosts: Mutex<BTreeMap<String, HostId>>,
+}
+
+#[derive(Deserialize)]
+struct Hosts {
+    hosts: Vec<HostDescription>,
+}
+
+#[derive(Deserialize)]
+struct Guests {
+    guests: Vec<GuestRow>,
+}
+
+#[derive(Deserialize)]
+struct GuestRow {
+    host: String,
+    instance: InstanceId,
+    number: u32,
+}
+
+/// What an executable reads.
+#[derive(Serialize)]
+struct Input<'a> {
+    verb: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<HostInput<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guest: Option<GuestInput>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<OrderInput<'a>>,
+}
+
+#[derive(Serialize)]
+struct HostInput<'a> {
+    name: &'a str,
+    uuid: HostId,
+}
+
+#[derive(Serialize)]
+struct GuestInput {
+    instance: InstanceId,
+    number: u32,
+}
+
+#[derive(Serialize)]
+struct OrderInput<'a> {
+    name: &'a str,
+    project: &'a str,
+    user: &'a str,
+    is_live: bool,
+    resources: Vec<ResourceInput<'a>>,
+    origin: Option<PlaceInput>,
+    target: Option<PlaceInput>,
+    /// What was asked for: flavor, image, networks, as control wrote it.
+    spec: &'a RawValue,
+}
+
+#[derive(Serialize)]
+struct ResourceInput<'a> {
+    provider: uuid::Uuid,
+    resources: BTreeMap<&'a str, i64>,
+}
+
+#[derive(Serialize)]
+struct PlaceInput {
+    host: HostId,
+    number: u32,
+}
+
+impl From<Place> for PlaceInput {
+    fn from(place: Place) -> Self {
+        Self {
+            host: place.host,
+            number: place.number,
+        }
+    }
+}
+
+impl Command {
+    /// A driver that runs what is in a directory.
+    ///
+    /// # Errors
+    ///
+    /// [`BadCommands`].
+    pub fn new(options: Options) -> Result<Self, BadCommands> {
+        for name in ["inspect", "list", "spawn", "destroy"] {
+            let path = options.directory.join(name);
+            if !is_executable(&path) {
+                return Err(BadCommands::Missing(path));
+            }
+        }
+        std::fs::create_dir_all(&options.state).map_err(|source| BadCommands::NoState {
+            directory: options.state.clone(),
+            source,
+        })?;
+        Ok(Self {
+            options,
+            hosts: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    async fn run(
+        &self,
+        name: &'static str,
+        input: &Input<'_>,
+        limit: Duration,
+    ) -> Result<Done, DriverError> {
+        let input = serde_json::to_vec(input)
+            .map_err(|error| DriverError::of_host(format!("{name} cannot be asked: {error}")))?;
+        let mut environment = vec![
+            ("PLACEWRIGHT_VERB", name.to_owned()),
+            (
+                "PLACEWRIGHT_STATE_DIR",
+                self.options.state.display().to_string(),
+            ),
+        ];
+        environment.extend(self.environment(&input));
+        let call = Call {
+            program: self.options.directory.join(name),
+            environment,
+            input,
+            limit,
+        };
+        process::run(call).await
+    }
+
+    /// What is most often needed of the input, for executables that do not want to read JSON.
+    fn environment(&self, input: &[u8]) -> Vec<(&'static str, String)> {
+        let input: Value = serde_json::from_slice(input).unwrap_or_default();
+        let names = [
+            ("PLACEWRIGHT_HOST", "/host/name"),
+            ("PLACEWRIGHT_HOST_UUID", "/host/uuid"),
+            ("PLACEWRIGHT_INSTANCE", "/guest/instance"),
+            ("PLACEWRIGHT_GUEST", "/guest/number"),
+        ];
+        let found = names.into_iter().filter_map(|(name, path)| {
+            let text = match input.pointer(path)? {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            Some((name, text))
+        });
+        found.collect()
+    }
+
+    async fn look<T: for<'de> Deserialize<'de>>(
+        &self,
+        name: &'static str,
+    ) -> Result<T, DriverError> {
+        let input = Input {
+            verb: name,
+            host: None,
+            guest: None,
+            order: None,
+        };
+        let done = self.run(name, &input, self.options.look_timeout).await?;
+        if done.code != Some(0) {
+            return Err(failed(name, &done));
+        }
+        serde_json::from_slice(&done.output).map_err(|error| {
+            DriverError::of_host(format!("{name} wrote what cannot be read: {error}"))
+        })
+    }
+
+    fn names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HostId>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Driver for Command {
+    fn inspect(&self) -> Doing<'_, Vec<HostDescription>> {
+        Box::pin(async {
+            let Hosts { hosts } = self.look("inspect").await?;
+            let names = hosts.iter().map(|host| (host.name.clone(), host.id()));
+            *self.names() = names.collect();
+            Ok(hosts)
+        })
+    }
+
+    fn list(&self) -> Doing<'_, Option<Vec<ListedGuest>>> {
+        Box::pin(async {
+            let Guests { guests } = self.look("list").await?;
+            let names = self.names();
+            let mut listed = Vec::new();
+            for guest in guests {
+                let Some(host) = names.get(&guest.host) else {
+                    let unknown = format!("list speaks of a host {} that is none", guest.host);
+                    return Err(DriverError::of_host(unknown));
+                };
+                listed.push(ListedGuest {
+                    host: *host,
+                    instance: guest.instance,
+                    number: guest.number,
+                });
+            }
+            Ok(Some(listed))
+        })
+    }
+
+    fn carry_out(&self, task: Task) -> Doing<'_, ()> {
+        Box::pin(async move {
+            let name = task.verb.name();
+            if !is_executable(&self.options.directory.join(name)) {
+                return match task.verb {
+                    // There is nothing to prepare.
+                    Verb::Prepare => Ok(()),
+                    _ => Err(DriverError::of_host(format!(
+                        "The host's driver cannot {name} instances."
+                    ))),
+                };
+            }
+            let order = task.order.as_deref();
+            let spec: Option<Box<RawValue>> =
+                order.and_then(|order| serde_json::from_str(&order.spec.body).ok());
+            let order = order.map(|order| OrderInput {
+                name: &order.spec.name,
+                project: &order.spec.project,
+                user: &order.spec.user,
+                is_live: order.is_live,
+                resources: order.amounts.iter().map(resources).collect(),
+                origin: order.origin.map(PlaceInput::from),
+                target: order.target.map(PlaceInput::from),
+                spec: spec.as_deref().unwrap_or(RawValue::NULL),
+            });
+            let input = Input {
+                verb: name,
+                host: Some(HostInput {
+                    name: &task.host_name,
+                    uuid: task.host,
+                }),
+                guest: Some(GuestInput {
+                    instance: task.instance,
+                    number: task.number,
+                }),
+                order,
+            };
+            let limit = self.options.timeouts.get(&task.verb);
+            let limit = limit.copied().unwrap_or(self.options.timeout);
+            let done = self.run(name, &input, limit).await?;
+            match done.code {
+                Some(0) => Ok(()),
+                _ => Err(failed(name, &done)),
+            }
+        })
+    }
+}
+
+fn resources(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_> {
+    let rows = amounts.resources.iter();
+    ResourceInput {
+        provider: amounts.provider,
+        resources: rows
+            .map(|(class, amount)| (class.as_str(), *amount))
+            .collect(),
+    }
+}
+
+/// What a failure says.
+fn failed(name: &str, done: &Done) -> DriverError {
+    let why = match done.errors.trim() {
+        "" => "it gave no reason",
+        errors => errors,
+    };
+    let how = match done.code {
+        Some(code) => format!("exit code {code}"),
+        None => "killed".to_owned(),
+    };
+    DriverError {
+        message: format!("{name} failed ({how}): {why}"),
+        may_retry: done.code != Some(EXIT_HOPELESS),
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,134 @@
+//! Runs one process: what it reads, what it writes, and its end.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::driver::DriverError;
+
+/// More than this on standard output is no answer.
+const OUTPUT_BYTES_MAX: u64 = 64 << 20;
+/// So much of the end of standard error is kept.
+const ERRORS_BYTES_MAX: usize = 2000;
+/// How long outputs are read after the process ended: what it left behind may hold them open.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// A process to run.
+pub(super) struct Call {
+    pub(super) program: PathBuf,
+    pub(super) environment: Vec<(&'static str, String)>,
+    pub(super) input: Vec<u8>,
+    pub(super) limit: Duration,
+}
+
+/// How it ended.
+pub(super) struct Done {
+    /// Its exit code; nothing if a signal ended it.
+    pub(super) code: Option<i32>,
+    pub(super) output: Vec<u8>,
+    /// The end of standard error.
+    pub(super) errors: String,
+}
+
+/// Kills a process with its whole group, unless it ended.
+struct Group(Option<rustix::process::Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            // It fails only when nobody of the group is left.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// Runs a process to its end. Given up, or out of time, it is killed with its whole group.
+pub(super) async fn run(call: Call) -> Result<Done, DriverError> {
+    let name = call.program.display().to_string();
+    let cannot = |error: std::io::Error| DriverError::of_host(format!("{name}: {error}"));
+    let mut child = Command::new(&call.program)
+        .envs(call.environment)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(cannot)?;
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    let mut group = Group(id.and_then(rustix::process::Pid::from_raw));
+    let output = child.stdout.take().map(|pipe| tokio::spawn(whole(pipe)));
+    let errors = child.stderr.take().map(|pipe| tokio::spawn(tail(pipe)));
+    let code = match timeout(call.limit, feed_and_wait(&mut child, &call.input)).await {
+        Ok(status) => {
+            // What it left running may go on.
+            group.0 = None;
+            status.map_err(cannot)?.code()
+        }
+        Err(_) => {
+            drop(group);
+            let errors = read(errors).await;
+            let errors = String::from_utf8_lossy(&errors);
+            return Err(DriverError::of_host(format!(
+                "{name} took more than {} s and was killed: {}",
+                call.limit.as_secs_f32(),
+                errors.trim()
+            )));
+        }
+    };
+    let errors = read(errors).await;
+    Ok(Done {
+        code,
+        output: read(output).await,
+        errors: String::from_utf8_lossy(&errors).into_owned(),
+    })
+}
+
+async fn feed_and_wait(
+    child: &mut Child,
+    input: &[u8],
+) -> std::io::Result<std::process::ExitStatus> {
+    if let Some(mut pipe) = child.stdin.take() {
+        // A process that does not read is none the worse for it.
+        let _ = pipe.write_all(input).await;
+    }
+    child.wait().await
+}
+
+async fn read(reading: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
+    let Some(mut reading) = reading else {
+        return Vec::new();
+    };
+    match timeout(LINGER, &mut reading).await {
+        Ok(read) => read.unwrap_or_default(),
+        Err(_) => {
+            reading.abort();
+            Vec::new()
+        }
+    }
+}
+
+async fn whole(pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What was read before an error is there.
+    let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).await;
+    bytes
+}
+
+async fn tail(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut some = [0; 4096];
+    while let Ok(count) = pipe.read(&mut some).await
+        && count > 0
+    {
+        bytes.extend_from_slice(some.get(..count).unwrap_or_default());
+        let surplus = bytes.len().saturating_sub(ERRORS_BYTES_MAX);
+        bytes.drain(..surplus);
+    }
+    bytes
+}

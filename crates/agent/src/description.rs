@@ -1,0 +1,339 @@
+//! What a host is: its providers for placement, and what its cell hears of it.
+
+use std::collections::BTreeMap;
+
+use placewright_conductor::HostId;
+use placewright_scheduler::host_state::{HostFacts, HostNames, Metric};
+use placewright_scheduler::platform::Platform;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use uuid::Uuid;
+
+/// UUIDs of hosts and their parts are made of their names in this name space, so that a host that
+/// was installed anew is the same to placement and to its cell.
+const NAME_SPACE: Uuid = Uuid::from_u128(0x6f2c_1f0a_8d3b_5e47_9a61_d0c4_7b58_2e93);
+
+/// A host.
+///
+/// ```
+/// let host: placewright_agent::HostDescription = serde_json::from_str(r#"{
+///     "name": "node-1",
+///     "inventories": {"VCPU": {"total": 8, "allocation_ratio": 4.0}, "MEMORY_MB": {"total": 16384}},
+///     "traits": {"HW_CPU_X86_AVX2": true},
+///     "providers": [{
+///         "name": "node-1_gpu_0",
+///         "inventories": {"CUSTOM_GPU_MILLI": {"total": 1000}}
+///     }]
+/// }"#).unwrap();
+/// host.check().unwrap();
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostDescription {
+    /// Its name, unique over all cells: that of the root provider.
+    pub name: String,
+    /// The root provider's UUID. Not given: made of the name.
+    pub uuid: Option<Uuid>,
+    /// What the root provider has, by resource class.
+    pub inventories: BTreeMap<String, Inventory>,
+    /// The root provider's traits: true for one that it has, false for one that it has not. Others
+    /// are left as they are.
+    pub traits: BTreeMap<String, bool>,
+    /// The root provider's aggregates. Not given: they are left as they are.
+    pub aggregates: Option<Vec<Uuid>>,
+    /// Its parts, each behind the one that it is part of.
+    pub providers: Vec<Part>,
+    /// Its hardware and hypervisor.
+    pub platform: Platform,
+    /// Its address.
+    pub ip: Option<String>,
+    /// Whatever else is to be known of it, by name.
+    pub stats: BTreeMap<String, String>,
+    /// What is measured.
+    pub metrics: Vec<Metric>,
+    /// Why no new instance may come, if none may.
+    pub disabled: Option<String>,
+}
+
+/// A part of a host: a provider below the root.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Part {
+    /// Its name, unique over all providers.
+    pub name: String,
+    /// Its UUID. Not given: made of the name.
+    pub uuid: Option<Uuid>,
+    /// The name of the part that it is part of. Not given: of the root.
+    pub parent: Option<String>,
+    /// What it has, by resource class.
+    pub inventories: BTreeMap<String, Inventory>,
+    /// Its traits, as those of the root.
+    pub traits: BTreeMap<String, bool>,
+    /// Its aggregates, as those of the root.
+    pub aggregates: Option<Vec<Uuid>>,
+}
+
+/// How much there is of a resource class.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inventory {
+    /// All of it.
+    pub total: i32,
+    /// What is not for instances.
+    #[serde(default)]
+    pub reserved: i32,
+    /// The least that one allocation may take.
+    #[serde(default = "one")]
+    pub min_unit: i32,
+    /// The most that one allocation may take. Not given: all.
+    #[serde(default)]
+    pub max_unit: Option<i32>,
+    /// What an allocation has to be a multiple of.
+    #[serde(default = "one")]
+    pub step_size: i32,
+    /// How often it may be promised. Not given: what placement has, so that an operator can set it
+    /// there; 1.0 at first.
+    #[serde(default)]
+    pub allocation_ratio: Option<f32>,
+}
+
+fn one() -> i32 {
+    1
+}
+
+impl Inventory {
+    /// All for instances, in any amount.
+    #[must_use]
+    pub fn of(total: i32, allocation_ratio: Option<f32>) -> Self {
+        Self {
+            total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: None,
+            step_size: 1,
+            allocation_ratio,
+        }
+    }
+}
+
+/// A provider of a host, in the words of placement.
+#[derive(Clone, Copy, Debug)]
+pub struct ProviderView<'a> {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: &'a str,
+    /// The UUID of the one that it is part of.
+    pub parent: Option<Uuid>,
+    /// What it has.
+    pub inventories: &'a BTreeMap<String, Inventory>,
+    /// Its traits.
+    pub traits: &'a BTreeMap<String, bool>,
+    /// Its aggregates.
+    pub aggregates: Option<&'a [Uuid]>,
+}
+
+/// What is wrong with a description.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadDescription {
+    /// A name is missing or too long.
+    #[error("a host or a part of one needs a name of 1 to 200 characters, not {0:?}")]
+    Name(String),
+    /// A name occurs twice.
+    #[error("there are two hosts or parts named {0}")]
+    Twice(String),
+    /// A part's parent does not stand before it.
+    #[error("{part} is part of {parent}, which does not stand before it")]
+    Parent {
+        /// The part.
+        part: String,
+        /// What it says.
+        parent: String,
+    },
+    /// An inventory makes no sense.
+    #[error("{provider}: {class}: {why}")]
+    Inventory {
+        /// Whose.
+        provider: String,
+        /// Of which class.
+        class: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+/// Placement's limit for names of providers.
+const NAME_LENGTH_MAX: usize = 200;
+
+impl HostDescription {
+    /// Which host it is.
+    #[must_use]
+    pub fn id(&self) -> HostId {
+        HostId(uuid_of(self.uuid, &self.name))
+    }
+
+    /// Its providers, the root first, each behind the one that it is part of.
+    pub fn providers(&self) -> impl Iterator<Item = ProviderView<'_>> {
+        let root = ProviderView {
+            uuid: self.id().0,
+            name: &self.name,
+            parent: None,
+            inventories: &self.inventories,
+            traits: &self.traits,
+            aggregates: self.aggregates.as_deref(),
+        };
+        let parts = self.providers.iter().map(|part| ProviderView {
+            uuid: uuid_of(part.uuid, &part.name),
+            name: &part.name,
+            parent: Some(self.parent_of(part)),
+            inventories: &part.inventories,
+            traits: &part.traits,
+            aggregates: part.aggregates.as_deref(),
+        });
+        std::iter::once(root).chain(parts)
+    }
+
+    fn parent_of(&self, part: &Part) -> Uuid {
+        let parent = part.parent.as_deref();
+        let named = self
+            .providers
+            .iter()
+            .find(|one| Some(one.name.as_str()) == parent);
+        named.map_or(self.id().0, |one| uuid_of(one.uuid, &one.name))
+    }
+
+    /// What hardly ever changes, for its cell.
+    #[must_use]
+    pub fn facts(&self, service_host: &str) -> HostFacts {
+        HostFacts {
+            names: HostNames {
+                service_host: service_host.to_owned(),
+                node: self.name.clone(),
+                // An agent does not know its cell's UUID. Control knows whose host it is.
+                cell: Uuid::nil(),
+                ip: self.ip.clone(),
+                hypervisor_hostname: Some(self.name.clone()),
+            },
+            platform: self.platform.clone(),
+            stats: self.stats.clone(),
+        }
+    }
+
+    /// Looks for what placement would refuse.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), BadDescription> {
+        let mut seen = Vec::new();
+        for provider in self.providers() {
+            let length = provider.name.chars().count();
+            if length == 0 || length > NAME_LENGTH_MAX {
+                return Err(BadDescription::Name(provider.name.to_owned()));
+            }
+            if seen.contains(&provider.name) {
+                return Err(BadDescription::Twice(provider.name.to_owned()));
+            }
+            seen.push(provider.name);
+            for (class, inventory) in provider.inventories {
+                inventory.check().map_err(|why| BadDescription::Inventory {
+                    provider: provider.name.to_owned(),
+                    class: class.clone(),
+                    why,
+                })?;
+            }
+        }
+        for (index, part) in self.providers.iter().enumerate() {
+            let Some(parent) = &part.parent else { continue };
+            let mut before = self.providers.iter().take(index);
+            if *parent != self.name && !before.any(|one| one.name == *parent) {
+                return Err(BadDescription::Parent {
+                    part: part.name.clone(),
+                    parent: parent.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Inventory {
+    fn check(&self) -> Result<(), &'static str> {
+        if self.total < 1 {
+            return Err("total has to be at least 1");
+        }
+        if self.reserved < 0 || self.reserved > self.total {
+            return Err("reserved has to be from 0 to total");
+        }
+        if self.min_unit < 1 || self.step_size < 1 || self.max_unit.is_some_and(|max| max < 1) {
+            return Err("min_unit, max_unit and step_size have to be at least 1");
+        }
+        if self
+            .allocation_ratio
+            .is_some_and(|ratio| !ratio.is_finite() || ratio <= 0.0)
+        {
+            return Err("allocation_ratio has to be more than 0");
+        }
+        Ok(())
+    }
+}
+
+/// A given UUID, or the one that a name makes.
+fn uuid_of(given: Option<Uuid>, name: &str) -> Uuid {
+    given.unwrap_or_else(|| Uuid::new_v5(&NAME_SPACE, name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(), BadDescription> {
+        serde_json::from_str::<HostDescription>(text)
+            .unwrap()
+            .check()
+    }
+
+    #[test]
+    fn a_name_is_a_host_for_ever() {
+        let host = |name: &str| HostDescription {
+            name: name.into(),
+            ..HostDescription::default()
+        };
+        assert_eq!(host("a").id(), host("a").id());
+        assert_ne!(host("a").id(), host("b").id());
+    }
+
+    #[test]
+    fn parts_stand_behind_what_they_are_part_of() {
+        let good = r#"{"name": "n", "providers": [{"name": "a"}, {"name": "b", "parent": "a"}]}"#;
+        assert_eq!(read(good), Ok(()));
+        let host: HostDescription = serde_json::from_str(good).unwrap();
+        let providers: Vec<_> = host.providers().collect();
+        assert_eq!(providers[1].parent, Some(providers[0].uuid));
+        assert_eq!(providers[2].parent, Some(providers[1].uuid));
+
+        let wrong = r#"{"name": "n", "providers": [{"name": "b", "parent": "a"}, {"name": "a"}]}"#;
+        assert!(matches!(read(wrong), Err(BadDescription::Parent { .. })));
+        let twice = r#"{"name": "n", "providers": [{"name": "n"}]}"#;
+        assert_eq!(read(twice), Err(BadDescription::Twice("n".into())));
+        assert_eq!(read("{}"), Err(BadDescription::Name(String::new())));
+    }
+
+    #[test]
+    fn inventories_make_sense() {
+        let of = |inventory: &str| {
+            read(&format!(
+                r#"{{"name": "n", "inventories": {{"VCPU": {inventory}}}}}"#
+            ))
+        };
+        assert_eq!(of(r#"{"total": 8, "reserved": 8}"#), Ok(()));
+        for wrong in [
+            r#"{"total": 0}"#,
+            r#"{"total": 8, "reserved": 9}"#,
+            r#"{"total": 8, "step_size": 0}"#,
+            r#"{"total": 8, "allocation_ratio": 0.0}"#,
+        ] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

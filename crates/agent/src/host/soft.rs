@@ -1,0 +1,171 @@
+//! What the cell hears of the host besides answers: how busy it is, and what runs on it.
+//!
+//! Changes are gathered until somebody has room for them: [`Host::updates`] tells the newest state
+//! and not each step on the way to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_conductor::InstanceId;
+use placewright_scheduler::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
+
+use super::{Host, Outcome};
+use crate::description::HostDescription;
+use crate::driver::Verb;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Soft {
+    load: Load,
+    told: Load,
+    /// The instances that the cell was told of.
+    there: BTreeSet<InstanceId>,
+    /// The instances that may have come or gone since.
+    changed: BTreeSet<InstanceId>,
+    /// Whether everything has to be told.
+    is_all_wanted: bool,
+    sequence: u64,
+}
+
+impl Soft {
+    /// A session begins: it is told everything.
+    pub(super) fn begin(&mut self) {
+        self.sequence = 0;
+        self.is_all_wanted = true;
+    }
+
+    pub(super) fn changed(&mut self, instance: InstanceId) {
+        self.changed.insert(instance);
+    }
+
+    pub(super) fn work_began(&mut self, verbs: &[Verb]) {
+        if let Some(is_build) = counts(verbs) {
+            self.load.io_ops += 1;
+            self.load.running_builds += u32::from(is_build);
+        }
+    }
+
+    pub(super) fn work_ended(&mut self, verbs: &[Verb], outcome: &Outcome) {
+        let Some(is_build) = counts(verbs) else {
+            return;
+        };
+        let load = &mut self.load;
+        load.io_ops = load.io_ops.saturating_sub(1);
+        if is_build {
+            load.running_builds = load.running_builds.saturating_sub(1);
+            match outcome {
+                Outcome::Done => load.failed_builds = 0,
+                Outcome::Failed { .. } => load.failed_builds += 1,
+                Outcome::Cancelled => {}
+            }
+        }
+    }
+
+    pub(super) fn build_refused(&mut self) {
+        self.load.failed_builds += 1;
+    }
+}
+
+/// Whether work counts as a build; nothing if it does not count.
+fn counts(verbs: &[Verb]) -> Option<bool> {
+    match verbs {
+        [Verb::Destroy] => None,
+        verbs => Some(verbs.contains(&Verb::Spawn)),
+    }
+}
+
+impl Host {
+    /// The cell wants to be told everything.
+    pub fn tell_all(&mut self) {
+        self.soft.is_all_wanted = true;
+    }
+
+    /// Whether there is anything to tell.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        let soft = &self.soft;
+        soft.is_all_wanted || soft.load != soft.told || !soft.changed.is_empty()
+    }
+
+    /// How busy the host is.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.soft.load
+    }
+
+    /// What is to be told now, numbered.
+    pub fn updates(
+        &mut self,
+        description: &HostDescription,
+        service_host: &str,
+    ) -> Vec<NumberedUpdate> {
+        if self.session == 0 {
+            return Vec::new();
+        }
+        let mut updates = Vec::new();
+        if self.soft.is_all_wanted {
+            self.soft.is_all_wanted = false;
+            self.soft.changed.clear();
+            let report = self.report(description, service_host);
+            updates.push(HostUpdate::Full(Box::new(report)));
+        }
+        let load = self.soft.load;
+        for instance in std::mem::take(&mut self.soft.changed) {
+            let report = self.instance(instance);
+            match (report, self.soft.there.contains(&instance)) {
+                (Some(report), false) => {
+                    self.soft.there.insert(instance);
+                    updates.push(HostUpdate::InstanceCame(Box::new(report), load));
+                }
+                (None, true) => {
+                    self.soft.there.remove(&instance);
+                    updates.push(HostUpdate::InstanceWent(instance.0, load));
+                }
+                _ => {}
+            }
+        }
+        if updates.is_empty() && load != self.soft.told {
+            updates.push(HostUpdate::Load(load));
+        }
+        self.soft.told = load;
+        updates.into_iter().map(|one| self.numbered(one)).collect()
+    }
+
+    /// An update that is made elsewhere, with its number.
+    pub fn numbered(&mut self, update: HostUpdate) -> NumberedUpdate {
+        self.soft.sequence += 1;
+        NumberedUpdate {
+            incarnation: self.session,
+            sequence: self.soft.sequence,
+            update,
+        }
+    }
+
+    fn report(
+        &mut self,
+        description: &HostDescription,
+        service_host: &str,
+    ) -> placewright_scheduler::host_state::HostReport {
+        self.soft.there = self.guests.keys().map(|key| key.0).collect();
+        let instances = self.soft.there.iter();
+        let instances = instances.filter_map(|instance| self.instance(*instance));
+        placewright_scheduler::host_state::HostReport {
+            facts: description.facts(service_host),
+            load: self.soft.load,
+            metrics: description.metrics.clone(),
+            instances: instances.collect(),
+            disabled: description.disabled.clone(),
+            is_forced_down: false,
+        }
+    }
+
+    /// An instance that is on the host, whichever of its guests.
+    fn instance(&self, instance: InstanceId) -> Option<InstanceReport> {
+        let mut guests = self.guests.range((instance, 0)..=(instance, u32::MAX));
+        let (_, guest) = guests.next()?;
+        let properties = guest.image_properties.iter().cloned();
+        Some(InstanceReport {
+            uuid: instance.0,
+            group: guest.group,
+            image_properties: properties.collect::<BTreeMap<_, _>>(),
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! Requests to placement, and what its answers mean.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Options, PlacementError};
+
+/// The microversion of all requests: generations in answers, conflicts with a code.
+const MICROVERSION: &str = "placement 1.39";
+
+/// Who is asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// A token, for the header `X-Auth-Token`.
+    Token(String),
+    /// A user and a password.
+    Password(String, String),
+}
+
+/// Placement's REST API.
+#[derive(Debug)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    url: String,
+    requests: AtomicU64,
+    writes: AtomicU64,
+    password: Option<(String, String)>,
+}
+
+/// An answer.
+pub(super) struct Given {
+    what: String,
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+impl Client {
+    pub(super) fn new(options: &Options) -> Result<Self, PlacementError> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // It fails only when another one was installed meanwhile, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let wrong = |why: String| PlacementError::BadOptions {
+            url: options.url.clone(),
+            why,
+        };
+        let mut headers = HeaderMap::new();
+        let version = HeaderName::from_static("openstack-api-version");
+        headers.insert(version, HeaderValue::from_static(MICROVERSION));
+        headers.insert("accept", HeaderValue::from_static("application/json"));
+        let mut password = None;
+        match &options.token {
+            Token::Token(token) => {
+                let mut value =
+                    HeaderValue::from_str(token).map_err(|error| wrong(error.to_string()))?;
+                value.set_sensitive(true);
+                headers.insert(HeaderName::from_static("x-auth-token"), value);
+            }
+            Token::Password(user, secret) => password = Some((user.clone(), secret.clone())),
+        }
+        let http = reqwest::Client::builder()
+            .default_headers(headers)
+            .timeout(options.timeout)
+            .pool_max_idle_per_host(options.connections.max(1))
+            .build()
+            .map_err(|error| wrong(error.to_string()))?;
+        let url = options.url.trim_end_matches('/').to_owned();
+        reqwest::Url::parse(&url).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self {
+            http,
+            url,
+            requests: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            password,
+        })
+    }
+
+    /// How many requests were sent, and how many of them wrote.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.requests), read(&self.writes))
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<Given, PlacementError> {
+        self.send(Method::GET, path, None::<&()>).await
+    }
+
+    pub(super) async fn put(
+        &self,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<Given, PlacementError> {
+        self.send(Method::PUT, path, body).await
+    }
+
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Given, PlacementError> {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<Given, PlacementError> {
+        let what = format!("{method} {path}");
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if method != Method::GET {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut request = self.http.request(method, format!("{}{path}", self.url));
+        if let Some((user, password)) = &self.password {
+            request = request.basic_auth(user, Some(password));
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let broken = |error: reqwest::Error| PlacementError::Unreachable(in_full(&error));
+        let answer = request.send().await.map_err(broken)?;
+        let status = answer.status();
+        let body = answer.bytes().await.map_err(broken)?.to_vec();
+        Ok(Given { what, status, body })
+    }
+}
+
+impl Given {
+    pub(super) fn is_missing(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
+    /// A conflict that goes away when it is tried again with what is there now.
+    pub(super) fn is_concurrent_update(&self) -> bool {
+        self.status == StatusCode::CONFLICT && self.has_code("placement.concurrent_update")
+    }
+
+    pub(super) fn is_conflict(&self) -> bool {
+        self.status == StatusCode::CONFLICT
+    }
+
+    fn has_code(&self, code: &str) -> bool {
+        let json: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
+        let found = json
+            .as_ref()
+            .and_then(|json| json.pointer("/errors/0/code"));
+        found.and_then(serde_json::Value::as_str) == Some(code)
+    }
+
+    /// Nothing but success will do.
+    pub(super) fn done(self) -> Result<(), PlacementError> {
+        if self.status.is_success() {
+            return Ok(());
+        }
+        if self.is_concurrent_update() {
+            return Err(PlacementError::Conflict(self.what));
+        }
+        if self.status.is_server_error() {
+            let why = self.why();
+            return Err(PlacementError::Unreachable(format!(
+                "{}: {}",
+                self.status, why
+            )));
+        }
+        Err(PlacementError::Refused {
+            status: self.status.as_u16(),
+            why: self.why(),
+            what: self.what,
+        })
+    }
+
+    /// The answer's content, of a success.
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, PlacementError> {
+        if !self.status.is_success() {
+            let what = self.what.clone();
+            self.done()?;
+            return Err(PlacementError::Unreachable(what));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| PlacementError::Refused {
+            what: self.what,
+            status: self.status.as_u16(),
+            why: format!("its answer cannot be read: {error}"),
+        })
+    }
+
+    /// The reason of an error, without the sentence that all of a status share.
+    fn why(&self) -> String {
+        let json: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
+        let detail = json
+            .as_ref()
+            .and_then(|json| json.pointer("/errors/0/detail"));
+        let detail = detail.and_then(serde_json::Value::as_str);
+        let Some(detail) = detail else {
+            let text = String::from_utf8_lossy(&self.body);
+            return text.chars().take(REASON_LENGTH_MAX).collect();
+        };
+        let reason = detail
+            .rsplit_once("\n\n")
+            .map_or(detail, |(_, reason)| reason);
+        reason.trim().chars().take(REASON_LENGTH_MAX).collect()
+    }
+}
+
+/// Longer texts are no reasons.
+const REASON_LENGTH_MAX: usize = 500;
+
+/// An error with what caused it.
+fn in_full(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(one) = cause {
+        text.push_str(": ");
+        text.push_str(&one.to_string());
+        cause = one.source();
+    }
+    text
+}

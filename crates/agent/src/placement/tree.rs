@@ -1,0 +1,251 @@
+//! One host's tree: read, and written where it differs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::PlacementError;
+use super::client::Client;
+use crate::description::{HostDescription, Inventory, ProviderView};
+
+#[derive(Deserialize)]
+struct Providers {
+    resource_providers: Vec<Provider>,
+}
+
+/// A provider as placement has it.
+#[derive(Clone, Deserialize)]
+struct Provider {
+    uuid: Uuid,
+    name: String,
+    generation: u64,
+    parent_provider_uuid: Option<Uuid>,
+}
+
+#[derive(Deserialize)]
+struct Inventories {
+    resource_provider_generation: u64,
+    inventories: BTreeMap<String, Row>,
+}
+
+/// An inventory as placement has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Row {
+    total: i32,
+    reserved: i32,
+    min_unit: i32,
+    max_unit: i32,
+    step_size: i32,
+    allocation_ratio: f32,
+}
+
+#[derive(Deserialize)]
+struct Traits {
+    resource_provider_generation: u64,
+    traits: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Aggregates {
+    resource_provider_generation: u64,
+    aggregates: Vec<Uuid>,
+}
+
+/// Has placement know a host as it is described.
+pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(), PlacementError> {
+    let root = host.id().0;
+    let tree = client
+        .get(&format!("/resource_providers?in_tree={root}"))
+        .await?;
+    let tree: Providers = tree.read()?;
+    let there: BTreeMap<Uuid, Provider> = tree
+        .resource_providers
+        .into_iter()
+        .map(|provider| (provider.uuid, provider))
+        .collect();
+    for provider in host.providers() {
+        let known = there.get(&provider.uuid);
+        let writer = match known {
+            Some(known) => {
+                ensure_place(client, known, &provider).await?;
+                Writer {
+                    client,
+                    uuid: provider.uuid,
+                    generation: known.generation,
+                    is_new: false,
+                }
+            }
+            None => create(client, &provider).await?,
+        };
+        writer.write(&provider).await?;
+    }
+    Ok(())
+}
+
+/// Its name and what it is part of.
+async fn ensure_place(
+    client: &Client,
+    known: &Provider,
+    wanted: &ProviderView<'_>,
+) -> Result<(), PlacementError> {
+    if known.name == wanted.name && known.parent_provider_uuid == wanted.parent {
+        return Ok(());
+    }
+    let body = json!({"name": wanted.name, "parent_provider_uuid": wanted.parent});
+    let path = format!("/resource_providers/{}", wanted.uuid);
+    client.put(&path, Some(&body)).await?.done()
+}
+
+async fn create<'a>(
+    client: &'a Client,
+    wanted: &ProviderView<'_>,
+) -> Result<Writer<'a>, PlacementError> {
+    let mut body = json!({"uuid": wanted.uuid, "name": wanted.name});
+    if let Some(parent) = wanted.parent {
+        body["parent_provider_uuid"] = json!(parent);
+    }
+    let answer = client.post("/resource_providers", &body).await?;
+    if answer.is_conflict() {
+        // Created meanwhile by another pass, or by somebody with the same name and another UUID.
+        let path = format!("/resource_providers/{}", wanted.uuid);
+        let now = client.get(&path).await?;
+        if now.is_missing() {
+            answer.done()?;
+        }
+        now.read::<Provider>()?;
+        return Err(PlacementError::Conflict(wanted.name.to_owned()));
+    }
+    let made: Provider = answer.read()?;
+    Ok(Writer {
+        client,
+        uuid: wanted.uuid,
+        generation: made.generation,
+        is_new: true,
+    })
+}
+
+/// Writes one provider's rows.
+struct Writer<'a> {
+    client: &'a Client,
+    uuid: Uuid,
+    generation: u64,
+    /// It has nothing yet, so nothing has to be read.
+    is_new: bool,
+}
+
+impl Writer<'_> {
+    async fn write(mut self, wanted: &ProviderView<'_>) -> Result<(), PlacementError> {
+        self.write_aggregates(wanted).await?;
+        self.write_inventories(wanted).await?;
+        self.write_traits(wanted).await
+    }
+
+    fn path(&self, what: &str) -> String {
+        format!("/resource_providers/{}/{what}", self.uuid)
+    }
+
+    async fn write_inventories(&mut self, wanted: &ProviderView<'_>) -> Result<(), PlacementError> {
+        let path = self.path("inventories");
+        let mut known = BTreeMap::new();
+        if !self.is_new {
+            let read: Inventories = self.client.get(&path).await?.read()?;
+            known = read.inventories;
+            self.generation = read.resource_provider_generation;
+        }
+        let rows: BTreeMap<&str, Row> = wanted
+            .inventories
+            .iter()
+            .map(|(class, inventory)| (class.as_str(), row(inventory, known.get(class))))
+            .collect();
+        let is_same = rows.len() == known.len()
+            && rows
+                .iter()
+                .all(|(class, row)| known.get(*class) == Some(row));
+        if is_same {
+            return Ok(());
+        }
+        let body = json!({
+            "resource_provider_generation": self.generation,
+            "inventories": rows,
+        });
+        let answer = self.client.put(&path, Some(&body)).await?;
+        let made: Inventories = answer.read()?;
+        self.generation = made.resource_provider_generation;
+        Ok(())
+    }
+
+    async fn write_traits(&mut self, wanted: &ProviderView<'_>) -> Result<(), PlacementError> {
+        let path = self.path("traits");
+        let mut known = Vec::new();
+        if self.is_new {
+            if !wanted.traits.values().any(|has| *has) {
+                return Ok(());
+            }
+        } else {
+            if wanted.traits.is_empty() {
+                return Ok(());
+            }
+            let read: Traits = self.client.get(&path).await?.read()?;
+            known = read.traits;
+            self.generation = read.resource_provider_generation;
+        }
+        known.sort_unstable();
+        let mut traits = known.clone();
+        traits.retain(|name| wanted.traits.get(name) != Some(&false));
+        let added = wanted.traits.iter().filter(|(_, has)| **has);
+        traits.extend(added.map(|(name, _)| name.clone()));
+        traits.sort_unstable();
+        traits.dedup();
+        if traits == known {
+            return Ok(());
+        }
+        let body = json!({
+            "resource_provider_generation": self.generation,
+            "traits": traits,
+        });
+        let made: Traits = self.client.put(&path, Some(&body)).await?.read()?;
+        self.generation = made.resource_provider_generation;
+        Ok(())
+    }
+
+    async fn write_aggregates(&mut self, wanted: &ProviderView<'_>) -> Result<(), PlacementError> {
+        let Some(aggregates) = wanted.aggregates else {
+            return Ok(());
+        };
+        let path = self.path("aggregates");
+        let mut known = Vec::new();
+        if !self.is_new {
+            let read: Aggregates = self.client.get(&path).await?.read()?;
+            known = read.aggregates;
+            self.generation = read.resource_provider_generation;
+        }
+        let mut aggregates = aggregates.to_vec();
+        aggregates.sort_unstable();
+        known.sort_unstable();
+        if aggregates == known {
+            return Ok(());
+        }
+        let body = json!({
+            "resource_provider_generation": self.generation,
+            "aggregates": aggregates,
+        });
+        let made: Aggregates = self.client.put(&path, Some(&body)).await?.read()?;
+        self.generation = made.resource_provider_generation;
+        Ok(())
+    }
+}
+
+/// An inventory as placement is to have it.
+fn row(wanted: &Inventory, known: Option<&Row>) -> Row {
+    let kept = known.map_or(1.0, |known| known.allocation_ratio);
+    Row {
+        total: wanted.total,
+        reserved: wanted.reserved,
+        min_unit: wanted.min_unit,
+        max_unit: wanted.max_unit.unwrap_or(wanted.total),
+        step_size: wanted.step_size,
+        allocation_ratio: wanted.allocation_ratio.unwrap_or(kept),
+    }
+}

@@ -1,0 +1,388 @@
+//! Which guests there are, kept in a file so that an agent that was killed knows them.
+//!
+//! The file only grows: one entry for each change of a guest, with a checksum, read again at the
+//! start. What was being written when the agent was killed is cut off. When most of it is old, a new
+//! file takes its place. Without a file everything is in memory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use placewright_conductor::cell_conductor::Order;
+use placewright_conductor::{Amounts, HostId, InstanceId};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use uuid::Uuid;
+
+/// A guest on one host: the instance, and which of its guests.
+pub type GuestKey = (InstanceId, u32);
+
+/// A guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// How far it is.
+    pub state: GuestState,
+    /// What it holds.
+    pub amounts: Vec<Amounts>,
+    /// The server group that its instance is a member of.
+    pub group: Option<Uuid>,
+    /// The properties of its image.
+    pub image_properties: Vec<(String, String)>,
+}
+
+/// How far a guest is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GuestState {
+    /// It is being made, or was when that failed. Found at the start, it is removed.
+    Making,
+    /// Its devices are ready for it.
+    Prepared,
+    /// It runs.
+    Running,
+    /// It was stopped for another host.
+    Left,
+    /// It was stopped for good.
+    Offloaded,
+    /// It is there, and something is being done with it, or was and failed.
+    Unsure,
+}
+
+/// The part of a spec's body that a host reports.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Body {
+    request: BodyRequest,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BodyRequest {
+    image: Option<BodyImage>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BodyImage {
+    properties: BTreeMap<String, serde_json::Value>,
+}
+
+impl Guest {
+    /// A guest that is being made for an order.
+    pub(crate) fn made_by(order: &Order) -> Self {
+        // A body that says nothing of an image, or in another way, is none of the agent's business.
+        let body: Body = serde_json::from_str(&order.spec.body).unwrap_or_default();
+        let image = body.request.image.unwrap_or_default();
+        let properties = image.properties.into_iter().map(|(name, value)| {
+            let text = match value {
+                serde_json::Value::String(text) => text,
+                other => other.to_string(),
+            };
+            (name, text)
+        });
+        Self {
+            state: GuestState::Making,
+            amounts: order.amounts.clone(),
+            group: order.spec.group,
+            image_properties: properties.collect(),
+        }
+    }
+
+    /// A guest of which nothing is known but that it is there.
+    pub(crate) fn found() -> Self {
+        Self {
+            state: GuestState::Unsure,
+            amounts: Vec::new(),
+            group: None,
+            image_properties: Vec::new(),
+        }
+    }
+}
+
+/// Why a record cannot be used.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// The file cannot be read or written.
+    #[error("the record of guests {}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is another one, or of a later release.
+    #[error("{} is no record of guests that this release can read", .0.display())]
+    Foreign(PathBuf),
+    /// Another agent uses it.
+    #[error("another agent uses the record of guests {}", .0.display())]
+    InUse(PathBuf),
+}
+
+/// One entry. The order of variants and fields is the format.
+#[derive(Serialize, Deserialize)]
+enum Entry {
+    Put(HostId, GuestKey, Guest),
+    Erase(HostId, GuestKey),
+    Session(u64),
+}
+
+/// The first bytes of a file; the last one is the version of the format.
+const HEAD: &[u8; 8] = b"pwguest\x01";
+/// An entry that is longer is no entry.
+const ENTRY_BYTES_MAX: usize = 16 << 20;
+/// Below this size a file is never written anew.
+const COMPACT_BYTES_MIN: u64 = 1 << 20;
+
+/// The record.
+#[derive(Debug)]
+pub struct Record {
+    file: Option<Kept>,
+    guests: BTreeMap<(HostId, GuestKey), Guest>,
+    session: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    file: File,
+    /// Held while the agent runs.
+    _lock: File,
+    /// Whether what is written has to outlive the machine and not just the agent.
+    is_durable: bool,
+    unwritten: Vec<u8>,
+    bytes: u64,
+    /// The size that it had when it was last written anew.
+    bytes_compact: u64,
+}
+
+impl Record {
+    /// A record in memory.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self {
+            file: None,
+            guests: BTreeMap::new(),
+            session: 0,
+        }
+    }
+
+    /// The record in a file, which is made when missing.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError`], also when another agent uses the file.
+    pub fn open(path: &Path, is_durable: bool) -> Result<Self, RecordError> {
+        let wrong = |source| RecordError::Io {
+            file: path.to_owned(),
+            source,
+        };
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(wrong)?;
+        }
+        let lock = File::create(path.with_extension("lock")).map_err(wrong)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(RecordError::InUse(path.to_owned())),
+            Err(fs::TryLockError::Error(error)) => return Err(wrong(error)),
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(wrong)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(wrong)?;
+        let mut record = Self::in_memory();
+        let good = if bytes.len() < HEAD.len() {
+            file.set_len(0).map_err(wrong)?;
+            file.seek(SeekFrom::Start(0)).map_err(wrong)?;
+            file.write_all(HEAD).map_err(wrong)?;
+            HEAD.len()
+        } else if bytes.starts_with(HEAD) {
+            record.read(&bytes)
+        } else {
+            return Err(RecordError::Foreign(path.to_owned()));
+        };
+        let good = good as u64;
+        file.set_len(good).map_err(wrong)?;
+        file.seek(SeekFrom::Start(good)).map_err(wrong)?;
+        record.file = Some(Kept {
+            path: path.to_owned(),
+            file,
+            _lock: lock,
+            is_durable,
+            unwritten: Vec::new(),
+            bytes: good,
+            bytes_compact: 0,
+        });
+        record.compact_if_old().map_err(wrong)?;
+        Ok(record)
+    }
+
+    /// Reads entries up to the first that is not whole. Returns where that begins.
+    fn read(&mut self, bytes: &[u8]) -> usize {
+        let mut at = HEAD.len();
+        while let Some((entry, next)) = read_entry(bytes, at) {
+            match entry {
+                Entry::Put(host, key, guest) => {
+                    self.guests.insert((host, key), guest);
+                }
+                Entry::Erase(host, key) => {
+                    self.guests.remove(&(host, key));
+                }
+                Entry::Session(session) => self.session = session,
+            }
+            at = next;
+        }
+        at
+    }
+
+    /// All guests, by host.
+    pub fn guests(&self) -> impl Iterator<Item = (HostId, GuestKey, &Guest)> {
+        self.guests
+            .iter()
+            .map(|((host, key), guest)| (*host, *key, guest))
+    }
+
+    /// The guests of one host.
+    pub fn guests_of(&self, host: HostId) -> impl Iterator<Item = (GuestKey, &Guest)> {
+        let from = (host, (InstanceId(Uuid::nil()), 0));
+        let rows = self.guests.range(from..);
+        rows.take_while(move |((of, _), _)| *of == host)
+            .map(|((_, key), guest)| (*key, guest))
+    }
+
+    /// Keeps a guest as it is now. It is on record after [`Self::write`].
+    pub fn keep(&mut self, host: HostId, key: GuestKey, guest: &Guest) {
+        self.append(&Entry::Put(host, key, guest.clone()));
+        self.guests.insert((host, key), guest.clone());
+    }
+
+    /// A guest is gone.
+    pub fn erase(&mut self, host: HostId, key: GuestKey) {
+        self.append(&Entry::Erase(host, key));
+        self.guests.remove(&(host, key));
+    }
+
+    /// The number of a new session: greater than those before, those of an agent without a record
+    /// too, unless the clock was set back since.
+    pub fn next_session(&mut self, now_us: u64, after: u64) -> u64 {
+        self.session = now_us.max(self.session + 1).max(after.saturating_add(1));
+        self.append(&Entry::Session(self.session));
+        self.session
+    }
+
+    /// Has everything on record.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn write(&mut self) -> Result<(), RecordError> {
+        let Some(kept) = &mut self.file else {
+            return Ok(());
+        };
+        if kept.unwritten.is_empty() {
+            return Ok(());
+        }
+        let path = kept.path.clone();
+        let wrong = |source| RecordError::Io { file: path, source };
+        if let Err(error) = kept.append() {
+            return Err(wrong(error));
+        }
+        self.compact_if_old().map_err(wrong)
+    }
+
+    fn append(&mut self, entry: &Entry) {
+        if let Some(kept) = &mut self.file {
+            write_entry(&mut kept.unwritten, entry);
+        }
+    }
+
+    /// Writes a new file with what holds, when most of the old one does not.
+    fn compact_if_old(&mut self) -> io::Result<()> {
+        let Some(kept) = &mut self.file else {
+            return Ok(());
+        };
+        if kept.bytes < COMPACT_BYTES_MIN || kept.bytes < kept.bytes_compact.saturating_mul(4) {
+            return Ok(());
+        }
+        let mut bytes = HEAD.to_vec();
+        write_entry(&mut bytes, &Entry::Session(self.session));
+        for ((host, key), guest) in &self.guests {
+            write_entry(&mut bytes, &Entry::Put(*host, *key, guest.clone()));
+        }
+        let path = kept.path.with_extension("new");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)?;
+        file.write_all(&bytes)?;
+        if kept.is_durable {
+            file.sync_all()?;
+        }
+        fs::rename(&path, &kept.path)?;
+        if kept.is_durable
+            && let Some(directory) = kept.path.parent()
+        {
+            File::open(directory)?.sync_all()?;
+        }
+        kept.file = file;
+        kept.bytes = bytes.len() as u64;
+        kept.bytes_compact = kept.bytes;
+        Ok(())
+    }
+}
+
+impl Kept {
+    fn append(&mut self) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(&self.unwritten) {
+            // A part of it may be there. It is cut off, and all is written again the next time.
+            self.file.set_len(self.bytes)?;
+            self.file.seek(SeekFrom::Start(self.bytes))?;
+            return Err(error);
+        }
+        self.bytes += self.unwritten.len() as u64;
+        self.unwritten.clear();
+        if self.is_durable {
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+}
+
+/// An entry: its length, its checksum, itself.
+fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
+    // Writing plain data to memory cannot fail.
+    let Ok(body) = postcard::to_stdvec(entry) else {
+        return;
+    };
+    let Ok(length) = u32::try_from(body.len()) else {
+        return;
+    };
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
+    bytes.extend_from_slice(&body);
+}
+
+fn read_entry(bytes: &[u8], at: usize) -> Option<(Entry, usize)> {
+    let number = |from: usize| {
+        let bytes = bytes.get(from..from + 4)?;
+        bytes.try_into().ok().map(u32::from_le_bytes)
+    };
+    let length = number(at)? as usize;
+    let checksum = number(at + 4)?;
+    if length > ENTRY_BYTES_MAX {
+        return None;
+    }
+    let end = at + 8 + length;
+    let body = bytes.get(at + 8..end)?;
+    if crc32fast::hash(body) != checksum {
+        return None;
+    }
+    Some((postcard::from_bytes(body).ok()?, end))
+}

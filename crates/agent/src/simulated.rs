@@ -1,0 +1,268 @@
+//! A driver that builds nothing: it takes its time, and fails as often as it is told to.
+//!
+//! It holds no state: the agent's record says which guests there are. Thousands of hosts cost what
+//! their descriptions take.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::description::{HostDescription, Inventory, Part};
+use crate::driver::{Doing, Driver, DriverError, ListedGuest, Task, Verb};
+
+/// How long something takes, in milliseconds.
+///
+/// `50` is always 50, `20-80` anything between with equal chance, `~50` 50 on average with an
+/// exponential distribution: mostly less, sometimes much more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spread {
+    /// From the first to the second, both possible.
+    Uniform(u32, u32),
+    /// This on average.
+    Exponential(u32),
+}
+
+impl Spread {
+    /// A value for a random number from 0 to below 1.
+    fn value(self, random: f64) -> Duration {
+        let ms = match self {
+            Self::Uniform(least, most) => f64::from(least) + random * f64::from(most - least),
+            Self::Exponential(mean) => -f64::from(mean) * (1.0 - random).ln(),
+        };
+        Duration::from_secs_f64((ms / 1000.0).clamp(0.0, SPREAD_MAX_S))
+    }
+}
+
+/// The longest that anything takes: an hour.
+const SPREAD_MAX_S: f64 = 3600.0;
+
+impl FromStr for Spread {
+    type Err = BadSpread;
+
+    fn from_str(text: &str) -> Result<Self, BadSpread> {
+        let number = |text: &str| {
+            let number: Option<u32> = text.trim().parse().ok();
+            number
+                .filter(|ms| *ms <= 3_600_000)
+                .ok_or_else(|| BadSpread(text.to_owned()))
+        };
+        if let Some(mean) = text.strip_prefix('~') {
+            return Ok(Self::Exponential(number(mean)?));
+        }
+        let (least, most) = text.split_once('-').unwrap_or((text, text));
+        let (least, most) = (number(least)?, number(most)?);
+        if least > most {
+            return Err(BadSpread(text.to_owned()));
+        }
+        Ok(Self::Uniform(least, most))
+    }
+}
+
+/// A text that is no [`Spread`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSpread(String);
+
+impl fmt::Display for BadSpread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no time in milliseconds: write 50, 20-80 or ~50, at most 3600000",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for BadSpread {}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The hosts.
+    pub hosts: Vec<HostDescription>,
+    /// How long things take. What is not in it takes no time.
+    pub times: BTreeMap<Verb, Spread>,
+    /// How often things fail, from 0 to 1. What is not in it never does.
+    pub failures: BTreeMap<Verb, f64>,
+    /// Where the random numbers begin. The same seed gives the same numbers.
+    pub seed: u64,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Simulated {
+    options: Options,
+    random: AtomicU64,
+}
+
+impl Simulated {
+    /// A driver for these hosts.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let random = AtomicU64::new(options.seed);
+        Self { options, random }
+    }
+
+    /// A random number from 0 to below 1 (splitmix64).
+    fn random(&self) -> f64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self
+            .random
+            .fetch_add(STEP, Ordering::Relaxed)
+            .wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are left, exactly")]
+        let number = (z >> 11) as f64;
+        number / 9_007_199_254_740_992.0
+    }
+}
+
+impl Driver for Simulated {
+    fn inspect(&self) -> Doing<'_, Vec<HostDescription>> {
+        Box::pin(async { Ok(self.options.hosts.clone()) })
+    }
+
+    fn list(&self) -> Doing<'_, Option<Vec<ListedGuest>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn carry_out(&self, task: Task) -> Doing<'_, ()> {
+        Box::pin(async move {
+            if let Some(spread) = self.options.times.get(&task.verb) {
+                let time = spread.value(self.random());
+                if !time.is_zero() {
+                    tokio::time::sleep(time).await;
+                }
+            }
+            let rate = self.options.failures.get(&task.verb).copied();
+            if rate.is_some_and(|rate| self.random() < rate) {
+                let message = format!("The simulated {} failed.", task.verb.name());
+                return Err(DriverError::of_host(message));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Hosts that are all alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Uniform {
+    /// How many.
+    pub hosts: u32,
+    /// What their names begin with; a number follows, from 1.
+    pub prefix: String,
+    /// Processors of each.
+    pub vcpus: u32,
+    /// How often a processor may be promised.
+    pub cpu_ratio: f32,
+    /// Memory of each, in MiB.
+    pub memory_mb: u32,
+    /// Local disk of each, in GiB.
+    pub disk_gb: u32,
+    /// GPUs of each, every one a provider of its own with 1,000 units.
+    pub gpus: u32,
+    /// What they are.
+    pub gpu_model: Option<String>,
+}
+
+impl Uniform {
+    /// The hosts.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<HostDescription> {
+        (1..=self.hosts).map(|number| self.host(number)).collect()
+    }
+
+    fn host(&self, number: u32) -> HostDescription {
+        let name = format!("{}{number:05}", self.prefix);
+        let amounts = [
+            ("VCPU", self.vcpus, self.cpu_ratio),
+            ("MEMORY_MB", self.memory_mb, 1.0),
+            ("DISK_GB", self.disk_gb, 1.0),
+        ];
+        let inventories = amounts
+            .into_iter()
+            .filter(|(_, total, _)| *total > 0)
+            .map(|(class, total, ratio)| (class.to_owned(), inventory(total, ratio)));
+        let model = self.gpu_model.as_deref();
+        let traits = model.map(|model| (placewright_trace::model_trait(model), true));
+        let traits: BTreeMap<String, bool> = traits.into_iter().collect();
+        let gpus = (0..self.gpus).map(|gpu| Part {
+            name: format!("{name}_gpu_{gpu}"),
+            inventories: BTreeMap::from([(
+                placewright_trace::GPU_MILLI.to_owned(),
+                inventory(placewright_trace::GPU_MILLI_TOTAL, 1.0),
+            )]),
+            traits: traits.clone(),
+            ..Part::default()
+        });
+        HostDescription {
+            inventories: inventories.collect(),
+            providers: gpus.collect(),
+            platform: platform(),
+            name,
+            ..HostDescription::default()
+        }
+    }
+}
+
+/// The machines of a trace, each with a tree of providers.
+#[must_use]
+pub fn of_trace(nodes: &[placewright_trace::Node]) -> Vec<HostDescription> {
+    nodes.iter().map(of_node).collect()
+}
+
+fn of_node(node: &placewright_trace::Node) -> HostDescription {
+    let mut host = HostDescription {
+        platform: platform(),
+        ..HostDescription::default()
+    };
+    for provider in placewright_trace::provider::providers(node) {
+        let inventories = provider.inventories.iter();
+        let inventories = inventories
+            .map(|(class, total)| ((*class).to_owned(), inventory(*total, 1.0)))
+            .collect();
+        let traits = provider.traits.into_iter().map(|name| (name, true));
+        let traits = traits.collect();
+        if provider.parent.is_none() {
+            host.name = provider.name;
+            host.inventories = inventories;
+            host.traits = traits;
+        } else {
+            // A machine's GPUs are right below it.
+            host.providers.push(Part {
+                name: provider.name,
+                inventories,
+                traits,
+                ..Part::default()
+            });
+        }
+    }
+    host
+}
+
+fn inventory(total: u32, ratio: f32) -> Inventory {
+    Inventory::of(i32::try_from(total).unwrap_or(i32::MAX), Some(ratio))
+}
+
+fn platform() -> placewright_scheduler::platform::Platform {
+    placewright_scheduler::platform::Platform {
+        hypervisor_type: Some("simulated".to_owned()),
+        hypervisor_version: Some(1),
+        cpu_info: None,
+        supported_instances: vec![[
+            "x86_64".to_owned(),
+            "simulated".to_owned(),
+            "hvm".to_owned(),
+        ]],
+    }
+}
+
+/// One of several parts of a fleet, as even as possible: every `parts`-th host from `part` on.
+#[must_use]
+pub fn part_of(hosts: Vec<HostDescription>, part: usize, parts: usize) -> Vec<HostDescription> {
+    let chosen = hosts.into_iter().skip(part).step_by(parts.max(1));
+    chosen.collect()
+}

@@ -1,0 +1,177 @@
+//! A cell that a test plays: it takes connections, says things, and looks at what it hears.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test uses another part of it"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use placewright_agent::HostDescription;
+use placewright_agent::simulated::Uniform;
+use placewright_conductor::cell_conductor::{Failure, Order, Place, Step};
+use placewright_conductor::{Amounts, HostId, InstanceId, Spec};
+use placewright_link::{AgentConnection, AgentLink, Coming, HostStart, LinkError, ToAgent, ToCell};
+use placewright_placement::Timestamp;
+use placewright_scheduler::host_state::NumberedUpdate;
+use tokio::sync::{Mutex, mpsc};
+use uuid::Uuid;
+
+/// A cell's end of a connection.
+pub struct End {
+    pub from_agent: mpsc::Receiver<ToCell>,
+    pub to_agent: mpsc::Sender<ToAgent>,
+    /// What came while something else was waited for.
+    pub states: Vec<(HostId, NumberedUpdate)>,
+}
+
+/// The link to the cell: each connection's other end goes to the test.
+pub struct Link {
+    ends: mpsc::Sender<End>,
+    /// So many connections fail first.
+    pub failures: Mutex<u32>,
+}
+
+impl Link {
+    pub fn new(failures: u32) -> (Arc<Self>, mpsc::Receiver<End>) {
+        let (ends, made) = mpsc::channel(8);
+        let failures = Mutex::new(failures);
+        (Arc::new(Self { ends, failures }), made)
+    }
+}
+
+impl AgentLink for Link {
+    fn connect(&self) -> Coming<'_, AgentConnection> {
+        Box::pin(async {
+            let mut failures = self.failures.lock().await;
+            if *failures > 0 {
+                *failures -= 1;
+                return Err(LinkError::TimedOut {
+                    peer: "the cell".into(),
+                });
+            }
+            // Small, so that tests see what happens when they are full.
+            let (to_cell, from_agent) = mpsc::channel(4);
+            let (to_agent, from_cell) = mpsc::channel(4);
+            let end = End {
+                from_agent,
+                to_agent,
+                states: Vec::new(),
+            };
+            self.ends.send(end).await.unwrap();
+            Ok(AgentConnection { to_cell, from_cell })
+        })
+    }
+}
+
+impl End {
+    /// The next thing that is said besides soft state and heartbeats.
+    pub async fn hear(&mut self) -> ToCell {
+        loop {
+            match self.from_agent.recv().await.expect("the agent is there") {
+                ToCell::State { host, update } => self.states.push((host, *update)),
+                ToCell::Alive { .. } => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The next soft state.
+    pub async fn hear_state(&mut self) -> (HostId, NumberedUpdate) {
+        if !self.states.is_empty() {
+            return self.states.remove(0);
+        }
+        loop {
+            match self.from_agent.recv().await.expect("the agent is there") {
+                ToCell::State { host, update } => return (host, *update),
+                ToCell::Alive { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The starts of the sessions of so many hosts.
+    pub async fn hear_starts(&mut self, hosts: usize) -> BTreeMap<HostId, HostStart> {
+        let mut starts = BTreeMap::new();
+        while starts.len() < hosts {
+            match self.hear().await {
+                ToCell::Started(start) => starts.insert(start.host, *start),
+                other => panic!("{other:?}"),
+            };
+        }
+        starts
+    }
+
+    pub async fn say(&self, message: ToAgent) {
+        self.to_agent.send(message).await.unwrap();
+    }
+
+    pub async fn ask(&self, host: HostId, session: u64, order: Order) {
+        let order = Box::new(order);
+        self.say(ToAgent::Step {
+            host,
+            session,
+            order,
+        })
+        .await;
+    }
+
+    /// How a step ended.
+    pub async fn hear_step(&mut self) -> (InstanceId, u32, Option<Failure>) {
+        match self.hear().await {
+            ToCell::StepEnded {
+                instance,
+                attempt,
+                failure,
+                ..
+            } => (instance, attempt, failure),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub fn instance(number: u32) -> InstanceId {
+    InstanceId(Uuid::from_u128(0x1057_0000 + u128::from(number)))
+}
+
+/// A step that takes `memory` of a host.
+pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Order {
+    Order {
+        instance,
+        attempt: 1,
+        step,
+        number: 1,
+        is_live: false,
+        spec: Spec {
+            name: "vm".into(),
+            project: "p".into(),
+            user: "u".into(),
+            group: None,
+            rules: Vec::new(),
+            body: r#"{"request": {"image": {"properties": {"os_distro": "debian"}}}}"#.into(),
+            created_at: Timestamp::from_seconds(1),
+        },
+        amounts: vec![Amounts {
+            provider: host.0,
+            resources: vec![("MEMORY_MB".into(), memory)],
+        }],
+        origin: None,
+        target: Some(Place { host, number: 1 }),
+    }
+}
+
+pub fn hosts(count: u32) -> Vec<HostDescription> {
+    let hosts = Uniform {
+        hosts: count,
+        prefix: "host-".into(),
+        vcpus: 8,
+        cpu_ratio: 4.0,
+        memory_mb: 1000,
+        disk_gb: 100,
+        gpus: 0,
+        gpu_model: None,
+    };
+    hosts.hosts()
+}
