@@ -96,6 +96,7 @@ async fn builds_of(api: &Api, server: Uuid) -> Result<u64, CallError> {
     let path = format!("{path}/{}", create.request_id);
     let shown = api.get::<Shown>(Service::Compute, &path).await?.body;
     let builds = shown.action.events.iter();
-    let builds = builds.filter(|event| event.event.contains("build_and_run_instance"));
+    // What hosts were asked for; other events are control's.
+    let builds = builds.filter(|event| event.event.starts_with("compute_"));
     Ok(builds.count() as u64)
 }
