@@ -4,9 +4,11 @@ One agent process simulates all hosts of a cell.  Every process can be killed an
 started again on the same files.
 """
 
+import json
 import pathlib
 import subprocess
 import time
+import urllib.request
 
 import launch
 import servers
@@ -25,48 +27,83 @@ class Role(servers.Server):
         self.kills = 0
 
     def _answers(self) -> bool:
-        return self.port == 0 or not launch_port_is_free(self.port)
+        return self.port == 0 or not servers.port_is_free(self.port)
 
     def kill(self) -> None:
         self.kills += 1
         super().kill()
 
 
-def launch_port_is_free(port: int) -> bool:
-    return servers.port_is_free(port)
-
-
 class Installation:
     """Control, so many cells, and an agent process for each cell."""
 
-    def __init__(
-        self, folder: pathlib.Path, cells: int, hosts: int, builds: list[str]
-    ) -> None:
+    def __init__(self, folder: pathlib.Path, cells: int, hosts: int) -> None:
         self.hosts = hosts
         self.compute = launch.free_port()
         self.placement = launch.free_port()
-        self.asks = launch.free_port()
+        self.scheduler = launch.free_port()
+        asks = launch.free_port()
         ports = [launch.free_port() for _ in range(cells)]
-        program = str(launch.program())
         self.roles: list[Role] = []
 
-        def role(name: str, port: int | None, *arguments: str) -> Role:
-            log = str(folder / f"{name}.log")
-            made = Role(name, [program, *arguments], port, log)
+        def role(name: str, port: int | None, options: dict[str, object]) -> Role:
+            words = [str(launch.program()), name.partition("-")[0], "--config", "/dev/null"]
+            for option, value in options.items():
+                words += [f"--{option}", str(value)]
+            made = Role(name, words, port, str(folder / f"{name}.log"))
             self.roles.append(made)
             return made
 
-        config = folder / "control.toml"
-        config.write_text(self._config(folder, ports))
-        self.control = role("control", self.compute, "control", "--config", str(config))
-        self.cells = []
-        for number, port in enumerate(ports):
-            self.cells.append(role(f"cell-{number}", port, *self._cell(folder, number, port)))
-        self.agents = [
-            role(f"agent-{number}", None, *self._agent(folder, number, port, builds))
+        known = [
+            f"cell-{number}={self.uuid(number)}@127.0.0.1:{port}"
             for number, port in enumerate(ports)
         ]
-        self.config = config
+        self.control = role(
+            "control",
+            self.compute,
+            {
+                "store-path": folder / "control",
+                "compute-listen": f"127.0.0.1:{self.compute}",
+                "placement-listen": f"127.0.0.1:{self.placement}",
+                "scheduler-listen": f"127.0.0.1:{self.scheduler}",
+                "control-listen": f"127.0.0.1:{asks}",
+                "control-cells": ",".join(known),
+                "control-resend-ms": 1000,
+            },
+        )
+        self.cells = [
+            role(
+                f"cell-{number}",
+                port,
+                {
+                    "cell-uuid": self.uuid(number),
+                    "cell-listen": f"127.0.0.1:{port}",
+                    "cell-placement": f"127.0.0.1:{asks}",
+                    "cell-store-path": folder / f"cell-{number}",
+                    "cell-resend-ms": 1000,
+                },
+            )
+            for number, port in enumerate(ports)
+        ]
+        self.agents = [
+            role(
+                f"agent-{number}",
+                None,
+                {
+                    "agent-hosts": hosts * cells,
+                    "agent-part": f"{number + 1}/{cells}",
+                    "agent-cell": f"127.0.0.1:{port}",
+                    "agent-placement-url": f"http://127.0.0.1:{self.placement}",
+                    "agent-state-path": folder / f"agent-{number}",
+                    "agent-times-ms": "spawn=~50,destroy=~20",
+                },
+            )
+            for number, port in enumerate(ports)
+        ]
+
+    @staticmethod
+    def uuid(cell: int) -> str:
+        return f"ce110000-0000-4000-8000-{cell + 1:012}"
 
     def start(self) -> None:
         for role in self.roles:
@@ -90,10 +127,23 @@ class Installation:
                 raise servers.ServerError(f"{len(there)} of {wanted} hosts are up")
             time.sleep(0.2)
 
+    def hosts_of(self, cell: int) -> set[str]:
+        """The names of a cell's hosts, as the scheduler knows them."""
+        url = f"http://127.0.0.1:{self.scheduler}/v1/hosts?limit=10000"
+        request = urllib.request.Request(url, headers={"X-Auth-Token": "admin"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            hosts = json.load(answer)["hosts"]
+        return {host["host"] for host in hosts if host["cell"] == self.uuid(cell)}
+
     def audit(self) -> tuple[bool, str]:
         """Whether ``placewright audit`` finds nothing, and what it says."""
         done = subprocess.run(
-            [str(launch.program()), *self._audit()], capture_output=True, text=True
+            [
+                *(str(launch.program()), "audit"),
+                *("--url", f"http://127.0.0.1:{self.placement}"),
+            ],
+            capture_output=True,
+            text=True,
         )
         return done.returncode == 0, done.stdout + done.stderr
 
