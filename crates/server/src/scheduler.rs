@@ -17,6 +17,7 @@ use hyper::{Request, Response};
 use parking_lot::Mutex;
 use placewright_auth::Target;
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
+use placewright_scheduler::contention::Contention;
 use placewright_scheduler::request::{self, Unreadable};
 use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
@@ -84,12 +85,14 @@ struct Core {
     placement: Arc<Service>,
     keep: KeepOptions,
     brain: Mutex<Brain>,
+    /// Never locked together with the brain.
+    shelf: Mutex<Shelf>,
+    contention: Mutex<Contention>,
 }
 
 /// What decides.
 struct Brain {
     scheduler: Scheduler,
-    shelf: Shelf,
 }
 
 impl Core {
@@ -125,6 +128,10 @@ struct Call<'a> {
 impl Call<'_> {
     /// The body; an error names the field.
     fn read<T: DeserializeOwned>(&self) -> Answer<T> {
+        if let Ok(value) = serde_json::from_slice(self.body) {
+            return Ok(value);
+        }
+        // Once more, slower, to learn where it is wrong.
         let mut json = serde_json::Deserializer::from_slice(self.body);
         let value = request::read(&mut json)?;
         json.end().map_err(|error| Unreadable {
@@ -151,7 +158,9 @@ impl SchedulerService {
             core: Arc::new(Core {
                 placement,
                 keep,
-                brain: Mutex::new(Brain { scheduler, shelf }),
+                brain: Mutex::new(Brain { scheduler }),
+                shelf: Mutex::new(shelf),
+                contention: Mutex::default(),
             }),
         }
     }

@@ -7,6 +7,7 @@ use placewright_placement::{
     Refusal, Timestamp,
 };
 use placewright_scheduler::host_state::InstanceReport;
+use placewright_scheduler::host_table::HostTable;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -134,8 +135,8 @@ pub(super) fn check_owner(field: &str, text: &str) -> Answer<()> {
 }
 
 fn find(core: &Core, candidate: Uuid) -> Answer<Kept> {
-    let mut brain = core.brain.lock();
-    let found = brain.shelf.get(Instant::now(), candidate);
+    let mut shelf = core.shelf.lock();
+    let found = shelf.get(Instant::now(), candidate);
     found.cloned().ok_or_else(|| {
         let detail = format!(
             "Candidate {candidate} is not kept (any more): ask POST /v1/destinations for new ones."
@@ -252,7 +253,7 @@ impl Core {
         };
         let released = self.submit(command).await?;
         if released.is_ok() {
-            self.note_departure(consumer, None);
+            self.note_departure(consumer);
         }
         Ok(released.map(drop))
     }
@@ -275,7 +276,7 @@ impl Core {
                 Some(_) | None => return,
             };
             match self.submit(forget(uuid, generation)).await {
-                Ok(Ok(_)) => return self.note_departure(consumer, None),
+                Ok(Ok(_)) => return self.note_departure(consumer),
                 // Now the state is what the store has: the next look is sure.
                 Ok(Err(_)) => is_unsure = false,
                 Err(_) => tokio::time::sleep(wait).await,
@@ -304,7 +305,6 @@ impl Core {
         let (Some(host), Ok(uuid)) = (host, consumer.as_str().parse()) else {
             return;
         };
-        self.note_departure(uuid, Some(host));
         let report = InstanceReport {
             uuid,
             group: wish.group.as_ref().map(|(group, _)| *group),
@@ -312,19 +312,23 @@ impl Core {
         };
         let mut brain = self.brain.lock();
         let hosts = brain.scheduler.hosts_mut();
+        forget_expected(hosts, uuid, Some(host));
         if let Some((slot, _)) = hosts.by_uuid(host) {
             hosts.expect(slot, &report);
         }
     }
 
     /// Takes an instance back that was sent to a host and not seen there yet.
-    fn note_departure(&self, consumer: Uuid, except: Option<Uuid>) {
-        let mut brain = self.brain.lock();
-        let hosts = brain.scheduler.hosts_mut();
-        for slot in hosts.hosts_of(consumer).to_vec() {
-            if hosts.get(slot).map(|host| host.uuid) != except {
-                hosts.expect_no_more(slot, consumer);
-            }
+    fn note_departure(&self, consumer: Uuid) {
+        forget_expected(self.brain.lock().scheduler.hosts_mut(), consumer, None);
+    }
+}
+
+/// Expects an instance on no host but one.
+fn forget_expected(hosts: &mut HostTable, consumer: Uuid, except: Option<Uuid>) {
+    for slot in hosts.hosts_of(consumer).to_vec() {
+        if hosts.get(slot).map(|host| host.uuid) != except {
+            hosts.expect_no_more(slot, consumer);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! takes the first candidate that still fits. When too few find a place, or anything fails, what
 //! was claimed is given back before the answer.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,9 +26,8 @@ use ask::Ask;
 use look::{Found, Look, Offer};
 use told::{DestinationsTold, SelectionTold, SlotTold};
 
-/// The hosts whose candidates are in the first claim of an instance; each further claim has twice
-/// as many.
-const HOSTS_FIRST: usize = 8;
+/// How much more hosts each further claim of an instance has than the one before.
+const HOSTS_FACTOR: usize = 4;
 /// The ways to be served that are tried of each host.
 const CANDIDATES_OF_HOST: usize = 4;
 /// The claims that are tried for an instance.
@@ -42,6 +42,34 @@ struct Place {
     /// Which of the offer's candidates.
     chosen: usize,
     rules: Arc<Rules>,
+    /// Other hosts of the ranking that chose it, best first.
+    others: Vec<Offer>,
+    /// Whether there are no further hosts in that ranking.
+    are_all: bool,
+}
+
+impl Place {
+    /// The host of a candidate, which is counted over all offers, and how many hosts come before it.
+    fn of(found: Found, candidate: usize) -> Option<(usize, Self)> {
+        let mut offers = found.offers;
+        let mut chosen = candidate;
+        let index = offers.iter().position(|offer| {
+            let is_here = chosen < offer.candidates.len();
+            if !is_here {
+                chosen -= offer.candidates.len();
+            }
+            is_here
+        })?;
+        let offer = offers.remove(index);
+        let place = Self {
+            offer,
+            chosen,
+            rules: found.rules,
+            others: offers,
+            are_all: found.are_all,
+        };
+        Some((index, place))
+    }
 }
 
 /// One request under way.
@@ -94,8 +122,8 @@ impl Round {
             }
             return Err(refused);
         }
-        let alternates = self.alternates(&places);
-        self.tell(&places, alternates)
+        let alternates = self.alternates(&mut places);
+        self.tell(&places, &alternates)
     }
 
     /// Finds a host for each instance, or for enough of them.
@@ -119,14 +147,16 @@ impl Round {
     async fn place(&mut self, index: usize) -> Answer<Option<Place>> {
         let instance = self.ask.instances[index];
         let mut without = Vec::new();
-        for round in 0..ROUNDS {
+        let mut count = if self.ask.claim {
+            self.core.contention.lock().hosts()
+        } else {
+            1
+        };
+        for _ in 0..ROUNDS {
             let look = Look {
                 index,
-                count: if self.ask.claim {
-                    HOSTS_FIRST << round
-                } else {
-                    1
-                },
+                count,
+                mates: self.ask.alternates,
                 ways: if self.ask.claim {
                     CANDIDATES_OF_HOST
                 } else {
@@ -135,47 +165,36 @@ impl Round {
                 cell: None,
                 without: &without,
             };
-            let Found {
-                mut offers,
-                rules,
-                warnings,
-            } = look.run(&self.core, &self.ask)?;
-            self.warnings = warnings;
-            if offers.is_empty() {
+            let mut found = look.run(&self.core, &self.ask)?;
+            self.warnings = std::mem::take(&mut found.warnings);
+            if found.offers.is_empty() {
                 return Ok(None);
             }
             if !self.ask.claim {
-                let offer = offers.swap_remove(0);
-                return Ok(Some(Place {
-                    offer,
-                    chosen: 0,
-                    rules,
-                }));
+                return Ok(Place::of(found, 0).map(|(_, place)| place));
             }
             self.core.ensure_group(&self.wish).await?;
             let claimant = Claimant::new(instance, &self.wish.project, &self.wish.user, self.at);
-            let candidates = offers
+            let candidates = found
+                .offers
                 .iter()
                 .flat_map(|offer| offer.candidates.iter().cloned());
-            let attempt = self
-                .core
-                .attempt(claimant, &self.wish, &rules, candidates.collect());
+            let attempt =
+                self.core
+                    .attempt(claimant, &self.wish, &found.rules, candidates.collect());
             match attempt.await? {
-                Attempt::Done(mut chosen) => {
-                    for offer in offers {
-                        if chosen < offer.candidates.len() {
-                            return Ok(Some(Place {
-                                offer,
-                                chosen,
-                                rules,
-                            }));
-                        }
-                        chosen -= offer.candidates.len();
-                    }
-                    return Err(Refused::new(500, code::INTERNAL, "an unknown candidate"));
+                Attempt::Done(chosen) => {
+                    let odd = || Refused::new(500, code::INTERNAL, "an unknown candidate");
+                    let (missed, place) = Place::of(found, chosen).ok_or_else(odd)?;
+                    self.core.contention.lock().note(missed);
+                    return Ok(Some(place));
                 }
-                Attempt::NothingFits(_) => without.extend(offers.iter().map(|offer| offer.slot)),
+                Attempt::NothingFits(_) => {
+                    self.core.contention.lock().note_failed();
+                    without.extend(found.offers.iter().map(|offer| offer.slot));
+                }
             }
+            count *= HOSTS_FACTOR;
         }
         Ok(None)
     }
@@ -221,45 +240,66 @@ impl Round {
 
     /// Other hosts of the same cell for each instance that has one: not the selected ones and not
     /// those of other alternates, where there are enough.
-    fn alternates(&self, places: &[Option<Place>]) -> Vec<Vec<Offer>> {
-        let mut taken: Vec<u32> = places
-            .iter()
-            .flatten()
-            .map(|place| place.offer.slot)
-            .collect();
+    fn alternates(&self, places: &mut [Option<Place>]) -> Vec<Vec<Offer>> {
+        let wanted = self.ask.alternates;
+        if wanted == 0 {
+            return places.iter().map(|_| Vec::new()).collect();
+        }
+        let selected = places.iter().flatten().map(|place| place.offer.slot);
+        let mut taken: HashSet<u32> = selected.collect();
         let mut all = Vec::with_capacity(places.len());
-        for (index, place) in places.iter().enumerate() {
-            let Some(place) = place.as_ref().filter(|_| self.ask.alternates > 0) else {
+        for (index, place) in places.iter_mut().enumerate() {
+            let Some(place) = place else {
                 all.push(Vec::new());
                 continue;
             };
-            let find = |count, without: &[u32]| {
-                let look = Look {
-                    index,
-                    count,
-                    ways: 1,
-                    cell: Some(place.offer.cell),
-                    without,
-                };
-                // What could be selected can be ranked again; at worst there are no alternates.
-                look.run(&self.core, &self.ask)
-                    .map_or_else(|_| Vec::new(), |found| found.offers)
-            };
-            let mut found = find(self.ask.alternates, &taken);
-            if found.len() < self.ask.alternates {
-                let mut own: Vec<u32> = found.iter().map(|offer| offer.slot).collect();
-                own.push(place.offer.slot);
-                found.extend(find(self.ask.alternates - found.len(), &own));
+            let cell = place.offer.cell;
+            let mates = std::mem::take(&mut place.others).into_iter();
+            let mates = mates.filter(|offer| offer.cell == cell);
+            let (mut found, shared): (Vec<Offer>, Vec<Offer>) =
+                mates.partition(|offer| !taken.contains(&offer.slot));
+            if found.len() < wanted && place.are_all {
+                found.extend(shared);
+            } else if found.len() < wanted {
+                found = self.search_alternates(index, place, &taken);
             }
+            found.truncate(wanted);
             taken.extend(found.iter().map(|offer| offer.slot));
             all.push(found);
         }
         all
     }
 
+    /// Alternates from a search of their own: the ranking of the selection had too few.
+    fn search_alternates(&self, index: usize, place: &Place, taken: &HashSet<u32>) -> Vec<Offer> {
+        let find = |count, without: &[u32]| {
+            let look = Look {
+                index,
+                count,
+                mates: 0,
+                ways: 1,
+                cell: Some(place.offer.cell),
+                without,
+            };
+            // What could be selected can be ranked again; at worst there are no alternates.
+            look.run(&self.core, &self.ask)
+                .map_or_else(|_| Vec::new(), |found| found.offers)
+        };
+        let wanted = self.ask.alternates;
+        let mut without: Vec<u32> = taken.iter().copied().collect();
+        without.sort_unstable();
+        let mut found = find(wanted, &without);
+        if found.len() < wanted {
+            let mut own: Vec<u32> = found.iter().map(|offer| offer.slot).collect();
+            own.push(place.offer.slot);
+            found.extend(find(wanted - found.len(), &own));
+        }
+        found
+    }
+
     /// Keeps everything that is offered, and writes the answer.
-    fn tell(&self, places: &[Option<Place>], alternates: Vec<Vec<Offer>>) -> Answer<Reply> {
-        let mut brain = self.core.brain.lock();
+    fn tell(&self, places: &[Option<Place>], alternates: &[Vec<Offer>]) -> Answer<Reply> {
+        let mut shelf = self.core.shelf.lock();
         let now = Instant::now();
         let mut keep = |offer: &Offer, chosen: usize, rules: &Arc<Rules>| {
             let candidate = offer.candidates.get(chosen)?;
@@ -268,9 +308,9 @@ impl Round {
                 rules: Arc::clone(rules),
                 candidate: candidate.clone(),
             };
-            Some(brain.shelf.keep(now, kept))
+            Some(shelf.keep(now, kept))
         };
-        let slots = self.ask.instances.iter().zip(places).zip(&alternates);
+        let slots = self.ask.instances.iter().zip(places).zip(alternates);
         let slots = slots.map(|((instance, place), alternates)| SlotTold {
             instance: *instance,
             selected: place.as_ref().and_then(|place| {
@@ -286,7 +326,7 @@ impl Round {
                 .collect(),
         });
         let selections = slots.collect();
-        drop(brain);
+        drop(shelf);
         json(
             200,
             &DestinationsTold {

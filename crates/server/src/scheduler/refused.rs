@@ -162,7 +162,9 @@ impl From<ApiError> for Refused {
 
 impl From<Unreadable> for Refused {
     fn from(wrong: Unreadable) -> Self {
-        Self::field(wrong.field, wrong.message)
+        // A field without a name has no better one than that of the whole.
+        let field = Some(wrong.field).filter(|field| !field.is_empty());
+        Self::field(field.unwrap_or_else(|| ".".to_owned()), wrong.message)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why a request found no host: what placement says, then each filter, then the hard rules.
 
 use placewright_placement::explain::explain;
+use placewright_placement::slot_set::bits;
 use placewright_placement::{ConsumerUuid, HostSearch, ProviderId, State};
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::request::RequestSpec;
@@ -75,28 +76,38 @@ impl Why {
         let Ok(Some(search)) = HostSearch::new(state, &prepared.query) else {
             return why;
         };
-        let mut left: Vec<u32> = hosts.known().iter().collect();
-        left.retain(|slot| search.fits(ProviderId(*slot)));
-        why.with_room = left.len();
+        // The hosts that are left, 64 to a word: nothing is asked of one host alone where a mask
+        // has the answer.
+        let mut left: Vec<u64> = (0..search.words())
+            .map(|word| fitting(&search, word, hosts.known().word(word)))
+            .collect();
+        why.with_room = count(&left);
+        let mut before = why.with_room;
         if let Ok(compiled) = scheduler.policy().compile(request, hosts, instance) {
             for filter in compiled.filters.filters() {
-                let before = left.len();
-                left.retain(|slot| filter.verdict.passes(*slot));
+                let verdict = &filter.verdict;
+                for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
+                    *mask &= verdict.word(word);
+                    if verdict.asks_each() {
+                        let refused = bits(*mask, word).filter(|slot| !verdict.passes(*slot));
+                        *mask = refused.fold(*mask, |mask, slot| mask & !(1 << (slot % 64)));
+                    }
+                }
+                let after = count(&left);
                 why.filters.push(Removed {
                     filter: filter.name.to_owned(),
-                    removed: before - left.len(),
-                    left: left.len(),
+                    removed: before - after,
+                    left: after,
                 });
+                before = after;
             }
         }
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(instance));
-        let before = left.len();
-        left.retain(|slot| {
-            let bit = 1 << (slot % 64);
-            rules.word(state, (slot / 64) as usize, bit) != 0
-        });
-        why.removed_by_rules = before - left.len();
-        why.left = left.len();
+        for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
+            *mask = rules.word(state, word, *mask);
+        }
+        why.left = count(&left);
+        why.removed_by_rules = before - why.left;
         why
     }
 
@@ -128,4 +139,19 @@ impl Why {
         }
         text
     }
+}
+
+/// Which of some hosts of a word have room.
+fn fitting(search: &HostSearch<'_>, word: usize, hosts: u64) -> u64 {
+    if hosts == 0 {
+        return 0;
+    }
+    let room = search.word(word);
+    let unsure = bits(room.unsure & hosts, word);
+    let fitting = unsure.filter(|slot| search.fits(ProviderId(*slot)));
+    fitting.fold(room.fitting & hosts, |mask, slot| mask | 1 << (slot % 64))
+}
+
+fn count(words: &[u64]) -> usize {
+    words.iter().map(|word| word.count_ones() as usize).sum()
 }

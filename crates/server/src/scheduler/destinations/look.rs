@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use placewright_placement::{ConsumerUuid, IntentCandidate, State};
+use placewright_scheduler::prepare::Prepared;
+use placewright_scheduler::ranking::Ranked;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::request::group::{Strength, TopologyRelation};
 use placewright_scheduler::select::rules::of_topology;
@@ -24,12 +26,19 @@ pub(super) struct Look<'a> {
     pub(super) index: usize,
     /// How many hosts.
     pub(super) count: usize,
+    /// How many more hosts of the best one's cell, for alternates.
+    pub(super) mates: usize,
     /// How many candidates of each.
     pub(super) ways: usize,
     pub(super) cell: Option<Uuid>,
     /// Not these hosts.
     pub(super) without: &'a [u32],
 }
+
+/// For each alternate so many hosts are ranked beside those wanted, most of them of other cells, and
+/// in all at most so many: one ranking mostly gives the alternates too.
+const RANKED_PER_MATE: usize = 8;
+const RANKED_FOR_MATES_MAX: usize = 128;
 
 /// A host with the ways in which it can serve a request.
 #[derive(Debug)]
@@ -45,10 +54,13 @@ pub(super) struct Offer {
     pub(super) candidates: Vec<IntentCandidate>,
 }
 
-/// What was found, best host first.
+/// What was found.
 #[derive(Debug)]
 pub(super) struct Found {
+    /// The hosts, best first; behind those that were asked for only some of the best one's cell.
     pub(super) offers: Vec<Offer>,
+    /// Whether these are all hosts that will do.
+    pub(super) are_all: bool,
     /// The hard rules towards other consumers that a claim has to keep.
     pub(super) rules: Arc<Rules>,
     /// What of the request has no effect.
@@ -61,28 +73,55 @@ impl Look<'_> {
             let scheduler = &mut brain.scheduler;
             let request = request_of(ask, self.index, state);
             let prepared = scheduler.prepare(state, &request)?;
+            let for_mates = (self.mates * RANKED_PER_MATE).min(RANKED_FOR_MATES_MAX);
             let scope = Scope {
                 instance: ask.instances[self.index],
-                count: self.count,
+                count: self.count + for_mates,
                 cell: self.cell,
                 without_cells: Vec::new(),
                 without: self.without.to_vec(),
             };
             let ranked = scheduler.rank(state, &request, &prepared, &scope)?;
-            let mut offers = Vec::with_capacity(ranked.len());
-            for one in ranked {
-                let candidates = scheduler.candidates(state, &prepared, one.slot, self.ways)?;
-                if !candidates.is_empty() {
-                    offers.extend(offer(scheduler, one.slot, one.score, candidates));
-                }
-            }
+            let (offers, is_cut) = self.offers(scheduler, state, &prepared, &ranked)?;
             let warnings = prepared.translation.warnings.iter();
             Ok(Found {
                 offers,
+                are_all: ranked.len() < scope.count && !is_cut,
                 rules: Arc::new(of_topology(&request).collect()),
                 warnings: warnings.map(ToString::to_string).collect(),
             })
         })
+    }
+
+    /// The first hosts of a ranking, and the next ones of the first's cell; and whether others were
+    /// left out.
+    fn offers(
+        &self,
+        scheduler: &Scheduler,
+        state: &State,
+        prepared: &Prepared,
+        ranked: &[Ranked],
+    ) -> Answer<(Vec<Offer>, bool)> {
+        let mut offers: Vec<Offer> = Vec::with_capacity(self.count.min(16) + self.mates);
+        let mut mates = 0;
+        for one in ranked {
+            let first = offers.first().map(|first| first.cell);
+            let is_mate = scheduler.hosts().get(one.slot).map(|host| host.names.cell) == first;
+            if offers.len() >= self.count {
+                if mates >= self.mates {
+                    return Ok((offers, true));
+                }
+                if !is_mate {
+                    continue;
+                }
+            }
+            let candidates = scheduler.candidates(state, prepared, one.slot, self.ways)?;
+            if !candidates.is_empty() {
+                offers.extend(offer(scheduler, one.slot, one.score, candidates));
+                mates += usize::from(is_mate);
+            }
+        }
+        Ok((offers, false))
     }
 }
 

@@ -1,0 +1,97 @@
+//! How many hosts a claim should name, and which, when many schedulers are after the same ones.
+//!
+//! A claim takes the first of its candidates that still fits. Each further candidate costs a
+//! little, and a claim of which none fits costs a second decision. So a claim names few hosts while
+//! the best one mostly fits, and more when others were often faster.
+
+use crate::ranking::Ranked;
+
+/// What the last claims met.
+#[derive(Clone, Copy, Debug)]
+pub struct Contention {
+    /// Hosts wanted, times [`SCALE`], so that it can fall slowly.
+    scaled: usize,
+}
+
+/// The fewest and the most hosts of a first claim.
+const HOSTS_MIN: usize = 3;
+const HOSTS_MAX: usize = 64;
+/// A claim that found hosts full before it got one makes the next ones name so many for each.
+const HOSTS_PER_MISS: usize = 4;
+/// So many claims without a miss take one host off.
+const SCALE: usize = 16;
+
+impl Default for Contention {
+    fn default() -> Self {
+        Self {
+            scaled: HOSTS_MIN * SCALE,
+        }
+    }
+}
+
+impl Contention {
+    /// How many hosts a first claim should name.
+    #[must_use]
+    pub fn hosts(&self) -> usize {
+        self.scaled / SCALE
+    }
+
+    /// Takes note of a claim that found so many hosts full before it got one.
+    pub fn note(&mut self, missed: usize) {
+        let wanted = HOSTS_PER_MISS.saturating_mul(missed).min(HOSTS_MAX) * SCALE;
+        self.scaled = (self.scaled - 1).max(wanted).max(HOSTS_MIN * SCALE);
+    }
+
+    /// Takes note of a claim for which no host was left: a second decision.
+    pub fn note_failed(&mut self) {
+        self.scaled = HOSTS_MAX * SCALE;
+    }
+}
+
+/// Picks `count` hosts of a ranking for a claim, in its order: the better half as they stand, and
+/// for the rest some from further down, other ones for each scheduler.
+///
+/// The best hosts are tried first by everybody. When they fill up before the news is around,
+/// schedulers fall back on different hosts, and their claims need no second decision.
+#[must_use]
+pub fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> {
+    if ranked.len() <= count {
+        return ranked.to_vec();
+    }
+    let (head, tail) = ranked.split_at(count.div_ceil(2));
+    let wanted = count - head.len();
+    let step = (tail.len() / wanted.max(1)).max(1);
+    let own = tail.iter().skip(scheduler % step).step_by(step);
+    head.iter().chain(own.take(wanted)).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_grow_with_misses_and_shrink_slowly() {
+        let mut contention = Contention::default();
+        assert_eq!(contention.hosts(), HOSTS_MIN);
+        contention.note(5);
+        assert_eq!(contention.hosts(), 20);
+        for _ in 0..SCALE {
+            contention.note(0);
+        }
+        assert_eq!(contention.hosts(), 19);
+        contention.note_failed();
+        assert_eq!(contention.hosts(), HOSTS_MAX);
+    }
+
+    #[test]
+    fn schedulers_share_the_best_hosts_and_differ_in_the_rest() {
+        let ranked: Vec<Ranked> = (0..40).map(|slot| Ranked { slot, score: 1.0 }).collect();
+        let slots = |scheduler| -> Vec<u32> {
+            let picked = spread(&ranked, 8, scheduler);
+            picked.iter().map(|one| one.slot).collect()
+        };
+        assert_eq!(slots(0), [0, 1, 2, 3, 4, 13, 22, 31]);
+        assert_eq!(slots(1), [0, 1, 2, 3, 5, 14, 23, 32]);
+        assert_eq!(spread(&ranked[..3], 8, 5), ranked[..3]);
+    }
+}
