@@ -213,6 +213,14 @@ fn restrictions<'a>(context: &Context<'a>) -> Vec<CompiledFilter<'a>> {
     {
         add("requested_destination", destined(hosts, destination));
     }
+    if let Some(destination) = &request.requested_destination
+        && let Some(cell) = destination.cell
+        && !destination.allow_cross_cell_move
+    {
+        let of_cell = hosts.of_cell(cell).map(Cow::Borrowed);
+        let verdict = of_cell.map_or(Verdict::None, Verdict::Within);
+        add("requested_destination.cell", verdict);
+    }
     let any_case = |names: &'a [String]| {
         let names = names.iter();
         names.flat_map(|name| hosts.nodes_of_any_case(name).iter().copied())

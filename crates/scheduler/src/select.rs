@@ -251,7 +251,14 @@ impl Scheduler {
                 let ranking = self
                     .shelf
                     .ranking(state, &self.hosts, &search, kind, &terms);
-                ranking.best(scope.count, &|word| job.word(word), self.hosts.columns())
+                // A lone host is not weighed, so it matters whether there is a second.
+                let count = scope.count.max(2);
+                let mut found = ranking.best(count, &|word| job.word(word), self.hosts.columns());
+                if let [lone] = &mut found[..] {
+                    lone.score = 0.0;
+                }
+                found.truncate(scope.count);
+                found
             } else {
                 job.weigh_all(scope.count)
             };

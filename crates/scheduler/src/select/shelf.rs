@@ -55,7 +55,14 @@ pub(super) fn kind_of(query: &CandidateQuery) -> u64 {
             )
         })
         .collect();
-    hash_of(&(groups, &query.root_required, &query.root_forbidden))
+    hash_of(&(
+        groups,
+        &query.root_required,
+        &query.root_forbidden,
+        query.group_policy,
+        &query.same_subtree,
+        query.nested,
+    ))
 }
 
 /// A number for a whole query.
