@@ -4,10 +4,13 @@ mod bar;
 mod boots;
 mod cold;
 mod connection;
+mod destinations;
 mod durable;
 mod figures;
 mod fleet;
 mod http;
+mod races;
+mod refusals;
 mod requests;
 mod run;
 mod server_process;
@@ -25,6 +28,12 @@ pub(crate) enum BenchCommand {
     Durable(durable::DurableBench),
     /// The bars of boots: servers a second from request to ACTIVE, and builds that fail
     Boots(boots::BootsBench),
+    /// The bar of destinations: the scheduler with fsync on this machine, driven over HTTP
+    Destinations(destinations::DestinationsBench),
+    /// The bar of races: many schedulers on old copies of the state, in this process
+    Races(races::RacesBench),
+    /// The bar of explanations: what a refusal costs with its reasons, in this process
+    Refusals(refusals::RefusalsBench),
     /// The bar of cold starts: time to ready and memory of an empty and of a big store
     Cold(cold::ColdBench),
 }
@@ -36,6 +45,9 @@ impl BenchCommand {
             Self::Http(bench) => bench.run(),
             Self::Durable(bench) => bench.run(),
             Self::Boots(bench) => bench.run(),
+            Self::Destinations(bench) => bench.run(),
+            Self::Races(bench) => bench.run(),
+            Self::Refusals(bench) => bench.run(),
             Self::Cold(bench) => bench.run(),
         }
     }

@@ -1,0 +1,342 @@
+//! `placewright bench destinations`: the bar of the scheduler's service. A server on a temporary
+//! store with fsync, hosts that are two thirds full, then requests that claim a host and name
+//! alternates, over many connections.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+use serde::Serialize;
+
+use super::bar::{Bar, at_least, at_most, report};
+use super::connection::Connection;
+use super::figures::Figures;
+use super::requests::{Numbers, Target};
+use super::run::{Phase, run};
+use super::server_process::{ServerProcess, free_address};
+
+/// Options of the bar.
+#[derive(Debug, Args)]
+pub(crate) struct DestinationsBench {
+    /// Hosts, of three sizes
+    #[arg(long, default_value_t = 10_000)]
+    hosts: u64,
+
+    /// Connections, each with one request under way at a time
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+
+    /// Alternates of each request
+    #[arg(long, default_value_t = 2)]
+    alternates: usize,
+
+    /// Different flavors among the requests
+    #[arg(long, default_value_t = 100)]
+    flavors: u64,
+
+    /// Time of the requests, in seconds
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+
+    /// Where the temporary store is made: a real disk, since the bar is about fsync
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    json: bool,
+}
+
+/// Claims a second.
+const CLAIMS_PER_SECOND: f64 = 8_000.0;
+/// The 99th of 100 answers, in milliseconds.
+const P99_MS: f64 = 25.0;
+/// The cells that the hosts are spread over.
+const CELLS: u64 = 4;
+/// The seed of everything that is drawn.
+const SEED: u64 = 3;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    load: Figures,
+    states: Figures,
+    fill: Figures,
+    destinations: Figures,
+    server_cpu_s: f64,
+    bars: Vec<Bar>,
+}
+
+impl DestinationsBench {
+    /// Runs it; the answer is whether the bars were met and nothing failed.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let directory = tempfile::tempdir_in(&self.directory)?;
+        let (placement, scheduler) = (free_address()?, free_address()?);
+        let store = directory.path().join("store");
+        let arguments: Vec<OsString> = vec![
+            "control".into(),
+            "--config".into(),
+            "/dev/null".into(),
+            "--placement-listen".into(),
+            placement.to_string().into(),
+            "--scheduler-listen".into(),
+            scheduler.to_string().into(),
+            "--store-path".into(),
+            store.clone().into(),
+        ];
+        let log = store.with_extension("log");
+        let server = ServerProcess::start_with(&arguments, placement, log)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let figures = runtime.block_on(self.measure(&server, placement, scheduler))?;
+        server.stop()?;
+        if !self.json {
+            println!("store with fsync in {}", directory.path().display());
+            for one in [
+                &figures.load,
+                &figures.states,
+                &figures.fill,
+                &figures.destinations,
+            ] {
+                one.print();
+            }
+            println!(
+                "the server took {:.1} s of processor time for the destinations",
+                figures.server_cpu_s
+            );
+        }
+        report(&figures.bars, self.json.then_some(&figures))?;
+        Ok(figures.bars.iter().all(|bar| bar.is_met))
+    }
+
+    async fn measure(
+        &self,
+        server: &ServerProcess,
+        placement: SocketAddr,
+        scheduler: SocketAddr,
+    ) -> anyhow::Result<Report> {
+        let hosts = |name, steps, write: Box<WriteHost>| Phase {
+            name,
+            units: self.hosts,
+            steps,
+            first: target().first(),
+            time_max: Duration::MAX,
+            write: Box::new(move |unit, step, out, body| {
+                body.clear();
+                write(&Host::new(unit), step, out, body);
+            }),
+        };
+        let connections = self.connections;
+        let load = run(placement, connections, hosts("load", 3, loading())).await;
+        let states = run(scheduler, connections, hosts("host states", 1, states())).await;
+        let fill = run(placement, connections, hosts("fill", 1, filling())).await;
+        self.check_answer(scheduler).await?;
+        let cpu_before_s = server.cpu_s()?;
+        let destinations = run(scheduler, connections, self.destinations()).await;
+        let server_cpu_s = server.cpu_s()? - cpu_before_s;
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "a count of failures needs no 53 bits"
+        )]
+        let failed = [&load, &states, &fill, &destinations]
+            .iter()
+            .map(|figures| figures.failed)
+            .sum::<u64>() as f64;
+        let bars = vec![
+            at_least(
+                "claims with alternates a second",
+                destinations.requests_per_second,
+                CLAIMS_PER_SECOND,
+            ),
+            at_most("p99 of an answer in ms", destinations.p99_ms, P99_MS),
+            at_most("failed requests", failed, 0.0),
+        ];
+        Ok(Report {
+            load,
+            states,
+            fill,
+            destinations,
+            server_cpu_s,
+            bars,
+        })
+    }
+
+    fn destinations(&self) -> Phase {
+        let (alternates, flavors) = (self.alternates, self.flavors.max(1));
+        let target = target();
+        Phase {
+            name: "destinations",
+            units: u64::MAX,
+            steps: 1,
+            first: target.first(),
+            time_max: Duration::from_secs_f64(self.seconds),
+            write: Box::new(move |unit, _, out, body| {
+                write_request(&target, out, body, unit, flavors, alternates);
+            }),
+        }
+    }
+
+    /// Claims one instance and looks whether the answer has what the bar is about.
+    async fn check_answer(&self, scheduler: SocketAddr) -> anyhow::Result<()> {
+        let (mut request, mut body) = (String::new(), String::new());
+        write_request(
+            &target(),
+            &mut request,
+            &mut body,
+            u64::MAX,
+            1,
+            self.alternates,
+        );
+        let mut connection = Connection::new(scheduler);
+        let answer = connection.exchange(request.as_bytes()).await?;
+        let text = String::from_utf8_lossy(answer.body);
+        ensure!(answer.status == 200, "the first request: {text}");
+        let told: serde_json::Value = serde_json::from_str(&text)?;
+        let first = &told["selections"][0];
+        let alternates = first["alternates"].as_array().map_or(0, Vec::len);
+        ensure!(
+            told["claimed"] == true
+                && first["selected"]["provider"].is_string()
+                && alternates == self.alternates,
+            "an incomplete answer: {text}"
+        );
+        Ok(())
+    }
+}
+
+/// Writes a step of a host over the first text; the second is room for a body, and empty.
+type WriteHost = dyn Fn(&Host, u8, &mut String, &mut String) + Send + Sync;
+
+/// A host of the fleet: all about it follows from its number.
+struct Host {
+    number: u64,
+    uuid: uuid::Uuid,
+    cpus: u64,
+    /// How much of it is taken at first, in percent.
+    percent: u64,
+    consumer: uuid::Uuid,
+}
+
+impl Host {
+    fn new(number: u64) -> Self {
+        let mut numbers = Numbers::new(SEED, number);
+        let uuid = numbers.uuid();
+        let cpus = [32, 64, 128][usize::try_from(numbers.next() % 3).unwrap_or(0)];
+        let percent = 55 + numbers.next() % 20;
+        let consumer = numbers.uuid();
+        Self {
+            number,
+            uuid,
+            cpus,
+            percent,
+            consumer,
+        }
+    }
+}
+
+fn target() -> Target {
+    Target {
+        prefix: String::new(),
+        headers: "Host: 127.0.0.1\r\nAccept: application/json\r\n\
+             OpenStack-API-Version: placement 1.39\r\nX-Auth-Token: admin\r\n"
+            .to_owned(),
+    }
+}
+
+/// Provider, inventories, traits.
+fn loading() -> Box<WriteHost> {
+    let target = target();
+    Box::new(move |host, step, out, body| {
+        let Host {
+            number, uuid, cpus, ..
+        } = host;
+        let (method, path) = match step {
+            0 => {
+                let _ = write!(body, "{{\"name\":\"bench-{number}\",\"uuid\":\"{uuid}\"}}");
+                ("POST", "/resource_providers".to_owned())
+            }
+            1 => {
+                let (memory, disk) = (cpus * 4096, cpus * 40);
+                let _ = write!(
+                    body,
+                    "{{\"resource_provider_generation\":0,\"inventories\":{{\
+                     \"VCPU\":{{\"total\":{cpus},\"allocation_ratio\":4.0}},\
+                     \"MEMORY_MB\":{{\"total\":{memory},\"reserved\":512}},\
+                     \"DISK_GB\":{{\"total\":{disk}}}}}}}"
+                );
+                ("PUT", format!("/resource_providers/{uuid}/inventories"))
+            }
+            _ => {
+                body.push_str(
+                    "{\"resource_provider_generation\":1,\
+                     \"traits\":[\"COMPUTE_NODE\",\"HW_CPU_X86_AVX2\"]}",
+                );
+                ("PUT", format!("/resource_providers/{uuid}/traits"))
+            }
+        };
+        target.write(out, method, &path, body);
+    })
+}
+
+/// What hosts say of themselves.
+fn states() -> Box<WriteHost> {
+    let target = target();
+    Box::new(move |host, _, out, body| {
+        let number = host.number;
+        let cell = Numbers::new(!SEED, number % CELLS).uuid();
+        let _ = write!(
+            body,
+            "{{\"incarnation\":1,\"sequence\":1,\"update\":{{\"full\":{{\"facts\":{{\"names\":\
+             {{\"service_host\":\"host-{number}\",\"node\":\"node-{number}\",\"cell\":\"{cell}\"}}}}}}}}}}"
+        );
+        target.write(out, "POST", &format!("/v1/hosts/{}/state", host.uuid), body);
+    })
+}
+
+/// One consumer on each host that takes its share of everything.
+fn filling() -> Box<WriteHost> {
+    let target = target();
+    Box::new(move |host, _, out, body| {
+        let share = |of: u64| of * host.percent / 100;
+        let _ = write!(
+            body,
+            "{{\"allocations\":{{\"{}\":{{\"resources\":{{\
+             \"VCPU\":{},\"MEMORY_MB\":{},\"DISK_GB\":{}}}}}}},\
+             \"consumer_generation\":null,\"consumer_type\":\"INSTANCE\",\
+             \"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}}",
+            host.uuid,
+            share(host.cpus * 4),
+            share(host.cpus * 4096 - 512),
+            share(host.cpus * 40),
+        );
+        target.write(out, "PUT", &format!("/allocations/{}", host.consumer), body);
+    })
+}
+
+/// Writes a request for one instance of one of the flavors.
+fn write_request(
+    target: &Target,
+    out: &mut String,
+    body: &mut String,
+    unit: u64,
+    flavors: u64,
+    alternates: usize,
+) {
+    let instance = Numbers::new(SEED ^ 0x5eed, unit).uuid();
+    let mut numbers = Numbers::new(SEED ^ 0xf1a4, unit % flavors);
+    let vcpus = 1 << (numbers.next() % 3);
+    let memory_mb = vcpus * (512 << (numbers.next() % 3)) + 64 * (numbers.next() % 16);
+    let root_gb = 1 + numbers.next() % 8;
+    body.clear();
+    let _ = write!(
+        body,
+        "{{\"request\":{{\"flavor\":{{\"vcpus\":{vcpus},\"memory_mb\":{memory_mb},\
+         \"root_gb\":{root_gb}}},\"project_id\":\"bench-project\",\"user_id\":\"bench-user\"}},\
+         \"instances\":[\"{instance}\"],\"alternates\":{alternates},\"claim\":true}}"
+    );
+    target.write(out, "POST", "/v1/destinations", body);
+}

@@ -1,0 +1,186 @@
+//! `placewright bench races`: the bar of races. Many schedulers in one process, each on a copy of
+//! the state that is some decisions old, all after the best hosts of a fleet that is 95 % full.
+//!
+//! The engine is the one that serves, on a journal in memory: what is measured is decisions, and
+//! fsync would only slow them down and so make races rarer. Each scheduler keeps its copy by
+//! following the engine's stream of changes, as a replica does, but looks at it only from time to
+//! time. After each claim some older instance ends, so that the fleet stays as full as it is. At the
+//! end the state is audited, by sums over everything that is held.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::Args;
+use placewright_engine::{Engine, Options};
+use placewright_journal::MemoryJournal;
+use placewright_server::ControlMachine;
+use serde::Serialize;
+
+use super::bar::{Bar, at_least, at_most, report};
+
+mod audit;
+mod fleet;
+mod racer;
+
+use audit::Audit;
+use racer::{Racer, Tally};
+
+/// Options of the bar.
+#[derive(Debug, Args)]
+pub(crate) struct RacesBench {
+    /// Hosts
+    #[arg(long, default_value_t = 10_000)]
+    hosts: u32,
+
+    /// How full the hosts' memory is, in percent
+    #[arg(long, default_value_t = 95, value_parser = clap::value_parser!(u32).range(50..=98))]
+    full: u32,
+
+    /// Schedulers that race; the same work is also done by one and by four
+    #[arg(long, default_value_t = 32)]
+    schedulers: usize,
+
+    /// After so many decisions of its own a scheduler looks at what has changed
+    #[arg(long, default_value_t = 8)]
+    stale: u32,
+
+    /// Decisions of each round
+    #[arg(long, default_value_t = 20_000)]
+    decisions: u64,
+
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    json: bool,
+}
+
+/// Of all decisions, in percent.
+const SECOND_DECISIONS_PERCENT: f64 = 0.1;
+
+/// What some schedulers did.
+#[derive(Debug, Serialize)]
+struct Round {
+    schedulers: usize,
+    decisions_per_second: f64,
+    tally: Tally,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    rounds: Vec<Round>,
+    audit: Audit,
+    bars: Vec<Bar>,
+}
+
+impl RacesBench {
+    /// Runs it; the answer is whether the bars were met.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let engine: Engine<ControlMachine> =
+            Engine::open(MemoryJournal::new(), Options::default(), ())?;
+        let racks = fleet::build(&engine, self.hosts, self.full)?;
+        let before = engine.read_now(|machine| Audit::of(machine.placement()));
+        let mut rounds = Vec::new();
+        for schedulers in [1, 4, self.schedulers] {
+            rounds.push(self.round(&engine, schedulers)?);
+        }
+        let audit = engine.read_now(|machine| Audit::of(machine.placement()));
+        engine.shutdown();
+        let report_ = judge(rounds, &before, audit);
+        if !self.json {
+            println!(
+                "{} hosts in {racks} racks, {} instances, {} % of the memory taken; copies up to \
+                 {} own decisions old",
+                self.hosts, report_.audit.consumers, report_.audit.memory_percent, self.stale
+            );
+            report_.rounds.iter().for_each(Round::print);
+        }
+        report(&report_.bars, self.json.then_some(&report_))?;
+        Ok(report_.bars.iter().all(|bar| bar.is_met))
+    }
+
+    /// Lets some schedulers race.
+    fn round(&self, engine: &Engine<ControlMachine>, schedulers: usize) -> anyhow::Result<Round> {
+        let racers: Vec<Racer> = (0..schedulers)
+            .map(|number| Racer::new(engine, number, schedulers, self.stale))
+            .collect::<anyhow::Result<_>>()?;
+        let left = AtomicU64::new(self.decisions);
+        let start = Instant::now();
+        let tallies: Vec<anyhow::Result<Tally>> = std::thread::scope(|scope| {
+            let running: Vec<_> = racers
+                .into_iter()
+                .map(|racer| scope.spawn(|| racer.race(&left)))
+                .collect();
+            let done = running.into_iter().map(|one| {
+                one.join()
+                    .unwrap_or_else(|_| Err(anyhow::anyhow!("a scheduler panicked")))
+            });
+            done.collect()
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        let mut tally = Tally::default();
+        for one in tallies {
+            tally.add(&one.context("a scheduler failed")?);
+        }
+        Ok(Round {
+            schedulers,
+            decisions_per_second: count(tally.decisions) / seconds,
+            tally,
+        })
+    }
+}
+
+fn judge(rounds: Vec<Round>, before: &Audit, audit: Audit) -> Report {
+    let sum = |of: fn(&Tally) -> u64| count(rounds.iter().map(|round| of(&round.tally)).sum());
+    let (one, four) = (
+        rounds[0].decisions_per_second,
+        rounds[1].decisions_per_second,
+    );
+    let raced = &rounds[rounds.len() - 1].tally;
+    let second = 100.0 * count(raced.second) / count(raced.decisions.max(1));
+    let bars = vec![
+        at_most("double bookings", count(audit.double_bookings), 0.0),
+        at_most("broken rules of groups", count(audit.broken_rules), 0.0),
+        at_most(
+            "claims that the state does not have",
+            (count(before.instances) + sum(|tally| tally.claimed)
+                - sum(|tally| tally.ended)
+                - count(audit.instances))
+            .abs(),
+            0.0,
+        ),
+        at_most("retries that callers saw", sum(|tally| tally.visible), 0.0),
+        at_most(
+            "second decisions in percent",
+            second,
+            SECOND_DECISIONS_PERCENT,
+        ),
+        at_least("speed of 4 schedulers over 1", four / one, 1.0),
+    ];
+    Report {
+        rounds,
+        audit,
+        bars,
+    }
+}
+
+impl Round {
+    fn print(&self) {
+        let tally = &self.tally;
+        println!(
+            "{:>3} schedulers {:>8.0} decisions/s   claimed {}, the best host {}, another {}, \
+             second decisions {}, no room {}",
+            self.schedulers,
+            self.decisions_per_second,
+            tally.claimed,
+            tally.claimed - tally.displaced,
+            tally.displaced,
+            tally.second,
+            tally.no_room,
+        );
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a count needs no 53 bits")]
+fn count(number: u64) -> f64 {
+    number as f64
+}

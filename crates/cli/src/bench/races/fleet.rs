@@ -1,0 +1,251 @@
+//! The fleet of the races: hosts of three sizes in racks, some of them trees, nearly full.
+
+use placewright_engine::Engine;
+use placewright_placement::group::{Level, Relation, Rule, Scope};
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
+    Timestamp,
+};
+use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_scheduler::select::Scheduler;
+use placewright_server::{ControlMachine, submit_placement};
+use uuid::Uuid;
+
+use crate::bench::requests::Numbers;
+
+/// When everything happens: nothing in the races looks at a clock.
+pub(super) const AT: Timestamp = Timestamp(1_000_000_000_000);
+/// The level of the topology.
+pub(super) const RACK: &str = "rack";
+/// The groups of each kind.
+pub(super) const GROUPS: u64 = 100;
+const HOSTS_PER_RACK: u32 = 20;
+const MEMORY_MB_PER_CPU: i32 = 4096;
+/// Instances that end one by one while others come take so much of each host, in percent; the rest
+/// of what is taken stays.
+const MOVING_PERCENT: u32 = 15;
+/// What instances take on average, in MiB: to fill hosts with about as many as will come.
+const INSTANCE_MB: u32 = 6144;
+
+/// The UUID of a host.
+pub(super) fn host(number: u32) -> Uuid {
+    Numbers::new(1, number.into()).uuid()
+}
+
+/// A group whose members are on different hosts.
+pub(super) fn host_group(number: u64) -> Uuid {
+    Numbers::new(2, number % GROUPS).uuid()
+}
+
+/// A group whose members are in different racks.
+pub(super) fn rack_group(number: u64) -> Uuid {
+    Numbers::new(3, number % GROUPS).uuid()
+}
+
+fn rack(number: u32) -> Uuid {
+    Numbers::new(4, (number / HOSTS_PER_RACK).into()).uuid()
+}
+
+/// Builds a fleet of which so many percent of the memory are taken; the answer is how many racks it
+/// has.
+///
+/// # Errors
+/// The engine refuses something, which is a bug.
+pub(super) fn build(
+    engine: &Engine<ControlMachine>,
+    hosts: u32,
+    full: u32,
+) -> anyhow::Result<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let submit = |commands: Vec<Command>| -> anyhow::Result<()> {
+        let answers: Vec<_> = commands
+            .into_iter()
+            .map(|command| submit_placement(engine, command))
+            .collect();
+        for answer in answers {
+            let decided = runtime.block_on(answer)?;
+            decided.map_err(|refusal| anyhow::anyhow!("refused: {refusal}"))?;
+        }
+        Ok(())
+    };
+    let racks: Vec<String> = (0..hosts.div_ceil(HOSTS_PER_RACK))
+        .map(|number| rack(number * HOSTS_PER_RACK).to_string())
+        .collect();
+    let count = racks.len();
+    submit(vec![Command::SyncStandardNames { at: AT }])?;
+    // Steps that build on each other end before the next begins.
+    for first in (0..hosts).step_by(1000) {
+        let numbers = first..hosts.min(first + 1000);
+        for step in [create, create_parts, fill_in, fill_parts, place_in_rack] {
+            submit(numbers.clone().flat_map(step).collect())?;
+        }
+        let claims = numbers.flat_map(|number| claims(number, full));
+        submit(claims.collect())?;
+    }
+    let level = Level {
+        name: RACK.to_owned(),
+        aggregates: racks,
+    };
+    let mut commands = vec![Command::SetLevels {
+        levels: vec![level],
+    }];
+    for number in 0..GROUPS {
+        for (group, scope) in [
+            (host_group(number), Scope::Host),
+            (rack_group(number), Scope::Level(RACK.to_owned())),
+        ] {
+            let relation = Relation::FewerThan(1);
+            let rules = vec![Rule { scope, relation }];
+            commands.push(Command::SetGroup { group, rules });
+        }
+    }
+    submit(commands)?;
+    Ok(count)
+}
+
+/// Tells a scheduler of the hosts.
+pub(super) fn introduce(scheduler: &mut Scheduler, hosts: u32) {
+    for number in 0..hosts {
+        let mut report = HostReport::default();
+        report.facts.names.service_host = format!("host-{number}");
+        report.facts.names.node = format!("node-{number}");
+        report.facts.names.cell = Uuid::from_u128(u128::from(number % 4) + 1);
+        let full = HostUpdate::Full(Box::new(report));
+        scheduler.hosts_mut().apply(host(number), AT, &full);
+    }
+}
+
+fn cpus(number: u32) -> i32 {
+    [32, 64, 128][number as usize % 3]
+}
+
+fn is_tree(number: u32) -> bool {
+    number.is_multiple_of(10)
+}
+
+fn part(number: u32, part: u32) -> Uuid {
+    Numbers::new(5, u64::from(number) * 2 + u64::from(part)).uuid()
+}
+
+fn create(number: u32) -> Vec<Command> {
+    let name = format!("host-{number}");
+    vec![provider(host(number), name, None)]
+}
+
+fn create_parts(number: u32) -> Vec<Command> {
+    let parts = (0..2).filter(|_| is_tree(number));
+    let create = |which| {
+        let name = format!("host-{number}-numa-{which}");
+        provider(part(number, which), name, Some(host(number)))
+    };
+    parts.map(create).collect()
+}
+
+fn fill_in(number: u32) -> Vec<Command> {
+    let cpus = cpus(number);
+    let mut own = vec![
+        (
+            "MEMORY_MB".to_owned(),
+            inventory(cpus * MEMORY_MB_PER_CPU, 1.0),
+        ),
+        ("DISK_GB".to_owned(), inventory(cpus * 40, 1.0)),
+    ];
+    if !is_tree(number) {
+        own.push(("VCPU".to_owned(), inventory(cpus, 16.0)));
+    }
+    vec![inventories(host(number), own)]
+}
+
+fn fill_parts(number: u32) -> Vec<Command> {
+    let parts = (0..2).filter(|_| is_tree(number));
+    let cpus = vec![("VCPU".to_owned(), inventory(cpus(number) / 2, 16.0))];
+    parts
+        .map(|which| inventories(part(number, which), cpus.clone()))
+        .collect()
+}
+
+fn place_in_rack(number: u32) -> Vec<Command> {
+    vec![Command::SetAggregates {
+        provider: host(number),
+        generation: None,
+        aggregates: vec![rack(number).to_string()],
+        at: AT,
+    }]
+}
+
+/// One consumer that stays, and some instances that end one after the other.
+fn claims(number: u32, full: u32) -> Vec<Command> {
+    let memory_mb = u32::try_from(cpus(number) * MEMORY_MB_PER_CPU).unwrap_or(0);
+    let moving = MOVING_PERCENT.min(full);
+    // Some hosts are a little fuller than others.
+    let full = full * 10 - 20 + number % 41;
+    let count = (memory_mb / 100 * moving / INSTANCE_MB).max(1);
+    let staying = (memory_mb / 1000 * full).saturating_sub(count * INSTANCE_MB);
+    let mut claims = vec![claim(
+        number,
+        ConsumerUuid::from_uuid(Numbers::new(6, number.into()).uuid()),
+        staying.min(memory_mb),
+    )];
+    for which in 0..count {
+        let consumer = Numbers::new(7, u64::from(number) * 1000 + u64::from(which)).uuid();
+        claims.push(claim(
+            number,
+            ConsumerUuid::from_uuid(consumer),
+            INSTANCE_MB,
+        ));
+    }
+    claims
+}
+
+/// The instances that a round begins with: those of the hosts, found in the state.
+pub(super) fn is_instance(memory_mb: u32) -> bool {
+    memory_mb <= INSTANCE_MB * 2
+}
+
+fn claim(number: u32, consumer: ConsumerUuid, memory_mb: u32) -> Command {
+    let allocations = vec![AllocationRequest {
+        provider: host(number),
+        resources: vec![("MEMORY_MB".to_owned(), i64::from(memory_mb.max(1)))],
+    }];
+    Command::Claim {
+        consumers: vec![ConsumerClaim {
+            consumer,
+            generation: ConsumerGeneration::Is(None),
+            project: "races".to_owned(),
+            user: "races".to_owned(),
+            consumer_type: None,
+            allocations,
+        }],
+        at: AT,
+    }
+}
+
+fn provider(uuid: Uuid, name: String, parent: Option<Uuid>) -> Command {
+    Command::CreateProvider {
+        uuid,
+        name,
+        parent,
+        at: AT,
+    }
+}
+
+fn inventories(provider: Uuid, inventories: Vec<(String, Inventory)>) -> Command {
+    Command::SetInventories {
+        provider,
+        generation: None,
+        inventories,
+        may_reserve_all: true,
+        at: AT,
+    }
+}
+
+fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
+    Inventory {
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio,
+    }
+}

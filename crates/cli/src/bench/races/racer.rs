@@ -1,0 +1,319 @@
+//! One scheduler of a race.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Context as _, bail};
+use placewright_engine::{Engine, Follower, Machine as _};
+use placewright_placement::{
+    Command, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome, Refusal,
+};
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::contention::{Contention, spread};
+use placewright_scheduler::flavor::Flavor;
+use placewright_scheduler::prepare::{PrepareOptions, Prepared};
+use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
+use placewright_scheduler::select::{Scheduler, Scope};
+use placewright_server::{ControlMachine, submit_placement};
+use serde::Serialize;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+use super::audit::is_instance;
+use super::fleet::{AT, host_group, introduce, rack_group};
+use crate::bench::requests::Numbers;
+
+/// So many more hosts are ranked than named in a claim, to fall back on.
+const RANKED_PER_NAMED: usize = 8;
+/// A decision is made anew at most so often; more would be a livelock.
+const AGAIN_MAX: u32 = 16;
+/// The ways to be served that are tried of each host.
+const WAYS: usize = 2;
+/// The different sizes of requests.
+const SIZES: u64 = 20;
+
+/// What one or more schedulers did.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Tally {
+    pub(super) decisions: u64,
+    pub(super) claimed: u64,
+    /// Claims that got another host than the first that they named.
+    pub(super) displaced: u64,
+    /// Decisions that were made again because no host of the claim was left.
+    pub(super) second: u64,
+    /// Decisions that rightly found no host.
+    pub(super) no_room: u64,
+    /// Decisions that failed for the caller though there was room.
+    pub(super) visible: u64,
+    /// Instances that were ended.
+    pub(super) ended: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.decisions += other.decisions;
+        self.claimed += other.claimed;
+        self.displaced += other.displaced;
+        self.second += other.second;
+        self.no_room += other.no_room;
+        self.visible += other.visible;
+        self.ended += other.ended;
+    }
+}
+
+/// A scheduler with its own copy of the state.
+pub(super) struct Racer {
+    engine: Engine<ControlMachine>,
+    runtime: Runtime,
+    number: usize,
+    stale: u32,
+    copy: ControlMachine,
+    /// The last entry that the copy has.
+    at: u64,
+    follower: Follower<ControlMachine>,
+    scheduler: Scheduler,
+    contention: Contention,
+    numbers: Numbers,
+    /// Instances that it may end.
+    alive: Vec<ConsumerUuid>,
+    requests: Vec<(RequestSpec, Prepared)>,
+    tally: Tally,
+}
+
+impl Racer {
+    /// One of so many. Nobody writes meanwhile.
+    pub(super) fn new(
+        engine: &Engine<ControlMachine>,
+        number: usize,
+        of: usize,
+        stale: u32,
+    ) -> anyhow::Result<Self> {
+        let at = engine.durable_sequence();
+        let copy = engine.read_now(|machine| ControlMachine(machine.0.clone()));
+        let state = copy.placement();
+        let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
+            .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
+        introduce(&mut scheduler, u32::try_from(state.roots().len())?);
+        scheduler.observe(state, AT);
+        let mut numbers = Numbers::new(at, number as u64);
+        let requests = (0..SIZES).map(|_| {
+            let request = request(&mut numbers);
+            let prepared = scheduler.prepare(state, &request)?;
+            Ok((request, prepared))
+        });
+        let requests: Vec<(RequestSpec, Prepared)> = requests.collect::<anyhow::Result<_>>()?;
+        // What is kept between decisions is there before the race begins.
+        for (request, prepared) in &requests {
+            let scope = Scope {
+                count: 1,
+                ..Scope::default()
+            };
+            scheduler.rank(state, request, prepared, &scope)?;
+        }
+        let instances = state
+            .all_consumers()
+            .filter(|(_, consumer)| is_instance(state, consumer));
+        let alive = instances
+            .skip(number)
+            .step_by(of)
+            .map(|(_, consumer)| consumer.uuid)
+            .collect();
+        Ok(Self {
+            engine: engine.clone(),
+            runtime: tokio::runtime::Builder::new_current_thread().build()?,
+            number,
+            stale,
+            copy,
+            at,
+            follower: engine.follow(at)?,
+            scheduler,
+            contention: Contention::default(),
+            numbers,
+            alive,
+            requests,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Decides and claims until nothing is left to do, which others do too.
+    pub(super) fn race(mut self, left: &AtomicU64) -> anyhow::Result<Tally> {
+        let take = |left: u64| left.checked_sub(1);
+        let mut age = 0;
+        while left.fetch_update(Relaxed, Relaxed, take).is_ok() {
+            if age >= self.stale {
+                self.catch_up()?;
+                age = 0;
+            }
+            age += 1;
+            let pick = self.numbers.next() % (SIZES * 10);
+            let (mut request, prepared) =
+                self.requests[usize::try_from(pick % SIZES).unwrap_or(0)].clone();
+            request.instance_group = group(pick / SIZES, self.numbers.next());
+            if self.decide(&request, &prepared)? {
+                age = self.stale;
+            }
+        }
+        // What was released last is decided before this: commands that wait are decided in order.
+        self.catch_up()?;
+        Ok(self.tally)
+    }
+
+    /// One decision. True if others were much faster, so that it is time to look at the state.
+    fn decide(&mut self, request: &RequestSpec, prepared: &Prepared) -> anyhow::Result<bool> {
+        self.tally.decisions += 1;
+        let instance = self.numbers.uuid();
+        let mut is_fresh = false;
+        for _ in 0..AGAIN_MAX {
+            let count = self.contention.hosts();
+            let (places, candidates) = self.rank(instance, request, prepared, count)?;
+            if candidates.is_empty() && is_fresh {
+                self.tally.no_room += 1;
+                return Ok(true);
+            }
+            let chosen = if candidates.is_empty() {
+                None
+            } else {
+                self.claim(instance, request, candidates)?
+            };
+            if let Some(chosen) = chosen {
+                let missed = places[chosen];
+                self.contention.note(missed);
+                self.tally.claimed += 1;
+                self.tally.displaced += u64::from(missed > 0);
+                self.alive.push(ConsumerUuid::from_uuid(instance));
+                self.end_one();
+                return Ok(missed > count / 4);
+            }
+            self.tally.second += 1;
+            self.contention.note_failed();
+            self.catch_up()?;
+            is_fresh = true;
+        }
+        self.tally.visible += 1;
+        Ok(true)
+    }
+
+    /// What a claim names: for each candidate the place of its host among the hosts, and the
+    /// candidate.
+    fn rank(
+        &mut self,
+        instance: Uuid,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        count: usize,
+    ) -> anyhow::Result<(Vec<usize>, Vec<IntentCandidate>)> {
+        let scope = Scope {
+            instance,
+            count: count * RANKED_PER_NAMED,
+            ..Scope::default()
+        };
+        let state = self.copy.placement();
+        let ranked = self.scheduler.rank(state, request, prepared, &scope)?;
+        let (mut places, mut candidates) = (Vec::new(), Vec::new());
+        for (place, one) in spread(&ranked, count, self.number).iter().enumerate() {
+            for candidate in self.scheduler.candidates(state, prepared, one.slot, WAYS)? {
+                places.push(place);
+                candidates.push(candidate);
+            }
+        }
+        Ok((places, candidates))
+    }
+
+    /// The index of the candidate that was claimed, if any was left.
+    fn claim(
+        &self,
+        instance: Uuid,
+        request: &RequestSpec,
+        candidates: Vec<IntentCandidate>,
+    ) -> anyhow::Result<Option<usize>> {
+        let intent = Intent {
+            consumer: ConsumerUuid::from_uuid(instance),
+            generation: ConsumerGeneration::Is(None),
+            project: "races".to_owned(),
+            user: "races".to_owned(),
+            consumer_type: None,
+            group: request.instance_group.as_ref().map(|group| group.uuid),
+            rules: Vec::new(),
+            candidates,
+            alongside: Vec::new(),
+        };
+        let command = Command::ClaimFirst {
+            intents: vec![intent],
+            least: 1,
+            at: AT,
+        };
+        let decided = self
+            .runtime
+            .block_on(submit_placement(&self.engine, command))?;
+        match decided {
+            Ok(Outcome::Claimed(chosen)) => {
+                let chosen = chosen.first().copied().flatten();
+                Ok(Some(chosen.context("a claim of nothing")? as usize))
+            }
+            Err(Refusal::NothingFits { .. }) => Ok(None),
+            other => bail!("a claim ended in {other:?}"),
+        }
+    }
+
+    /// Ends some instance, without waiting for it.
+    fn end_one(&mut self) {
+        let place = self.numbers.next() % self.alive.len() as u64;
+        let consumer = self
+            .alive
+            .swap_remove(usize::try_from(place).unwrap_or_default());
+        drop(submit_placement(
+            &self.engine,
+            Command::Release { consumer },
+        ));
+        self.tally.ended += 1;
+    }
+
+    /// Takes over what has become durable.
+    fn catch_up(&mut self) -> anyhow::Result<()> {
+        let end = self.engine.durable_sequence();
+        while self.at < end {
+            let entries = self.runtime.block_on(self.follower.next_entries());
+            let entries = entries.context("the engine stopped")??;
+            for (_, record) in entries.iter() {
+                for change in &ControlMachine::decode(record)? {
+                    drop(self.copy.apply(change));
+                }
+            }
+            self.at = entries.last_sequence();
+        }
+        self.scheduler.observe(self.copy.placement(), AT);
+        Ok(())
+    }
+}
+
+/// A request of one of a few sizes; one in five wants its CPUs in a group of their own.
+fn request(numbers: &mut Numbers) -> RequestSpec {
+    let vcpus = 1 + u32::try_from(numbers.next() % 4).unwrap_or(0);
+    let mut request = RequestSpec::new(Flavor {
+        vcpus,
+        memory_mb: 2048 + 512 * u32::try_from(numbers.next() % 16).unwrap_or(0),
+        root_gb: 1,
+        ..Flavor::default()
+    });
+    if numbers.next().is_multiple_of(5) {
+        let extra = &mut request.flavor.extra_specs;
+        extra.insert("resources:VCPU".into(), "0".into());
+        extra.insert("resources1:VCPU".into(), vcpus.to_string());
+    }
+    request
+}
+
+/// Of ten requests, one is in a group of different hosts and one in a group of different racks.
+fn group(kind: u64, pick: u64) -> Option<ServerGroup> {
+    let uuid = match kind {
+        0 => host_group(pick),
+        1 => rack_group(pick),
+        _ => return None,
+    };
+    Some(ServerGroup {
+        uuid,
+        policy: GroupPolicy::AntiAffinity,
+        max_server_per_host: None,
+        members: std::collections::BTreeSet::new(),
+        hosts: std::collections::BTreeSet::new(),
+    })
+}
