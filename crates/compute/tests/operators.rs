@@ -209,6 +209,16 @@ async fn services_are_disabled_and_hypervisors_tell_what_is_used() {
     );
     api.put(&path, json!({"forced_down": false})).await.is(200);
 
+    let busy = services
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["id"] != id);
+    busy_host(&api, busy.unwrap()["id"].as_str().unwrap()).await;
+}
+
+/// What is told of a host with two servers, while the other has none.
+async fn busy_host(api: &Api, id: &str) {
     let all = api
         .at(
             "2.87",
@@ -222,7 +232,7 @@ async fn services_are_disabled_and_hypervisors_tell_what_is_used() {
         .as_array()
         .unwrap()
         .iter()
-        .find(|one| one["id"] != id)
+        .find(|one| one["id"] == id)
         .unwrap()
         .clone();
     for (key, value) in [

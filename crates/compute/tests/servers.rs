@@ -94,6 +94,18 @@ async fn a_server_becomes_active_is_shown_changed_and_goes() {
     assert_eq!(old["server"]["flavor"]["id"], "1");
     assert!(old["server"].get("tags").is_none());
 
+    api.delete(&format!("/servers/{id}")).await.is(204);
+    api.until_gone(id).await;
+    api.site.rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_on_a_server_can_be_changed() {
+    let api = Api::start(1, 1).await;
+    api.flavor("1", 1).await;
+    let id = api
+        .active("a", json!({"metadata": {"a": "b"}, "tags": ["x"]}))
+        .await;
     let path = format!("/servers/{id}");
     let wish = json!({"server": {"name": "new", "description": null, "accessIPv4": "10.0.0.1"}});
     let updated = api.put(&path, wish).await.is(200);
@@ -124,15 +136,11 @@ async fn a_server_becomes_active_is_shown_changed_and_goes() {
     api.delete(&format!("{path}/tags/z"))
         .await
         .refused(404, "itemNotFound");
-
-    api.delete(&path).await.is(204);
-    api.until_gone(id).await;
-    api.site.rest().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_are_filtered_sorted_and_cut_over_all_cells() {
-    let mut api = Api::start(2, 2).await;
+/// Six servers that were asked for together, and one.
+async fn seven() -> (Api, String) {
+    let api = Api::start(2, 2).await;
     api.flavor("1", 1).await;
     let body = api
         .create("many", json!({"min_count": 2, "max_count": 6}))
@@ -147,12 +155,18 @@ async fn lists_are_filtered_sorted_and_cut_over_all_cells() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    let names = |list: &Value| -> Vec<String> {
-        let servers = list["servers"].as_array().unwrap().iter();
-        servers
-            .map(|one| one["name"].as_str().unwrap().to_owned())
-            .collect()
-    };
+    (api, one)
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let servers = list["servers"].as_array().unwrap().iter();
+    let names = servers.map(|one| one["name"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_are_filtered_sorted_and_cut_over_all_cells() {
+    let (api, one) = seven().await;
     let mut path = "/servers?sort_key=display_name&sort_dir=asc&limit=3".to_owned();
     let mut all = Vec::new();
     for _ in 0..9 {
@@ -204,8 +218,11 @@ async fn lists_are_filtered_sorted_and_cut_over_all_cells() {
             .await
             .refused(400, "badRequest");
     }
+}
 
-    // One cell goes away: all servers are still there, those of the cell with what is known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_servers_of_a_cell_that_is_away_stay_in_lists() {
+    let (mut api, _) = seven().await;
     let gone = api.site.cells.keys().next().copied().unwrap();
     let cell = api.site.cells.remove(&gone).unwrap();
     api.site.stop_agents(0);

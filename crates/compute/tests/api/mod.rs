@@ -6,6 +6,7 @@
     reason = "each test uses another part of it"
 )]
 
+#[allow(unused_imports, reason = "each test uses another part of it")]
 #[path = "../../../control/tests/site/mod.rs"]
 pub mod site;
 
