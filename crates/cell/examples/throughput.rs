@@ -159,7 +159,12 @@ async fn wait_active(cell: Arc<Cell>, servers: u128) {
 /// Processor time of this process so far, and the time that its writes took are not in it.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10)
 }
@@ -181,7 +186,10 @@ async fn main() {
         tokio::spawn(run_agents(Arc::clone(&cell), number, hosts));
         opened.push(cell);
     }
-    while opened.iter().any(|cell| u128::from(cell.figures().hosts_up) < hosts) {
+    while opened
+        .iter()
+        .any(|cell| u128::from(cell.figures().hosts_up) < hosts)
+    {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let (started, processor) = (Instant::now(), processor_time());
@@ -208,7 +216,10 @@ async fn main() {
     let all = (servers * cells) as f64;
     println!("{all} servers on {} hosts in {cells} cells", hosts * cells);
     println!("{:.0} servers a second", all / elapsed.as_secs_f64());
-    println!("{:.0} µs of processor time a server", used.as_secs_f64() * 1e6 / all);
+    println!(
+        "{:.0} µs of processor time a server",
+        used.as_secs_f64() * 1e6 / all
+    );
     for cell in opened {
         let figures = cell.figures();
         println!("{figures:?}");

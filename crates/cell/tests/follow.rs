@@ -7,6 +7,7 @@ mod site;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use placewright_cell::{Cell, Options};
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::{HostId, InstanceId};
 use placewright_journal::MemoryJournal;
@@ -15,8 +16,8 @@ use placewright_link::{
     ToAgent, ToCell,
 };
 use placewright_scheduler::host_state::{HostReport, HostUpdate, Load, NumberedUpdate, Receipt};
-use site::Site;
 use site::world::{cell, host, instance};
+use site::{Site, options};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -203,7 +204,14 @@ async fn a_slow_follower_gets_the_newest_and_not_the_backlog() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_asked_for_everything_when_a_gap_does_not_close() {
     let mut site = Site::new(1, 1, 8);
-    site.open(cell(0), MemoryJournal::new()).await;
+    // It is asked after a second or two; the host must not be given up meanwhile.
+    let options = Options {
+        host_timeout: Duration::from_secs(600),
+        ..options(cell(0))
+    };
+    let placement = std::sync::Arc::new(site.control.clone());
+    let opened = Cell::open_on(MemoryJournal::new(), options, (), placement).await;
+    site.cells.insert(cell(0), opened.unwrap());
     let mut connection = connect(&site, 1).await;
     let mut news = site.cells[&cell(0)].follow().await.unwrap();
     for message in [full(1, 1), load(2), load(4), load(5)] {

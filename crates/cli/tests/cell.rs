@@ -1,5 +1,10 @@
 //! `placewright cell` as an operator, control and an agent meet it.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 mod common;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
