@@ -155,8 +155,8 @@ fn what_was_accepted_goes_on_after_a_kill() {
     let store = directory.path().join("store");
     let runtime = runtime();
     let mut cell = Cell::start(&store, &[]);
-    let client = CellClient::new(cell.options());
-    let client = runtime.block_on(async { client }).unwrap();
+    let options = cell.options();
+    let client = runtime.block_on(async { CellClient::new(options).unwrap() });
     let id = runtime.block_on(client.cell()).unwrap();
     let replies = runtime.block_on(client.deliver(vec![create()])).unwrap();
     assert_eq!(replies, [Reply::Accepted]);
