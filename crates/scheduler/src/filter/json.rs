@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Context, Filter, hint_field};
 use crate::dynamic::{compare, equal, is_true};
@@ -159,6 +159,10 @@ impl Operand {
                 let Some(mut value) = found else {
                     return Some(Value::Null);
                 };
+                if path[0] == "host_ip" {
+                    // An address is no text: it equals none and is ordered with none.
+                    return (path.len() == 1).then(|| json!({ "address": value }));
+                }
                 for name in &path[1..] {
                     match value {
                         Value::Null => return Some(Value::Null),
@@ -171,5 +175,38 @@ impl Operand {
                 Some(value)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placewright_placement::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::config::SchedulerConfig;
+    use crate::host_state::{HostReport, HostUpdate};
+
+    fn passes(query: &Value) -> bool {
+        let mut report = HostReport::default();
+        report.facts.names.service_host = "one".to_owned();
+        report.facts.names.ip = Some("10.0.0.1".to_owned());
+        let mut hosts = HostTable::new(&SchedulerConfig::default());
+        let (uuid, full) = (Uuid::from_u128(1), HostUpdate::Full(Box::new(report)));
+        hosts.apply(uuid, Timestamp::default(), &full);
+        hosts.bind_to_slot(uuid, 0);
+        let answer = Condition::read(query.clone()).unwrap().answer(&hosts, 0);
+        answer.is_some_and(|answer| is_true(&answer))
+    }
+
+    #[test]
+    fn an_address_is_no_text() {
+        assert!(!passes(&json!(["=", "$host_ip", "10.0.0.1"])));
+        assert!(!passes(&json!(["in", "$host_ip", "10.0.0.1", "10.0.0.2"])));
+        assert!(!passes(&json!(["<", "$host_ip", "a"])));
+        assert!(!passes(&json!([">=", "$host_ip", "1"])));
+        assert!(!passes(&json!(["=", "$host_ip.version", 4])));
+        assert!(passes(&json!(["=", "$host_ip", "$host_ip"])));
+        assert!(passes(&json!(["=", "$host", "one"])));
     }
 }
