@@ -7,7 +7,7 @@
 //! `low` and `high` are the term's bounds over the hosts that will do. These bounds differ from
 //! request to request and move as hosts fill up, and every score moves with them. So no scores are
 //! kept. What is kept, for each block of 64 hosts and for each group of blocks, is the
-//! [skyline](skyline::Skyline): the few hosts that can be best under any bounds. From it follows
+//! skyline (`skyline.rs`): the few hosts that can be best under any bounds. From it follows
 //! what a block can offer under the bounds of the moment, and a search opens only the blocks that
 //! can still win.
 //!
