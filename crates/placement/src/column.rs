@@ -27,12 +27,26 @@ impl Block {
     #[must_use]
     #[inline]
     pub fn room_for(&self, amount: i32) -> u64 {
-        let mut mask = 0u64;
-        for (slot, headroom) in self.headroom.iter().enumerate() {
-            mask |= u64::from(*headroom >= amount) << slot;
+        let mut has_room = [0; BLOCK_SLOTS];
+        for (has_room, headroom) in has_room.iter_mut().zip(&self.headroom) {
+            *has_room = u8::from(*headroom >= amount);
         }
-        mask & self.present
+        bits_of(&has_room) & self.present
     }
+}
+
+/// The mask of 64 answers, each 0 or 1.
+#[must_use]
+#[inline]
+pub fn bits_of(answers: &[u8; BLOCK_SLOTS]) -> u64 {
+    // Carries byte i of eight, which is 0 or 1, to bit 56 + i.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let mut mask = 0;
+    for (byte, eight) in answers.chunks_exact(8).enumerate() {
+        let eight = u64::from_le_bytes(eight.try_into().unwrap_or_default());
+        mask |= (eight.wrapping_mul(GATHER) >> 56) << (8 * byte);
+    }
+    mask
 }
 
 /// The room of all providers for one resource class; blocks exist only where an inventory does.
@@ -95,6 +109,29 @@ impl ClassColumn {
             block.present &= !mask;
             block.irregular &= !mask;
             self.count -= usize::from(was_present);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathers_one_bit_an_answer() {
+        for mask in [
+            0,
+            1,
+            u64::MAX,
+            1 << 63,
+            0x8421_0f0f_1234_5678,
+            0xaaaa_5555_cccc_3333,
+        ] {
+            let mut answers = [0; BLOCK_SLOTS];
+            for (bit, answer) in answers.iter_mut().enumerate() {
+                *answer = u8::from(mask >> bit & 1 == 1);
+            }
+            assert_eq!(bits_of(&answers), mask);
         }
     }
 }

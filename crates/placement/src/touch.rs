@@ -5,13 +5,35 @@ use crate::ids::ProviderId;
 /// How many changes are remembered. A reader that is further behind starts over.
 const REMEMBERED: usize = 1 << 16;
 
+/// What changed in a tree, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// Somebody took something: there is less room.
+    LessRoom,
+    /// Somebody took or gave back something.
+    Room,
+    /// Anything.
+    Anything,
+}
+
+/// A change in the tree of a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The root.
+    pub root: ProviderId,
+    /// What changed.
+    pub what: What,
+}
+
 /// A ring of the roots that changed, in order, with a running count.
 ///
 /// It says nothing about what the state *is*: it is in no snapshot and no digest, and undoing adds
 /// to it.
 #[derive(Clone, Debug, Default)]
 pub struct TouchLog {
-    ring: Vec<u32>,
+    ring: Vec<Touch>,
+    /// By root, the count after its last change.
+    last: Vec<u64>,
     count: u64,
     structure: u64,
     sharing: u64,
@@ -36,9 +58,16 @@ impl TouchLog {
         self.sharing
     }
 
+    /// The position after the last change of a root; 0 if it never changed.
+    #[must_use]
+    #[inline]
+    pub fn last(&self, root: ProviderId) -> u64 {
+        self.last.get(root.index()).copied().unwrap_or(0)
+    }
+
     /// The roots that changed since a position, in order, some several times; nothing if that is
     /// too long ago to be known.
-    pub fn since(&self, position: u64) -> Option<impl Iterator<Item = ProviderId> + '_> {
+    pub fn since(&self, position: u64) -> Option<impl Iterator<Item = Touch> + '_> {
         let missed = usize::try_from(self.count.checked_sub(position)?).ok()?;
         if missed > self.ring.len() {
             return None;
@@ -53,19 +82,24 @@ impl TouchLog {
             } else {
                 next + length - back
             };
-            ProviderId(self.ring[place])
+            self.ring[place]
         }))
     }
 
     /// Notes that something changed in the tree of a root.
-    pub(crate) fn touch(&mut self, root: ProviderId) {
+    pub(crate) fn touch(&mut self, root: ProviderId, what: What) {
+        let touch = Touch { root, what };
         let place = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
         if place == self.ring.len() {
-            self.ring.push(root.0);
+            self.ring.push(touch);
         } else {
-            self.ring[place] = root.0;
+            self.ring[place] = touch;
         }
         self.count += 1;
+        if root.index() >= self.last.len() {
+            self.last.resize(root.index() + 1, 0);
+        }
+        self.last[root.index()] = self.count;
     }
 
     /// Notes a change of names or of the topology.
@@ -88,21 +122,29 @@ mod tests {
         let mut log = TouchLog::default();
         let total = REMEMBERED as u64 + 10;
         for number in 0..total {
-            log.touch(ProviderId(u32::try_from(number).expect("small")));
+            log.touch(
+                ProviderId(u32::try_from(number).expect("small")),
+                What::Anything,
+            );
         }
         let seen: Vec<u32> = log
             .since(total - 3)
             .expect("recent")
-            .map(|root| root.0)
+            .map(|touch| touch.root.0)
             .collect();
         let last = u32::try_from(total).expect("small");
         assert_eq!(seen, [last - 3, last - 2, last - 1]);
         assert_eq!(log.since(10).expect("just remembered").count(), REMEMBERED);
         assert_eq!(
-            log.since(10).expect("just remembered").next(),
+            log.since(10)
+                .and_then(|mut touches| touches.next())
+                .map(|touch| touch.root),
             Some(ProviderId(10))
         );
         assert!(log.since(9).is_none());
+        assert_eq!(log.last(ProviderId(0)), 1);
+        assert_eq!(log.last(ProviderId(last)), total);
+        assert_eq!(log.last(ProviderId(last + 1)), 0);
         assert_eq!(log.since(total).expect("now").count(), 0);
     }
 }

@@ -2,19 +2,20 @@
 //!
 //! `cargo run --release -p placewright-scheduler --example decision_speed [HOSTS] [DECISIONS]`
 //!
-//! Every host is considered. A decision is one `Scheduler::rank` for the best three hosts, with the
-//! changes since the last one taken over; the claim that follows, and making a request ready
-//! (which callers do once for equal requests), are timed on their own. After each claim some older
-//! instance ends, so that the fleet stays as full as it is.
+//! Every host is considered. A decision takes over what changed in placement since the last one,
+//! makes the request ready and names the best three hosts; the parts are timed on their own, too.
+//! The claim that follows goes through placement's `decide` and `apply`. Then older instances end,
+//! so that the fleet stays as full as it is.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "it times what the scheduler itself must not"
 )]
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-use placewright_placement::group::{Relation, Rule, Scope as Place};
+use placewright_placement::group::{Level, Relation, Rule, Scope as Place};
 use placewright_placement::{
     Command, ConsumerGeneration, ConsumerUuid, Intent, Inventory, State, Timestamp, decide,
 };
@@ -22,7 +23,9 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::{PrepareOptions, Prepared};
+use placewright_scheduler::request::group::{Strength, TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{Destination, GroupPolicy, RequestSpec, ServerGroup};
+use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
 
@@ -66,6 +69,43 @@ fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
 
 fn host_uuid(number: u32) -> Uuid {
     Uuid::from_u128(0x1_0000_0000 + u128::from(number))
+}
+
+/// Hosts in a rack.
+const RACK_HOSTS: u32 = 40;
+
+fn rack(number: u32) -> Uuid {
+    Uuid::from_u128(0xacc_0000 + u128::from(number))
+}
+
+/// How many groups keep their members apart; groups from there on keep them together.
+const APART: u32 = 50;
+
+fn group_uuid(number: u32) -> Uuid {
+    Uuid::from_u128(0xe_0000_0000 + u128::from(number))
+}
+
+fn set_group(state: &mut State, number: u32, relation: Relation) {
+    let rule = Rule {
+        scope: Place::Host,
+        relation,
+    };
+    let command = Command::SetGroup {
+        group: group_uuid(number),
+        rules: vec![rule],
+    };
+    run(state, &command);
+}
+
+fn in_group(mut request: RequestSpec, number: u32, policy: GroupPolicy) -> RequestSpec {
+    request.instance_group = Some(ServerGroup {
+        uuid: group_uuid(number),
+        policy,
+        max_server_per_host: None,
+        members: BTreeSet::new(),
+        hosts: BTreeSet::new(),
+    });
+    request
 }
 
 fn zone(number: u64) -> Uuid {
@@ -134,7 +174,10 @@ fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
                 at: AT,
             },
         );
-        let aggregates = vec![zone(numbers.below(4)).to_string()];
+        let aggregates = vec![
+            zone(numbers.below(4)).to_string(),
+            rack(number / RACK_HOSTS).to_string(),
+        ];
         let command = Command::SetAggregates {
             provider: host,
             generation: None,
@@ -143,19 +186,14 @@ fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
         };
         run(&mut state, &command);
     }
-    let rules = vec![Rule {
-        scope: Place::Host,
-        relation: Relation::FewerThan(1),
+    let racks = 0..hosts.div_ceil(RACK_HOSTS);
+    let levels = vec![Level {
+        name: "rack".into(),
+        aggregates: racks.map(|number| rack(number).to_string()).collect(),
     }];
-    for group in 0..50u128 {
-        let group = Uuid::from_u128(0xe000 + group);
-        run(
-            &mut state,
-            &Command::SetGroup {
-                group,
-                rules: rules.clone(),
-            },
-        );
+    run(&mut state, &Command::SetLevels { levels });
+    for group in 0..APART {
+        set_group(&mut state, group, Relation::FewerThan(1));
     }
     state
 }
@@ -194,13 +232,8 @@ fn any(numbers: &mut Numbers) -> RequestSpec {
             extra.insert("group_policy".into(), "isolate".into());
         }
         _ => {
-            request.instance_group = Some(ServerGroup {
-                uuid: Uuid::from_u128(0xe000 + u128::from(numbers.below(50))),
-                policy: GroupPolicy::AntiAffinity,
-                max_server_per_host: None,
-                members: std::collections::BTreeSet::new(),
-                hosts: std::collections::BTreeSet::new(),
-            });
+            let group = u32::try_from(numbers.below(u64::from(APART))).unwrap_or(0);
+            return in_group(request, group, GroupPolicy::AntiAffinity);
         }
     }
     request
@@ -210,8 +243,21 @@ struct Bench {
     state: State,
     scheduler: Scheduler,
     numbers: Numbers,
-    alive: Vec<ConsumerUuid>,
+    alive: Vec<(ConsumerUuid, u64)>,
+    /// Memory taken, MiB, and how much of it may be.
+    taken_mb: u64,
+    taken_max_mb: u64,
     next: u128,
+}
+
+/// How long the parts of decisions took, in nanoseconds.
+#[derive(Default)]
+struct Times {
+    observe: Vec<u128>,
+    prepare: Vec<u128>,
+    rank: Vec<u128>,
+    decision: Vec<u128>,
+    claim: Vec<u128>,
 }
 
 impl Bench {
@@ -234,6 +280,8 @@ impl Bench {
             scheduler,
             numbers,
             alive: Vec::new(),
+            taken_mb: 0,
+            taken_max_mb: u64::MAX,
             next: 1,
         }
     }
@@ -257,7 +305,7 @@ impl Bench {
                 request.flavor.memory_mb *= 4;
                 let prepared = self
                     .scheduler
-                    .prepare(&self.state, &request)
+                    .prepare_once(&self.state, &request)
                     .expect("plain");
                 if !self.claim(&request, &prepared, &[slot]) {
                     break;
@@ -265,6 +313,7 @@ impl Bench {
                 self.scheduler.observe(&self.state, AT);
             }
         }
+        self.taken_max_mb = self.taken_mb;
     }
 
     fn claim(&mut self, request: &RequestSpec, prepared: &Prepared, slots: &[u32]) -> bool {
@@ -285,7 +334,7 @@ impl Bench {
             user: "u".into(),
             consumer_type: None,
             group: request.instance_group.as_ref().map(|group| group.uuid),
-            rules: Vec::new(),
+            rules: of_topology(request).collect(),
             candidates,
             alongside: Vec::new(),
         };
@@ -296,66 +345,88 @@ impl Bench {
         };
         let claimed = run(&mut self.state, &command);
         if claimed {
-            self.alive.push(consumer);
+            let memory = u64::from(request.flavor.memory_mb);
+            self.taken_mb += memory;
+            self.alive.push((consumer, memory));
         }
         claimed
     }
 
-    fn end_one(&mut self) {
-        let place = self.numbers.below(self.alive.len() as u64) as usize;
-        let consumer = self.alive.swap_remove(place);
-        run(&mut self.state, &Command::Release { consumer });
+    /// Ends instances until no more than at the start is taken.
+    fn end_some(&mut self) {
+        while self.taken_mb > self.taken_max_mb {
+            let place = self.numbers.below(self.alive.len() as u64) as usize;
+            let (consumer, memory) = self.alive.swap_remove(place);
+            self.taken_mb -= memory;
+            run(&mut self.state, &Command::Release { consumer });
+        }
     }
 
-    fn measure(&mut self, name: &str, requests: &[RequestSpec], decisions: usize, fresh: bool) {
-        let ready: Vec<Prepared> = requests
-            .iter()
-            .map(|request| {
-                self.scheduler
-                    .prepare(&self.state, request)
-                    .expect("a good request")
-            })
-            .collect();
-        let (mut rank, mut claim, mut none) = (Vec::new(), Vec::new(), 0);
+    fn measure(&mut self, name: &str, requests: &[RequestSpec], decisions: usize) {
+        let mut times = Times::default();
+        let mut none = 0;
         for round in 0..decisions {
-            let place = round % requests.len();
+            let request = &requests[round % requests.len()];
             let scope = Scope {
                 count: 3,
                 ..Scope::default()
             };
             let start = Instant::now();
             self.scheduler.observe(&self.state, AT);
-            let found = self
+            let observed = Instant::now();
+            let prepared = self.scheduler.prepare_once(&self.state, request);
+            let prepared = prepared.expect("a good request");
+            let ready = Instant::now();
+            let ranked = self
                 .scheduler
-                .rank(&self.state, &requests[place], &ready[place], &scope)
+                .rank(&self.state, request, &prepared, &scope)
                 .expect("a good request");
+            let ranked_at = Instant::now();
             // The first rounds fill what is kept; a fresh request is never seen twice.
-            if round >= requests.len() || fresh {
-                rank.push(start.elapsed().as_nanos());
+            if round >= requests.len() || requests.len() == decisions {
+                times.observe.push((observed - start).as_nanos());
+                times.prepare.push((ready - observed).as_nanos());
+                times.rank.push((ranked_at - ready).as_nanos());
+                times.decision.push((ranked_at - start).as_nanos());
             }
-            let slots: Vec<u32> = found.iter().map(|host| host.slot).collect();
+            let slots: Vec<u32> = ranked.iter().map(|host| host.slot).collect();
             none += usize::from(slots.is_empty());
             let start = Instant::now();
-            if self.claim(&requests[place], &ready[place], &slots) {
-                claim.push(start.elapsed().as_nanos());
-                self.end_one();
+            if self.claim(request, &prepared, &slots) {
+                times.claim.push(start.elapsed().as_nanos());
+                self.end_some();
             }
         }
-        println!(
-            "  {name:<34} {}   claim {}   no host: {none}",
-            spread(rank),
-            spread(claim)
-        );
+        times.print(name, none);
     }
 }
 
-fn spread(mut times: Vec<u128>) -> String {
-    if times.is_empty() {
-        return "-".to_owned();
+impl Times {
+    fn print(mut self, name: &str, none: usize) {
+        let mean =
+            |times: &[u128]| times.iter().sum::<u128>() as f64 / times.len().max(1) as f64 / 1000.0;
+        let both = mean(&self.decision) + mean(&self.claim);
+        let mut at = |times: fn(&mut Self) -> &mut Vec<u128>, share: f64| {
+            let times = times(&mut self);
+            times.sort_unstable();
+            let place = (times.len().saturating_sub(1)) as f64 * share;
+            times
+                .get(place as usize)
+                .map_or(0.0, |time| *time as f64 / 1000.0)
+        };
+        println!(
+            "  {name:<22} {:7.1} {:7.1} {:7.1}  {:5.1} {:5.1} {:5.1}  {:6.1} {:6.1}  {:9.0}  {none}",
+            at(|times| &mut times.decision, 0.5),
+            at(|times| &mut times.decision, 0.99),
+            at(|times| &mut times.decision, 1.0),
+            at(|times| &mut times.observe, 0.5),
+            at(|times| &mut times.prepare, 0.5),
+            at(|times| &mut times.rank, 0.5),
+            at(|times| &mut times.claim, 0.5),
+            at(|times| &mut times.claim, 0.99),
+            1e6 / both,
+        );
     }
-    times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize] as f64 / 1000.0;
-    format!("p50 {:.1} us, p99 {:.1} us", at(0.5), at(0.99))
 }
 
 fn main() {
@@ -371,23 +442,64 @@ fn main() {
     for hosts in sizes {
         let mut bench = Bench::new(hosts);
         bench.fill(hosts);
-        println!("{hosts} hosts, {} instances", bench.alive.len());
+        println!(
+            "{hosts} hosts, {} instances; times in us",
+            bench.alive.len()
+        );
+        println!("                              decision              of it, p50          claim");
+        println!(
+            "                             p50     p99     max   take  make  rank     p50    p99   a second  no host"
+        );
         let mix: Vec<RequestSpec> = (0..200).map(|_| any(&mut bench.numbers)).collect();
-        bench.measure("mix of 200", &mix, decisions, false);
+        bench.measure("mix of 200", &mix, decisions);
         let same: Vec<RequestSpec> = (0..100).map(|_| plain(&mut bench.numbers)).collect();
-        bench.measure("plain, 100 in turn", &same, decisions, false);
-        bench.measure("plain, 1 repeated", &same[..1], decisions, false);
-        let groups: Vec<RequestSpec> = mix
-            .iter()
-            .filter(|request| request.instance_group.is_some())
-            .cloned()
+        bench.measure("plain, 100 in turn", &same, decisions);
+        bench.measure("plain, 1 repeated", &same[..1], decisions);
+        let fresh: Vec<RequestSpec> = (0..decisions / 4)
+            .map(|number| {
+                let mut request = plain(&mut bench.numbers);
+                request.flavor.memory_mb += u32::try_from(number).unwrap_or(0);
+                request
+            })
             .collect();
-        bench.measure("hard anti-affinity", &groups, decisions / 4, false);
-        let start = Instant::now();
-        for request in &mix {
-            let _ = std::hint::black_box(bench.scheduler.prepare(&bench.state, request));
-        }
-        let each = start.elapsed().as_nanos() as f64 / mix.len() as f64 / 1000.0;
-        println!("  making a request ready             {each:.1} us");
+        bench.measure("plain, never seen", &fresh, decisions / 4);
+        bench.groups(&same, decisions / 4);
+    }
+}
+
+impl Bench {
+    /// Plain requests in turn, each bound by a group or by a rule of topology.
+    fn groups(&mut self, plain: &[RequestSpec], decisions: usize) {
+        let numbers = || 0..u32::try_from(decisions).unwrap_or(u32::MAX);
+        let request = |number: u32| plain[number as usize % plain.len()].clone();
+        let apart: Vec<RequestSpec> = numbers()
+            .map(|number| in_group(request(number), number % APART, GroupPolicy::AntiAffinity))
+            .collect();
+        self.measure("hard anti-affinity", &apart, decisions);
+        let together: Vec<RequestSpec> = numbers()
+            .map(|number| {
+                let group = APART + number / 4;
+                set_group(&mut self.state, group, Relation::Same);
+                in_group(request(number), group, GroupPolicy::Affinity)
+            })
+            .collect();
+        self.measure("hard affinity", &together, decisions);
+        let spread: Vec<RequestSpec> = numbers()
+            .map(|number| {
+                let mut request = request(number);
+                let start = number as usize * 8 % (self.alive.len() - 8);
+                let others = self.alive[start..start + 8].iter();
+                request.topology_rules = vec![TopologyRule {
+                    level: "rack".into(),
+                    relation: TopologyRelation::Different,
+                    strength: Strength::Hard,
+                    to: others
+                        .filter_map(|(one, _)| one.as_str().parse().ok())
+                        .collect(),
+                }];
+                request
+            })
+            .collect();
+        self.measure("hard spread over racks", &spread, decisions);
     }
 }

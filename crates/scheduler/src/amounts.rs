@@ -43,21 +43,21 @@ impl Amounts {
     /// Reads a host's amounts from its tree: the root's inventories and those of its parts.
     #[must_use]
     pub fn read(state: &State, root: ProviderId) -> Self {
-        let classes = Classes {
-            vcpu: state.class_id("VCPU"),
-            pcpu: state.class_id("PCPU"),
-            memory_mb: state.class_id("MEMORY_MB"),
-            disk_gb: state.class_id("DISK_GB"),
-        };
+        Self::read_as(state, root, &Classes::of(state))
+    }
+
+    /// As [`Self::read`], with the resource classes looked up before.
+    #[must_use]
+    pub(crate) fn read_as(state: &State, root: ProviderId, classes: &Classes) -> Self {
         let mut amounts = Self::default();
         let Some(host) = state.provider(root) else {
             return amounts;
         };
-        add(&mut amounts, state, &classes, host);
+        add(&mut amounts, state, classes, host);
         if !host.children.is_empty() {
             let parts = state.subtree(root);
             for part in parts.iter().skip(1).filter_map(|id| state.provider(*id)) {
-                add(&mut amounts, state, &classes, part);
+                add(&mut amounts, state, classes, part);
             }
         }
         amounts
@@ -66,11 +66,23 @@ impl Amounts {
 
 /// The resource classes that amounts are read from.
 #[derive(Clone, Copy, Debug)]
-struct Classes {
+pub(crate) struct Classes {
     vcpu: Option<ClassId>,
     pcpu: Option<ClassId>,
     memory_mb: Option<ClassId>,
     disk_gb: Option<ClassId>,
+}
+
+impl Classes {
+    /// The classes as they are called in a state.
+    pub(crate) fn of(state: &State) -> Self {
+        Self {
+            vcpu: state.class_id("VCPU"),
+            pcpu: state.class_id("PCPU"),
+            memory_mb: state.class_id("MEMORY_MB"),
+            disk_gb: state.class_id("DISK_GB"),
+        }
+    }
 }
 
 /// Whether a class counts PCI devices.

@@ -13,11 +13,13 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use hashbrown::HashMap;
 use placewright_placement::slot_set::SlotSet;
+use placewright_placement::touch::{Touch, What};
 use placewright_placement::{ProviderId, State, Timestamp};
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::aggregate::Aggregates;
-use crate::amounts::Amounts;
+use crate::amounts::{Amounts, Classes};
 use crate::config::{self, SchedulerConfig};
 use crate::host_state::{HostState, HostUpdate, InstanceReport, NumberedUpdate, Receipt};
 use crate::platform::Platforms;
@@ -81,6 +83,25 @@ impl Tracked {
     }
 }
 
+/// A host that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// The host.
+    pub slot: u32,
+    /// What changed.
+    pub what: What,
+}
+
+impl Touched {
+    /// A host about which anything may have changed.
+    fn all_of(slot: u32) -> Self {
+        Self {
+            slot,
+            what: What::Anything,
+        }
+    }
+}
+
 /// All hosts.
 #[derive(Clone, Debug)]
 pub struct HostTable {
@@ -110,8 +131,10 @@ pub struct HostTable {
     now: Timestamp,
     /// How much of placement's log of changed trees was taken over; nothing before the first time.
     followed: Option<u64>,
+    /// Where placement's resource classes are found, and the count of its names for which it holds.
+    classes: Option<(u64, Classes)>,
     /// The hosts whose soft state changed since somebody took note.
-    touched: Vec<u32>,
+    touched: Vec<Touched>,
 }
 
 impl HostTable {
@@ -141,6 +164,7 @@ impl HostTable {
             watched: SlotSet::default(),
             now: Timestamp::default(),
             followed: None,
+            classes: None,
             touched: Vec::new(),
         }
     }
@@ -280,8 +304,8 @@ impl HostTable {
 
     /// The hosts whose soft state, amounts or aggregates changed since the last call, some several
     /// times. What was kept about them must be taken anew.
-    pub fn take_touched(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.touched)
+    pub fn take_touched(&mut self) -> impl Iterator<Item = Touched> + '_ {
+        self.touched.drain(..)
     }
 
     /// Takes a change of a host's soft state. Nothing happens to a host that was never fully
@@ -366,42 +390,59 @@ impl HostTable {
     /// is free, who is in which aggregate.
     pub fn follow(&mut self, state: &State) {
         let log = state.touched();
+        let is_known = |(structure, _): &(u64, Classes)| *structure == log.structure();
+        let known = self.classes.filter(is_known);
+        let (_, classes) = *self
+            .classes
+            .insert(known.unwrap_or_else(|| (log.structure(), Classes::of(state))));
         let since = self.followed.and_then(|position| log.since(position));
         if let Some(changed) = since {
-            let mut changed: Vec<ProviderId> = changed.collect();
-            changed.sort_unstable();
-            changed.dedup();
-            for root in changed {
-                self.follow_root(state, root);
+            let mut changed: SmallVec<[Touch; 16]> = changed.collect();
+            changed.sort_unstable_by_key(|touch| (touch.root, Reverse(touch.what)));
+            changed.dedup_by_key(|touch| touch.root);
+            for touch in changed {
+                self.follow_root(state, &classes, touch);
             }
         } else {
             let highest = state.provider_slots().max(self.hosts.len());
             for slot in 0..u32::try_from(highest).unwrap_or(u32::MAX) {
-                self.follow_root(state, ProviderId(slot));
+                let touch = Touch {
+                    root: ProviderId(slot),
+                    what: What::Anything,
+                };
+                self.follow_root(state, &classes, touch);
             }
         }
         self.followed = Some(log.position());
     }
 
-    fn follow_root(&mut self, state: &State, root: ProviderId) {
+    fn follow_root(&mut self, state: &State, classes: &Classes, touch: Touch) {
+        let (root, slot) = (touch.root, touch.root.0);
         let provider = state.provider(root).filter(|found| found.root == root);
         let uuid = provider.map(|provider| provider.uuid);
-        let bound = self.get(root.0).map(|host| host.uuid);
+        let bound = self.get(slot).map(|host| host.uuid);
         if bound.is_some() && bound != uuid {
             // The host's provider is gone, or another one has its slot; the agent may still be there.
-            if let Some(host) = self.unbind(root.0) {
+            if let Some(host) = self.unbind(slot) {
                 self.waiting.insert(host.uuid, host);
             }
         }
         let Some(provider) = provider else { return };
         if let Some(host) = self.waiting.remove(&provider.uuid) {
-            self.bind(root.0, host);
+            self.bind(slot, host);
+        } else if touch.what != What::Anything && bound.is_some() {
+            self.put_amounts(slot, Amounts::read_as(state, root, classes));
+            self.touched.push(Touched {
+                slot,
+                what: touch.what,
+            });
+            return;
         }
-        if self.get(root.0).is_some() {
-            self.set_amounts(root.0, Amounts::read(state, root));
+        if self.get(slot).is_some() {
+            self.set_amounts(slot, Amounts::read_as(state, root, classes));
             let aggregates = provider.aggregates.iter();
             let uuids = aggregates.filter_map(|id| state.aggregate_uuid(*id).parse().ok());
-            self.aggregates.set_membership(root.0, uuids);
+            self.aggregates.set_membership(slot, uuids);
         }
     }
 

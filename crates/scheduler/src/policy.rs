@@ -18,6 +18,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use placewright_placement::slot_set::SlotSet;
 use uuid::Uuid;
 
 use crate::config::{self, ConfigError, SchedulerConfig, Warning};
@@ -267,19 +268,27 @@ impl<'a> CompiledFilters<'a> {
         &self.filters
     }
 
-    /// Which of the 64 slots from `64 * word` on hold hosts that may pass. Where
-    /// [`Self::asks_each`], [`Self::passes`] has the last word on them.
+    /// Which of the 64 slots from `64 * word` on hold hosts that may pass the filters whose answer
+    /// is the same for every instance of the request, or else those for which it is not. Where
+    /// [`Self::asks_each`], [`Self::passes_the_rest`] has the last word on them.
     #[must_use]
-    pub fn word(&self, word: usize) -> u64 {
+    #[inline]
+    pub fn word(&self, word: usize, once_per_request: bool) -> u64 {
         let known = self.hosts.known().word(word);
-        let masks = self.filters.iter().map(|filter| filter.verdict.word(word));
-        masks.fold(known, |mask, next| mask & next)
+        let masks = self.of(once_per_request);
+        masks.fold(known, |mask, filter| mask & filter.verdict.word(word))
+    }
+
+    fn of(&self, once_per_request: bool) -> impl Iterator<Item = &CompiledFilter<'a>> {
+        let filters = self.filters.iter();
+        filters.filter(move |filter| filter.is_once_per_request == once_per_request)
     }
 
     /// Whether words do not say everything.
     #[must_use]
-    pub fn asks_each(&self) -> bool {
-        self.filters.iter().any(|filter| filter.verdict.asks_each())
+    pub fn asks_each(&self, once_per_request: bool) -> bool {
+        self.of(once_per_request)
+            .any(|filter| filter.verdict.asks_each())
     }
 
     /// Whether a slot holds a host that passes all filters.
@@ -294,13 +303,24 @@ impl<'a> CompiledFilters<'a> {
 
     /// Whether a host of which [`Self::word`] said yes passes the filters that words say nothing of.
     #[must_use]
-    #[inline]
-    pub fn passes_the_rest(&self, slot: u32) -> bool {
+    pub fn passes_the_rest(&self, slot: u32, once_per_request: bool) -> bool {
         let mut asked = self
-            .filters
-            .iter()
+            .of(once_per_request)
             .filter(|filter| filter.verdict.asks_each());
         asked.all(|filter| filter.verdict.passes(slot))
+    }
+
+    /// The hosts that a filter names one by one, if one does: no others pass.
+    #[must_use]
+    pub fn named(&self) -> Option<&SlotSet> {
+        let sets = self
+            .filters
+            .iter()
+            .filter_map(|filter| match &filter.verdict {
+                Verdict::Within(Cow::Owned(set)) => Some(set),
+                _ => None,
+            });
+        sets.min_by_key(|set| set.len())
     }
 
     /// The first filter that refuses a host.

@@ -29,6 +29,9 @@ pub struct Prepared {
     pub translation: Translation,
     /// The pre-filters that had something to look at, in the order in which they ran.
     pub prefilters: Vec<Prefilter>,
+    /// A number that stands for this request and all that are equal to it but for who is in the
+    /// server group, if such requests are kept in mind.
+    pub class: Option<u64>,
 }
 
 /// Why a request is not searched for.
@@ -100,5 +103,6 @@ pub fn prepare(
         fallback: fallback.transpose()?,
         translation,
         prefilters: additions.applied,
+        class: None,
     })
 }

@@ -1,38 +1,40 @@
 //! The best of very many hosts, found again and again without looking at all of them.
 //!
-//! A [`Ranking`] belongs to one way of weighing: the terms of a score over all hosts that may get
-//! work at all. Each search brings a mask of the hosts that will do for its request.
-//!
 //! The score of a host is the sum of `multiplier * (value - low) / (high - low)`, as in Nova, where
-//! `low` and `high` are the term's bounds over the hosts that will do. These bounds differ from
-//! request to request and move as hosts fill up, and every score moves with them. So no scores are
-//! kept. What is kept, for each block of 64 hosts and for each group of blocks, is the
-//! skyline (`skyline.rs`): the few hosts that can be best under any bounds. From it follows
-//! what a block can offer under the bounds of the moment, and a search opens only the blocks that
-//! can still win.
+//! `low` and `high` are the term's ends over the hosts that will do for the request. In a fleet that
+//! a scheduler has spread load over, thousands of hosts score within a hair of the best; every
+//! shortcut that rests on bounds of scores has to look at them all. So scores are kept, and brought
+//! up to date for the hosts that changed:
 //!
-//! What is kept is never too low: a host that got worse leaves its block marked as stale, and the
-//! block is looked at again only when it comes out on top. So a decision costs a handful of blocks
-//! and one look at each group; a request that was never seen before costs no more than a repeated
-//! one. The worst case, a mask that admits few hosts far from the top, is one pass over the blocks.
+//! - A [`Board`](board::Board) holds the score of every host under one scale. Requests of many
+//!   classes meet on the same board, since the hosts at the ends will do for most of them.
+//! - A [`Ranking`] belongs to one class of requests. It knows which hosts may do for the class, and
+//!   of each block of 64 hosts the best score among them. A decision takes the best blocks anew
+//!   where hosts changed, and opens the few that hold the best hosts.
+//! - [`Standing`] holds what all classes share that weigh alike: the boards, and the ends of the
+//!   terms in each block.
+//!
+//! A kept mask may have too many hosts, never too few: a host is looked at closely when it comes out
+//! on top, and leaves the mask if it will not do. What costs more than a look at a mask (trees, rules
+//! that lead through topology) is asked only of such hosts: see [`Admission`].
 
 use smallvec::SmallVec;
 
+use crate::host_table::column;
+
+mod board;
+mod changes;
 mod kernel;
 mod search;
-mod skyline;
 #[cfg(test)]
 mod tests;
 
-pub use search::Ranked;
-use skyline::Skyline;
+pub use board::Standing;
+pub use changes::ChangeLog;
+pub use search::{Admission, Admitted, Ranked, Ranking};
 
 /// Hosts in a block, one bit each in a word of a mask.
 pub const BLOCK_HOSTS: usize = 64;
-/// Blocks in a group.
-const GROUP_BLOCKS: usize = 16;
-/// So many blocks of a group may have got worse before its skyline is taken anew.
-const OUTDATED_MAX: u32 = 12;
 
 /// One number for each host, by slot; the length is a multiple of [`BLOCK_HOSTS`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -117,10 +119,19 @@ impl Term {
         self.high.map_or(raw, |high| smaller(raw, high))
     }
 
-    /// A bounded raw value, turned so that more is better.
-    fn turned(&self, raw: f64) -> f64 {
-        let raw = self.bounded(raw);
-        if self.multiplier < 0.0 { -raw } else { raw }
+    /// Whether a host that has less room than before may come to lie at an end that is looked for.
+    fn likes_less(&self) -> bool {
+        match self.column {
+            column::RAM_FREE_MB | column::CPUS_FREE | column::DISK_FREE_MB => self.low.is_none(),
+            column::FEW_DEVICES => self.high.is_none(),
+            // No other column follows what is free.
+            _ => false,
+        }
+    }
+
+    /// The bounds that the weigher declares, or none.
+    fn bounds(&self) -> (f64, f64) {
+        (self.low.unwrap_or(f64::MIN), self.high.unwrap_or(f64::MAX))
     }
 }
 
@@ -141,61 +152,10 @@ impl Scale {
         };
         Self { low, high, factor }
     }
-
-    fn value(&self, raw: f64) -> f64 {
-        self.factor * (raw.clamp(self.low, self.high) - self.low)
-    }
-
-    /// The same for turned values: `-factor * (-raw - -low)` is exactly `factor * (raw - low)`.
-    fn turned(&self) -> Self {
-        if self.factor < 0.0 {
-            Self {
-                low: -self.low,
-                high: -self.high,
-                factor: -self.factor,
-            }
-        } else {
-            *self
-        }
-    }
 }
 
 /// A few numbers, one a term.
 type Few<T> = SmallVec<[T; 6]>;
-
-/// What is kept about each of some blocks, or of some groups: one entry each in every list.
-#[derive(Clone, Debug, Default)]
-struct Summaries {
-    skylines: Vec<Skyline>,
-    /// The largest bounded raw value of each term; minus infinity without a feasible host.
-    highs: Vec<Vec<f64>>,
-    /// The smallest bounded raw value of each term; infinity without a feasible host.
-    lows: Vec<Vec<f64>>,
-}
-
-impl Summaries {
-    fn resize(&mut self, terms: usize, count: usize) {
-        self.skylines.resize_with(count, Skyline::default);
-        self.highs.resize_with(terms, Vec::new);
-        self.lows.resize_with(terms, Vec::new);
-        self.highs
-            .iter_mut()
-            .for_each(|highs| highs.resize(count, f64::NEG_INFINITY));
-        self.lows
-            .iter_mut()
-            .for_each(|lows| lows.resize(count, f64::INFINITY));
-    }
-
-    /// Takes a host in. True if it is on the skyline.
-    fn widen(&mut self, index: usize, raws: &[f64], point: &[f64]) -> bool {
-        let is_on_top = self.skylines[index].add(point);
-        for (term, raw) in raws.iter().enumerate() {
-            self.highs[term][index] = larger(self.highs[term][index], *raw);
-            self.lows[term][index] = smaller(self.lows[term][index], *raw);
-        }
-        is_on_top
-    }
-}
 
 /// The larger of two numbers, neither of them NaN: one instruction, unlike `f64::max`.
 fn larger(a: f64, b: f64) -> f64 {
@@ -205,233 +165,4 @@ fn larger(a: f64, b: f64) -> f64 {
 /// The smaller of two numbers, neither of them NaN.
 fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
-}
-
-/// What is kept for one way of weighing.
-#[derive(Clone, Debug)]
-pub struct Ranking {
-    terms: Vec<Term>,
-    feasible: Vec<u64>,
-    feasible_count: usize,
-    blocks: Summaries,
-    groups: Summaries,
-    stale: Vec<bool>,
-    /// How many blocks of each group got worse since the group's skyline was taken.
-    outdated: Vec<u32>,
-    /// The hosts of each block whose points are on its skyline.
-    on_top: Vec<u64>,
-    /// Whether a host that is on no skyline can hold an end of a scale.
-    has_loose_ends: bool,
-}
-
-impl Ranking {
-    /// Looks at all hosts once: `feasible` has one bit for each.
-    #[must_use]
-    pub fn new(terms: Vec<Term>, feasible: Vec<u64>, columns: &[Column]) -> Self {
-        let is_loose = |term: &Term| match term.multiplier < 0.0 {
-            true => term.high.is_none(),
-            false => term.low.is_none(),
-        };
-        let mut ranking = Self {
-            has_loose_ends: terms.iter().any(is_loose),
-            terms,
-            feasible_count: 0,
-            feasible: Vec::new(),
-            blocks: Summaries::default(),
-            groups: Summaries::default(),
-            stale: Vec::new(),
-            on_top: Vec::new(),
-            outdated: Vec::new(),
-        };
-        ranking.grow(feasible.len());
-        ranking.feasible_count = feasible.iter().map(|word| word.count_ones() as usize).sum();
-        ranking.feasible = feasible;
-        for block in 0..ranking.feasible.len() {
-            ranking.refresh_block(block, columns);
-        }
-        for group in 0..ranking.groups.skylines.len() {
-            ranking.refresh_group(group);
-        }
-        ranking
-    }
-
-    /// How many hosts are feasible.
-    #[must_use]
-    pub fn feasible_count(&self) -> usize {
-        self.feasible_count
-    }
-
-    /// One bit for each feasible host.
-    #[must_use]
-    pub fn feasible(&self) -> &[u64] {
-        &self.feasible
-    }
-
-    /// Whether a host is feasible.
-    #[must_use]
-    pub fn is_feasible(&self, slot: u32) -> bool {
-        let word = self.feasible.get(slot as usize / BLOCK_HOSTS);
-        word.is_some_and(|word| word >> (slot as usize % BLOCK_HOSTS) & 1 == 1)
-    }
-
-    fn grow(&mut self, blocks: usize) {
-        if blocks <= self.stale.len() {
-            return;
-        }
-        self.feasible.resize(blocks, 0);
-        self.stale.resize(blocks, false);
-        self.on_top.resize(blocks, 0);
-        self.outdated.resize(blocks.div_ceil(GROUP_BLOCKS), 0);
-        self.blocks.resize(self.terms.len(), blocks);
-        self.groups
-            .resize(self.terms.len(), blocks.div_ceil(GROUP_BLOCKS));
-    }
-
-    /// Takes note of a host that changed: whether it is feasible now, its values being in the
-    /// columns already.
-    pub fn update(&mut self, slot: u32, is_feasible: bool, columns: &[Column]) {
-        let (block, bit) = (slot as usize / BLOCK_HOSTS, slot as usize % BLOCK_HOSTS);
-        let was_feasible = self.is_feasible(slot);
-        if !was_feasible && !is_feasible {
-            return;
-        }
-        self.grow(block + 1);
-        // Others get worse without anybody noticing: what is kept speaks of the best.
-        let was_on_top = self.on_top[block] >> bit & 1 == 1;
-        self.stale[block] |= was_on_top || (was_feasible && self.has_loose_ends);
-        if !is_feasible {
-            self.feasible[block] &= !(1 << bit);
-            self.feasible_count -= 1;
-            return;
-        }
-        self.feasible[block] |= 1 << bit;
-        self.feasible_count += usize::from(!was_feasible);
-        let raw = |term: &Term| columns[term.column].get(slot);
-        let raws: Few<f64> = self
-            .terms
-            .iter()
-            .map(|term| term.bounded(raw(term)))
-            .collect();
-        let point: Few<f64> = self
-            .terms
-            .iter()
-            .map(|term| term.turned(raw(term)))
-            .collect();
-        if self.blocks.widen(block, &raws, &point) {
-            self.on_top[block] |= 1 << bit;
-        }
-        self.groups.widen(block / GROUP_BLOCKS, &raws, &point);
-    }
-
-    /// Takes everything about a stale block anew, and about its group when that has promised too
-    /// much too often: one look at a group's blocks costs far less than joining their skylines.
-    fn refresh(&mut self, block: usize, columns: &[Column]) {
-        let group = block / GROUP_BLOCKS;
-        self.refresh_block(block, columns);
-        self.outdated[group] += 1;
-        if self.outdated[group] >= OUTDATED_MAX {
-            self.refresh_group(group);
-        } else {
-            self.refresh_group_ends(group);
-        }
-    }
-
-    fn refresh_block(&mut self, block: usize, columns: &[Column]) {
-        let mask = self.feasible[block];
-        self.stale[block] = false;
-        for (number, term) in self.terms.iter().enumerate() {
-            let (low, high) = kernel::range(columns[term.column].block(block), mask);
-            let is_empty = mask == 0;
-            self.blocks.highs[number][block] = if is_empty {
-                f64::NEG_INFINITY
-            } else {
-                term.bounded(high)
-            };
-            self.blocks.lows[number][block] = if is_empty {
-                f64::INFINITY
-            } else {
-                term.bounded(low)
-            };
-        }
-        // A host that is good in everything covers most others at the first comparison.
-        let first = self.scale_free_best(block, columns);
-        let skyline = &mut self.blocks.skylines[block];
-        skyline.clear();
-        self.on_top[block] = 0;
-        let mut point: Few<f64> = SmallVec::from_elem(0.0, self.terms.len());
-        let mut add = |bit: usize| {
-            for (value, term) in point.iter_mut().zip(&self.terms) {
-                *value = term.turned(columns[term.column].block(block)[bit]);
-            }
-            // A point that is covered later stays marked: that costs a look at worst.
-            if skyline.add(&point) {
-                self.on_top[block] |= 1 << bit;
-            }
-        };
-        if mask >> first & 1 == 1 {
-            add(first);
-        }
-        let mut rest = mask & !(1 << first);
-        while rest != 0 {
-            add(rest.trailing_zeros() as usize);
-            rest &= rest - 1;
-        }
-    }
-
-    /// A feasible host of a block that is good in all terms; any if there is none.
-    fn scale_free_best(&self, block: usize, columns: &[Column]) -> usize {
-        let scales: Few<Scale> = (0..self.terms.len())
-            .map(|number| {
-                let (low, high) = (
-                    self.blocks.lows[number][block],
-                    self.blocks.highs[number][block],
-                );
-                Scale::new(self.terms[number].multiplier, low, high)
-            })
-            .collect();
-        let scores = self.score_block(block, columns, &scales);
-        kernel::first_best(&scores, self.feasible[block])
-    }
-
-    fn refresh_group_ends(&mut self, group: usize) {
-        let start = group * GROUP_BLOCKS;
-        let end = (start + GROUP_BLOCKS).min(self.stale.len());
-        let most = |values: &[f64]| values.iter().fold(f64::NEG_INFINITY, |a, b| larger(a, *b));
-        let least = |values: &[f64]| values.iter().fold(f64::INFINITY, |a, b| smaller(a, *b));
-        for term in 0..self.terms.len() {
-            self.groups.highs[term][group] = most(&self.blocks.highs[term][start..end]);
-            self.groups.lows[term][group] = least(&self.blocks.lows[term][start..end]);
-        }
-    }
-
-    fn refresh_group(&mut self, group: usize) {
-        let start = group * GROUP_BLOCKS;
-        let end = (start + GROUP_BLOCKS).min(self.stale.len());
-        self.refresh_group_ends(group);
-        self.outdated[group] = 0;
-        let skyline = &mut self.groups.skylines[group];
-        skyline.clear();
-        for block in &self.blocks.skylines[start..end] {
-            skyline.add_all(block, self.terms.len());
-        }
-    }
-
-    /// The scores of the 64 hosts of a block.
-    fn score_block(
-        &self,
-        block: usize,
-        columns: &[Column],
-        scales: &[Scale],
-    ) -> [f64; BLOCK_HOSTS] {
-        let mut scores = [0.0; BLOCK_HOSTS];
-        for (term, scale) in self.terms.iter().zip(scales) {
-            if scale.factor == 0.0 {
-                continue;
-            }
-            let values = columns[term.column].block(block);
-            let bounds = (term.low.unwrap_or(f64::MIN), term.high.unwrap_or(f64::MAX));
-            kernel::add(&mut scores, values, scale.factor, scale.low, bounds);
-        }
-        scores
-    }
 }

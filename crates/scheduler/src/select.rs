@@ -8,7 +8,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use placewright_placement::slot_set::{SlotSet, bits};
 use placewright_placement::{
     AllocationRequest, CandidateQuery, ConsumerUuid, HostSearch, IntentCandidate, ProviderId,
     QueryRefusal, State, Timestamp,
@@ -22,17 +24,19 @@ use crate::host_table::HostTable;
 use crate::policy::{CompiledPolicy, Policy};
 use crate::prefilter::Surroundings;
 use crate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
-use crate::ranking::Ranked;
+use crate::ranking::{Admission, Admitted, Ranked};
 use crate::request::RequestSpec;
 use crate::translate::rule::CandidateRule;
 use crate::translate::target::{ComputeNode, Target};
 
 pub mod capacity;
+mod classes;
 pub mod rules;
 mod shelf;
 
+use classes::PreparedShelf;
 use rules::Rules;
-use shelf::{Shelf, TreeShelf, Trees};
+use shelf::{ClassKey, Shelf, TreeShelf};
 
 /// Decides where requests go, on a copy of placement's state and what hosts say of themselves.
 #[derive(Debug)]
@@ -42,6 +46,7 @@ pub struct Scheduler {
     hosts: HostTable,
     shelf: Shelf,
     trees: TreeShelf,
+    prepared: PreparedShelf,
     compute_version_min: u32,
 }
 
@@ -129,6 +134,7 @@ impl Scheduler {
             options,
             shelf: Shelf::default(),
             trees: TreeShelf::default(),
+            prepared: PreparedShelf::default(),
             compute_version_min: 0,
         })
     }
@@ -181,6 +187,28 @@ impl Scheduler {
         prepare(request, &self.options, &known)
     }
 
+    /// As [`Self::prepare`], but equal requests are made ready once, and what [`Self::rank`] finds
+    /// out about them is kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::prepare`].
+    pub fn prepare_once(
+        &mut self,
+        state: &State,
+        request: &RequestSpec,
+    ) -> Result<Arc<Prepared>, PrepareRefusal> {
+        let known = Known {
+            state,
+            hosts: &self.hosts,
+            compute_version_min: self.compute_version_min,
+        };
+        let basis = (self.hosts.aggregates().version(), self.compute_version_min);
+        let options = &self.options;
+        self.prepared
+            .get(request, basis, || prepare(request, options, &known))
+    }
+
     /// The best hosts for a request, best first; fewer than wanted if there are no more.
     ///
     /// # Errors
@@ -219,9 +247,15 @@ impl Scheduler {
         scope: &Scope,
         may_use_rankings: bool,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
+        self.shelf.note(self.hosts.take_touched());
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance));
         let own_rules = &prepared.translation.rules;
+        let by_rules = rules.named(state);
+        let named = match (by_rules.as_ref(), compiled.filters.named()) {
+            (Some(one), Some(other)) if other.len() < one.len() => Some(other),
+            (one, other) => one.or(other),
+        };
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
             let Some(search) = HostSearch::new(state, query)? else {
                 continue;
@@ -237,30 +271,32 @@ impl Scheduler {
                 cell: scope.cell,
                 without_cells: &scope.without_cells,
                 without: &scope.without,
-                trees: RefCell::new(self.trees.trees(
-                    state,
-                    &search,
-                    shelf::hash_of(&(query, own_rules)),
-                )),
+                // With rules of its own, a request can have candidates of a lone host and none that
+                // will do.
+                asks_class: !own_rules.is_empty() || compiled.filters.asks_each(true),
+                trees: RefCell::new((&mut self.trees, None)),
             };
-            let terms = compiled.weighers.terms().filter(|_| may_use_rankings);
-            let found = if let Some(terms) = terms {
-                let mut filters = compiled.filters.filters().iter();
-                let usable_only = filters.any(|one| one.name == "ComputeFilter");
-                let kind = (shelf::kind_of(query), usable_only);
-                let ranking = self
-                    .shelf
-                    .ranking(state, &self.hosts, &search, kind, &terms);
+            let terms = || compiled.weighers.terms().filter(|_| may_use_rankings);
+            let found = if let Some(named) = named.filter(|named| named.len() <= NAMED_MAX) {
+                job.weigh_all(scope.count, Some(named))
+            } else if let Some(terms) = terms() {
+                let key = prepared.class.map(|requests| ClassKey {
+                    requests,
+                    is_fallback: !std::ptr::eq(query, &prepared.query),
+                    aggregates: self.hosts.aggregates().version(),
+                    cell: scope.cell,
+                });
+                let both = (state, &self.hosts);
                 // A lone host is not weighed, so it matters whether there is a second.
                 let count = scope.count.max(2);
-                let mut found = ranking.best(count, &|word| job.word(word), self.hosts.columns());
+                let mut found = self.shelf.best(both, &search, key, terms, (count, &job));
                 if let [lone] = &mut found[..] {
                     lone.score = 0.0;
                 }
                 found.truncate(scope.count);
                 found
             } else {
-                job.weigh_all(scope.count)
+                job.weigh_all(scope.count, None)
             };
             if !found.is_empty() {
                 return Ok(found);
@@ -295,6 +331,8 @@ impl Scheduler {
     }
 }
 
+/// Where at most so many hosts are named, each of them is weighed.
+const NAMED_MAX: usize = 1_000;
 /// How many ways to serve a request are looked at for one that keeps the request's own rules.
 const TRIED_MAX: usize = 256;
 
@@ -367,57 +405,79 @@ struct Job<'j, 'a> {
     cell: Option<Uuid>,
     without_cells: &'j [Uuid],
     without: &'j [u32],
-    trees: RefCell<&'j mut Trees>,
+    /// Whether the masks of the class do not say everything even of lone hosts.
+    asks_class: bool,
+    /// What is known about trees, and the place of this query there once it was looked for.
+    trees: RefCell<(&'j mut TreeShelf, Option<usize>)>,
 }
 
-impl Job<'_, '_> {
-    /// Which of the 64 hosts from slot `64 * word` on will do. The cheapest questions come first.
-    fn word(&self, word: usize) -> u64 {
-        let mut mask = self.compiled.filters.word(word);
-        if let Some(cell) = self.cell {
-            mask &= self.hosts.of_cell(cell).map_or(0, |hosts| hosts.word(word));
+impl Admission for Job<'_, '_> {
+    fn block(&self, word: usize) -> Admitted {
+        let mut mask = self.standing_word(word);
+        if mask == 0 {
+            return Admitted::default();
         }
+        let room = self.search.word(word);
+        mask &= room.fitting | room.unsure;
+        let unsure = if self.asks_class {
+            mask
+        } else {
+            mask & room.unsure
+        };
+        Admitted {
+            sure: mask & !unsure,
+            unsure,
+        }
+    }
+
+    fn kind(&self, word: usize) -> u64 {
+        match self.standing_word(word) {
+            0 => 0,
+            mask => mask & self.search.kind_word(word),
+        }
+    }
+
+    fn admits(&self, slot: u32) -> bool {
+        if !self.compiled.filters.passes_the_rest(slot, true) {
+            return false;
+        }
+        let (trees, place) = &mut *self.trees.borrow_mut();
+        let place = *place.get_or_insert_with(|| {
+            let query = shelf::hash_of(&(self.query, self.own_rules));
+            trees.place(self.state, self.search, query)
+        });
+        let host = ProviderId(slot);
+        trees.fits(place, self.state, host, || self.fits(host))
+    }
+
+    fn request_block(&self, word: usize, mut mask: u64) -> u64 {
+        mask &= self.compiled.filters.word(word, false);
         for cell in self.without_cells {
-            mask &= !self
-                .hosts
-                .of_cell(*cell)
-                .map_or(0, |hosts| hosts.word(word));
+            let hosts = self.hosts.of_cell(*cell);
+            mask &= !hosts.map_or(0, |hosts| hosts.word(word));
         }
         for slot in self.without {
             if *slot as usize / 64 == word {
                 mask &= !(1 << (slot % 64));
             }
         }
-        if mask == 0 {
-            return 0;
+        self.rules.word(word, mask)
+    }
+
+    fn request_admits(&self, slot: u32) -> bool {
+        self.rules.keeps(self.state, ProviderId(slot))
+            && self.compiled.filters.passes_the_rest(slot, false)
+    }
+}
+
+impl Job<'_, '_> {
+    /// The hosts that pass what holds for all requests of the class, their room aside.
+    fn standing_word(&self, word: usize) -> u64 {
+        let mask = self.compiled.filters.word(word, true);
+        match self.cell {
+            None => mask,
+            Some(cell) => mask & self.hosts.of_cell(cell).map_or(0, |hosts| hosts.word(word)),
         }
-        let room = self.search.word(word);
-        mask &= room.fitting | room.unsure;
-        if mask != 0 && !self.rules.is_empty() {
-            mask = self.rules.word(self.state, word, mask);
-        }
-        if mask != 0 && self.compiled.filters.asks_each() {
-            let mut rest = mask;
-            let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
-            while rest != 0 {
-                let bit = rest.trailing_zeros();
-                rest &= rest - 1;
-                if !self.compiled.filters.passes_the_rest(base + bit) {
-                    mask &= !(1 << bit);
-                }
-            }
-        }
-        // With rules of its own, a request can have candidates of a lone host and none that will do.
-        let unsure = if self.own_rules.is_empty() {
-            mask & room.unsure
-        } else {
-            mask
-        };
-        if unsure != 0 {
-            let fits = |host| self.fits(host);
-            mask = (mask & !unsure) | self.trees.borrow_mut().word(&fits, word, unsure);
-        }
-        mask
     }
 
     /// Whether a host has a candidate that keeps the request's own rules.
@@ -438,14 +498,21 @@ impl Job<'_, '_> {
                 })
     }
 
-    fn weigh_all(&self, count: usize) -> Vec<Ranked> {
+    /// Weighs every host that will do, or only those of a set that holds them all.
+    fn weigh_all(&self, count: usize, among: Option<&SlotSet>) -> Vec<Ranked> {
         let mut slots = Vec::new();
         for word in 0..self.search.words() {
-            let mut mask = self.word(word);
-            let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
-            while mask != 0 {
-                slots.push(base + mask.trailing_zeros());
-                mask &= mask - 1;
+            let among = among.map_or(u64::MAX, |among| among.word(word));
+            if among == 0 {
+                continue;
+            }
+            let admitted = self.block(word);
+            let may_do = among & (admitted.sure | admitted.unsure);
+            for slot in bits(self.request_block(word, may_do), word) {
+                let is_sure = admitted.sure >> (slot % 64) & 1 == 1;
+                if (is_sure || self.admits(slot)) && self.request_admits(slot) {
+                    slots.push(slot);
+                }
             }
         }
         let weights = self.compiled.weighers.weights(&slots);

@@ -228,9 +228,14 @@ proptest! {
             match event {
                 Event::Claim(request, who) => {
                     scheduler.observe(&state, now);
-                    let prepared = scheduler.prepare(&state, request).unwrap();
+                    let prepared = scheduler.prepare_once(&state, request).unwrap();
                     let scope = Scope { instance: instance(*who), count: 4, ..Scope::default() };
                     let found = scheduler.rank(&state, request, &prepared, &scope).unwrap();
+                    // What is kept of the request's class changes nothing.
+                    let alone = scheduler.prepare(&state, request).unwrap();
+                    prop_assert_eq!(&alone.query, &prepared.query);
+                    let afresh = scheduler.rank(&state, request, &alone, &scope).unwrap();
+                    prop_assert_eq!(&found, &afresh);
                     let all = Scope { count: 1_000, ..scope.clone() };
                     let everyone = scheduler.rank_all(&state, request, &prepared, &all).unwrap();
                     prop_assert_eq!(found.len(), everyone.len().min(4));

@@ -14,6 +14,7 @@ use crate::ids::{
 };
 use crate::names;
 use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State};
+use crate::touch::What;
 
 impl State {
     pub(super) fn replace_class(&mut self, id: ClassId, named: Option<Named>) -> Option<Named> {
@@ -389,15 +390,24 @@ impl State {
                 )),
             );
         }
-        self.touch(allocation.provider);
+        let what = if difference >= 0 {
+            What::LessRoom
+        } else {
+            What::Room
+        };
+        self.touch_as(allocation.provider, what);
     }
 
     /// Notes that something about a provider changed, for readers who keep results.
     pub(super) fn touch(&mut self, id: ProviderId) {
+        self.touch_as(id, What::Anything);
+    }
+
+    fn touch_as(&mut self, id: ProviderId, what: What) {
         let Some(provider) = self.providers.get(id.0) else {
             return;
         };
-        self.touched.touch(provider.root);
+        self.touched.touch(provider.root, what);
         if self
             .sharing_trait
             .is_some_and(|sharing| provider.has_trait(sharing))

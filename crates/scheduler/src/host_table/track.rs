@@ -7,7 +7,7 @@ use placewright_placement::slot_set::SlotSet;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::{HostTable, Tracked, column};
+use super::{HostTable, Touched, Tracked, column};
 use crate::amounts::Amounts;
 use crate::host_state::{
     HostFacts, HostInstance, HostNames, HostReport, HostState, HostUpdate, InstanceReport,
@@ -224,7 +224,7 @@ impl HostTable {
             values.set(slot, 0.0);
         }
         self.amounts[slot as usize] = Amounts::default();
-        self.touched.push(slot);
+        self.touched.push(Touched::all_of(slot));
         Some(state)
     }
 
@@ -237,6 +237,12 @@ impl HostTable {
 
     /// Notes what a host has and has free.
     pub fn set_amounts(&mut self, slot: u32, amounts: Amounts) {
+        self.put_amounts(slot, amounts);
+        self.touched.push(Touched::all_of(slot));
+    }
+
+    /// As [`Self::set_amounts`], for callers that say themselves that the host changed.
+    pub(super) fn put_amounts(&mut self, slot: u32, amounts: Amounts) {
         let index = slot as usize;
         if index >= self.amounts.len() {
             self.amounts.resize(index + 1, Amounts::default());
@@ -251,7 +257,6 @@ impl HostTable {
         ] {
             self.columns[number].set(slot, value);
         }
-        self.touched.push(slot);
     }
 
     /// Brings columns and sets in step with a host's state.
@@ -279,7 +284,7 @@ impl HostTable {
         self.enabled.set(slot, is_enabled);
         self.lacks_metric.set(slot, lacks_metric);
         self.refresh_up(slot);
-        self.touched.push(slot);
+        self.touched.push(Touched::all_of(slot));
     }
 
     /// Looks whether a host is up, and arranges for the next look.
@@ -293,7 +298,7 @@ impl HostTable {
         self.up.set(slot, is_up);
         self.usable.set(slot, is_up && self.enabled.contains(slot));
         if is_up != was_up {
-            self.touched.push(slot);
+            self.touched.push(Touched::all_of(slot));
         }
         let is_watched = self.watched.contains(slot);
         if is_up && !is_watched {

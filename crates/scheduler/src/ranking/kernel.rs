@@ -1,5 +1,7 @@
 //! The inner loops over one block of 64 hosts, written so that the compiler makes them vectors.
 
+use placewright_placement::column::bits_of;
+
 use super::{BLOCK_HOSTS, larger, smaller};
 
 /// Lanes taken together; the mask of a quarter word is a look-up.
@@ -44,34 +46,62 @@ pub(super) fn range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
     )
 }
 
-/// The place of the largest score among the hosts of the mask, the first of several; 0 without any.
-pub(super) fn first_best(scores: &[f64; BLOCK_HOSTS], mut mask: u64) -> usize {
-    let mut top = (0, f64::NEG_INFINITY);
-    while mask != 0 {
-        let place = mask.trailing_zeros() as usize;
-        mask &= mask - 1;
-        if scores[place] > top.1 {
-            top = (place, scores[place]);
+/// The largest score among the hosts of the mask; minus infinity without any.
+pub(super) fn most(scores: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
+    if mask == 0 {
+        return f64::NEG_INFINITY;
+    }
+    let mut tops = [f64::NEG_INFINITY; 2 * LANES];
+    for (chunk, scores) in scores.chunks_exact(2 * LANES).enumerate() {
+        let (one, other) = (penalties(mask, 2 * chunk), penalties(mask, 2 * chunk + 1));
+        for lane in 0..LANES {
+            tops[lane] = larger(tops[lane], scores[lane] + one[lane]);
+            tops[LANES + lane] = larger(tops[LANES + lane], scores[LANES + lane] + other[lane]);
         }
     }
-    top.0
+    tops.into_iter().fold(f64::NEG_INFINITY, larger)
+}
+
+/// The place of the largest score among the hosts of the mask, the first of several; nothing
+/// without any.
+pub(super) fn first_best(scores: &[f64; BLOCK_HOSTS], mask: u64) -> Option<usize> {
+    const FEW: u32 = 8;
+    if mask.count_ones() > FEW {
+        let equals = at_least(scores, most(scores, mask)) & mask;
+        return (equals != 0).then(|| equals.trailing_zeros() as usize);
+    }
+    let mut rest = mask;
+    let mut top = None;
+    while rest != 0 {
+        let place = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        if top.is_none_or(|top: usize| scores[place] > scores[top]) {
+            top = Some(place);
+        }
+    }
+    top
 }
 
 /// Which values are at least so much, one bit each.
 pub(super) fn at_least(values: &[f64; BLOCK_HOSTS], least: f64) -> u64 {
-    let mut mask = 0;
-    for (byte, values) in values.chunks_exact(8).enumerate() {
-        let mut bits = 0u8;
-        for (bit, value) in values.iter().enumerate() {
-            bits |= u8::from(*value >= least) << bit;
-        }
-        mask |= u64::from(bits) << (byte * 8);
+    let mut answers = [0; BLOCK_HOSTS];
+    for (answer, value) in answers.iter_mut().zip(values) {
+        *answer = u8::from(*value >= least);
     }
-    mask
+    bits_of(&answers)
+}
+
+/// Which values are at most so much, one bit each.
+pub(super) fn at_most(values: &[f64; BLOCK_HOSTS], most: f64) -> u64 {
+    let mut answers = [0; BLOCK_HOSTS];
+    for (answer, value) in answers.iter_mut().zip(values) {
+        *answer = u8::from(*value <= most);
+    }
+    bits_of(&answers)
 }
 
 /// Adds one term to the scores of a block, its raw values brought within bounds first.
-pub(super) fn add(
+pub(super) fn add_share(
     scores: &mut [f64; BLOCK_HOSTS],
     values: &[f64; BLOCK_HOSTS],
     factor: f64,

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::{Column, Ranked, Ranking, Term};
+use placewright_placement::touch::What;
+
+use super::{Admission, Admitted, ChangeLog, Column, Ranked, Ranking, Standing, Term};
+use crate::host_table::Touched;
 
 /// A change of one host: slot, feasible, values.
 type Change = (u32, bool, [u8; 3]);
@@ -12,6 +15,43 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
         (0u32..2500, prop::bool::weighted(0.8), any::<[u8; 3]>()),
         0..40,
     )
+}
+
+/// Admits what a test says of the class and of the one request; hosts whose slot is odd have to be
+/// asked.
+struct Asked<C, R>(C, R);
+
+impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Admission for Asked<C, R> {
+    fn block(&self, block: usize) -> Admitted {
+        let start = u32::try_from(block * 64).expect("small");
+        let sure = (0..64).fold(0, |word, bit| {
+            word | u64::from(bit % 2 == 0 && (self.0)(start + bit)) << bit
+        });
+        Admitted {
+            sure,
+            unsure: 0xaaaa_aaaa_aaaa_aaaa,
+        }
+    }
+
+    fn kind(&self, _: usize) -> u64 {
+        u64::MAX
+    }
+
+    fn admits(&self, slot: u32) -> bool {
+        (self.0)(slot)
+    }
+
+    fn request_block(&self, block: usize, mask: u64) -> u64 {
+        let start = u32::try_from(block * 64).expect("small");
+        let here = |bit: u32| !bit.is_multiple_of(3) || (self.1)(start + bit);
+        (0..64).fold(0, |word, bit| {
+            word | (mask >> bit & u64::from(here(bit))) << bit
+        })
+    }
+
+    fn request_admits(&self, slot: u32) -> bool {
+        (self.1)(slot)
+    }
 }
 
 /// The best hosts, by looking at all of them.
@@ -83,26 +123,35 @@ proptest! {
         for change in &start {
             set(&mut columns, &mut feasible, change);
         }
-        let mask: Vec<u64> = feasible
-            .chunks(64)
-            .map(|bits| bits.iter().rev().fold(0, |word, bit| word << 1 | u64::from(*bit)))
-            .collect();
-        let mut ranking = Ranking::new(terms.clone(), mask, &columns);
-        for (changes, left_out, count, rare) in &rounds {
+        let blocks = feasible.len().div_ceil(64);
+        let mut log = ChangeLog::default();
+        let mut standing = Standing::new(terms.clone(), 1);
+        // Two rankings share the scores, and one of them is rarely asked.
+        let mut rankings: [Option<Ranking>; 2] = [None, None];
+        for (round, (changes, left_out, count, rare)) in rounds.iter().enumerate() {
             for change in changes {
                 set(&mut columns, &mut feasible, change);
-                ranking.update(change.0, change.1, &columns);
+                let what = if change.1 { What::Room } else { What::LessRoom };
+                log.note(std::iter::once(Touched { slot: change.0, what }));
             }
             // One host in so many will do, but for a few that are left out.
-            let admits = |slot: u32| slot.is_multiple_of(*rare) && !left_out.contains(&slot);
-            let mask = |block: usize| {
-                let start = u32::try_from(block * 64).expect("small");
-                (0..64).fold(0, |word, bit| word | u64::from(admits(start + bit)) << bit)
+            let is_wanted = |slot: u32| slot.is_multiple_of(*rare) && !left_out.contains(&slot);
+            let odd_class = round % 3 == 2;
+            let does = |slot: u32| {
+                feasible.get(slot as usize).copied().unwrap_or(false) && !(odd_class && slot.is_multiple_of(5))
             };
-            let found = ranking.best(*count, &mask, &columns);
+            let admission = Asked(does, is_wanted);
+            let ranking = &mut rankings[usize::from(odd_class)];
+            let known = ranking.take().and_then(|mut ranking| {
+                let follows = ranking.follow(&standing, blocks, &log, &columns);
+                follows.then_some(ranking)
+            });
+            let ranking = ranking
+                .insert(known.unwrap_or_else(|| Ranking::new(&standing, blocks, &admission, &log)));
+            let found = ranking.best(&mut standing, *count, &admission, (&log, &columns));
+            let admits = |slot: u32| is_wanted(slot) && does(slot);
             let expected = brute_force(&terms, &feasible, &columns, &admits, *count);
             prop_assert_eq!(found, expected);
-            prop_assert_eq!(ranking.feasible_count(), feasible.iter().filter(|yes| **yes).count());
         }
     }
 }

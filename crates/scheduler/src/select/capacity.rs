@@ -41,6 +41,7 @@ impl Scheduler {
             hosts: self.hosts.clone(),
             shelf: Shelf::default(),
             trees: TreeShelf::default(),
+            prepared: self.prepared.fork(),
             compute_version_min: self.compute_version_min,
         }
     }

@@ -4,6 +4,7 @@
 //! offered in vain.
 
 use placewright_placement::group::{Place, Relation, Rule, Scope};
+use placewright_placement::slot_set::{SlotSet, bits};
 use placewright_placement::{ConsumerUuid, ProviderId, State};
 
 use crate::request::group::{Strength, TopologyRelation};
@@ -128,31 +129,47 @@ impl Rules {
         self.bound.push(bound);
     }
 
-    /// Whether there is no rule.
+    /// The hosts that a rule leaves, if one leaves only those of some places.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bound.is_empty()
+    pub fn named(&self, state: &State) -> Option<SlotSet> {
+        let only = self.bound.iter().find_map(|bound| bound.only.as_ref())?;
+        let mut named = SlotSet::default();
+        for place in only {
+            match place {
+                Place::Host(host) => {
+                    named.insert(host.0);
+                }
+                Place::Aggregate(aggregate) => {
+                    for slot in state.aggregate_members(*aggregate).iter() {
+                        named.insert(slot);
+                    }
+                }
+            }
+        }
+        Some(named)
+    }
+
+    /// The hosts of a mask that keep all rules about hosts. `word` is the place of the mask.
+    #[must_use]
+    pub fn word(&self, word: usize, mask: u64) -> u64 {
+        let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
+        let about_hosts = self.bound.iter().filter(|bound| bound.scope == Scope::Host);
+        about_hosts.fold(mask, |mask, bound| mask & bound.host_word(base))
     }
 
     /// The hosts of a mask that keep all rules. `word` is the place of the mask.
     #[must_use]
-    pub fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
-        let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
-        for bound in &self.bound {
-            if bound.scope == Scope::Host {
-                mask &= bound.host_word(base);
-                continue;
-            }
-            let mut rest = mask;
-            while rest != 0 {
-                let bit = rest.trailing_zeros();
-                rest &= rest - 1;
-                if !bound.keeps(state.place(ProviderId(base + bit), &bound.scope)) {
-                    mask &= !(1 << bit);
-                }
-            }
-        }
-        mask
+    pub fn left_of(&self, state: &State, word: usize, mask: u64) -> u64 {
+        let left = bits(self.word(word, mask), word);
+        let keeping = left.filter(|slot| self.keeps(state, ProviderId(*slot)));
+        keeping.fold(0, |mask, slot| mask | 1 << (slot % 64))
+    }
+
+    /// Whether a host of which [`Self::word`] said yes keeps the rules about other places.
+    #[must_use]
+    pub fn keeps(&self, state: &State, host: ProviderId) -> bool {
+        let mut others = self.bound.iter().filter(|bound| bound.scope != Scope::Host);
+        others.all(|bound| bound.keeps(state.place(host, &bound.scope)))
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn count(call: &Call<'_>) -> Answer<Reply> {
     // Copying and counting takes long in a large fleet: other requests go on meanwhile.
     let counting = tokio::task::spawn_blocking(move || -> Answer<Reply> {
         let (fork, state, prepared) = core.decide(|brain, state| {
-            let prepared = brain.scheduler.prepare(state, &body.request)?;
+            let prepared = brain.scheduler.prepare_once(state, &body.request)?;
             Answer::Ok((brain.scheduler.fork(), state.clone(), prepared))
         })?;
         let found = fork.capacity(state, &body.request, &prepared, body.limit, now())?;

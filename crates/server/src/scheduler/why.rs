@@ -104,7 +104,7 @@ impl Why {
         }
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(instance));
         for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
-            *mask = rules.word(state, word, *mask);
+            *mask = rules.left_of(state, word, *mask);
         }
         why.left = count(&left);
         why.removed_by_rules = before - why.left;

@@ -72,7 +72,7 @@ impl Look<'_> {
         core.decide(|brain, state| {
             let scheduler = &mut brain.scheduler;
             let request = request_of(ask, self.index, state);
-            let prepared = scheduler.prepare(state, &request)?;
+            let prepared = scheduler.prepare_once(state, &request)?;
             let for_mates = (self.mates * RANKED_PER_MATE).min(RANKED_FOR_MATES_MAX);
             let scope = Scope {
                 instance: ask.instances[self.index],

@@ -86,8 +86,8 @@ impl Texts {
     fn follow(&mut self, log: &TouchLog) {
         match log.since(self.position) {
             Some(roots) if self.structure == log.structure() => {
-                for root in roots {
-                    let place = root.0 as usize;
+                for touch in roots {
+                    let place = touch.root.0 as usize;
                     if self.touched.len() <= place {
                         self.touched.resize(place + 1, 0);
                     }

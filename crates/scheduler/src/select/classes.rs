@@ -1,0 +1,173 @@
+//! Requests that were made ready before: an equal one costs a look-up.
+//!
+//! A request's server group and its topology rules say who else matters for one instance; what is
+//! made of the request does not depend on them. So requests that differ in nothing else are of one
+//! class.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::prepare::{PrepareRefusal, Prepared};
+use crate::request::RequestSpec;
+
+/// How many requests are kept.
+const KEPT_MAX: usize = 1_024;
+
+type Hashing = foldhash::quality::FixedState;
+
+#[derive(Debug)]
+struct Kept {
+    hash: u64,
+    request: RequestSpec,
+    prepared: Arc<Prepared>,
+}
+
+/// The requests that were made ready before.
+#[derive(Debug, Default)]
+pub(super) struct PreparedShelf {
+    /// What besides the requests the results depend on.
+    basis: (u64, u32),
+    kept: Vec<Kept>,
+    place_of: HashMap<u64, usize, Hashing>,
+    /// The place of the request that was put here first, once all places are taken.
+    oldest: usize,
+    /// The number of the last class.
+    classes: u64,
+}
+
+impl PreparedShelf {
+    /// An empty one that gives no class a number that this one gave.
+    pub(super) fn fork(&self) -> Self {
+        Self {
+            classes: self.classes,
+            ..Self::default()
+        }
+    }
+
+    /// What was made of an equal request, or what is made of this one now. Nothing is kept from
+    /// another basis.
+    pub(super) fn get(
+        &mut self,
+        request: &RequestSpec,
+        basis: (u64, u32),
+        make: impl FnOnce() -> Result<Prepared, PrepareRefusal>,
+    ) -> Result<Arc<Prepared>, PrepareRefusal> {
+        if self.basis != basis {
+            self.kept.clear();
+            self.place_of.clear();
+            self.oldest = 0;
+            self.basis = basis;
+        }
+        if depends_on_more(request) {
+            return make().map(Arc::new);
+        }
+        let mut hasher = Hashing::default().build_hasher();
+        request.flavor.vcpus.hash(&mut hasher);
+        request.flavor.memory_mb.hash(&mut hasher);
+        request.flavor.root_gb.hash(&mut hasher);
+        request.flavor.extra_specs.hash(&mut hasher);
+        request.is_bfv.hash(&mut hasher);
+        request.project_id.hash(&mut hasher);
+        request.availability_zone.hash(&mut hasher);
+        request.scheduler_hints.hash(&mut hasher);
+        if let Some(wanted) = &request.requested_destination {
+            wanted.cell.hash(&mut hasher);
+            wanted.aggregates.hash(&mut hasher);
+        }
+        let hash = hasher.finish();
+        let known = self.place_of.get(&hash).map(|place| &self.kept[*place]);
+        if let Some(known) = known.filter(|known| is_same_class(&known.request, request)) {
+            return Ok(Arc::clone(&known.prepared));
+        }
+        self.classes += 1;
+        let mut prepared = make()?;
+        prepared.class = Some(self.classes);
+        let prepared = Arc::new(prepared);
+        self.put(hash, request, &prepared);
+        Ok(prepared)
+    }
+
+    fn put(&mut self, hash: u64, request: &RequestSpec, prepared: &Arc<Prepared>) {
+        let one = Kept {
+            hash,
+            request: request.clone(),
+            prepared: Arc::clone(prepared),
+        };
+        let place = self.place_of.get(&hash).copied();
+        let place = place.or_else(|| {
+            let is_full = self.kept.len() >= KEPT_MAX;
+            is_full.then(|| {
+                let place = self.oldest;
+                self.oldest = (place + 1) % KEPT_MAX;
+                self.place_of.remove(&self.kept[place].hash);
+                place
+            })
+        });
+        if let Some(place) = place {
+            self.kept[place] = one;
+            self.place_of.insert(hash, place);
+        } else {
+            self.place_of.insert(hash, self.kept.len());
+            self.kept.push(one);
+        }
+    }
+}
+
+/// Whether what is made of a request depends on hosts or networks too.
+fn depends_on_more(request: &RequestSpec) -> bool {
+    let names_host = request
+        .requested_destination
+        .as_ref()
+        .is_some_and(|wanted| wanted.host.is_some() || wanted.node.is_some());
+    names_host || request.is_forced() || !request.requested_networks.is_empty()
+}
+
+/// Whether two requests are equal but for who is in the server group and for topology rules.
+fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
+    let RequestSpec {
+        flavor,
+        image,
+        is_bfv,
+        project_id,
+        user_id,
+        availability_zone,
+        num_instances,
+        ignore_hosts,
+        force_hosts,
+        force_nodes,
+        requested_destination,
+        scheduler_hints,
+        instance_group: _,
+        requested_resources,
+        request_level_params,
+        pci_requests,
+        requested_networks,
+        device_profiles,
+        // Whom they are about, and where these are, is looked at in each search.
+        topology_rules: _,
+    } = one;
+    let group = |request: &RequestSpec| {
+        let group = request.instance_group.as_ref();
+        group.map(|group| (group.policy, group.max_server_per_host))
+    };
+    *flavor == other.flavor
+        && *image == other.image
+        && *is_bfv == other.is_bfv
+        && *project_id == other.project_id
+        && *user_id == other.user_id
+        && *availability_zone == other.availability_zone
+        && *num_instances == other.num_instances
+        && *ignore_hosts == other.ignore_hosts
+        && *force_hosts == other.force_hosts
+        && *force_nodes == other.force_nodes
+        && *requested_destination == other.requested_destination
+        && *scheduler_hints == other.scheduler_hints
+        && group(one) == group(other)
+        && *requested_resources == other.requested_resources
+        && *request_level_params == other.request_level_params
+        && *pci_requests == other.pci_requests
+        && *requested_networks == other.requested_networks
+        && *device_profiles == other.device_profiles
+}
