@@ -40,13 +40,25 @@ impl Client {
     /// # Errors
     /// Nobody answers, or the answer is no success: its reason.
     pub(crate) fn get(&self, path_and_query: &str) -> anyhow::Result<Value> {
+        self.run(reqwest::Method::GET, path_and_query)
+    }
+
+    /// What the server answers to a POST without a body.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub(crate) fn post(&self, path_and_query: &str) -> anyhow::Result<Value> {
+        self.run(reqwest::Method::POST, path_and_query)
+    }
+
+    fn run(&self, method: reqwest::Method, path_and_query: &str) -> anyhow::Result<Value> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.ask(path_and_query))
+        runtime.block_on(self.ask(method, path_and_query))
     }
 
-    async fn ask(&self, path_and_query: &str) -> anyhow::Result<Value> {
+    async fn ask(&self, method: reqwest::Method, path_and_query: &str) -> anyhow::Result<Value> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // It fails only when another one was installed meanwhile, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -55,7 +67,7 @@ impl Client {
         let mut request = reqwest::Client::builder()
             .timeout(ANSWER_MAX)
             .build()?
-            .get(&url)
+            .request(method, &url)
             .header("x-auth-token", &self.token)
             .header(
                 "openstack-api-version",

@@ -7,6 +7,7 @@ mod access;
 pub(crate) mod journal_metrics;
 pub(crate) mod logs;
 pub(crate) mod observer;
+pub(crate) mod running;
 pub(crate) mod scheduler_rules;
 pub(crate) mod signals;
 pub(crate) mod systemd;
@@ -14,25 +15,19 @@ pub(crate) mod wire;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
-use placewright_scheduler::select::Scheduler;
-use placewright_server::{
-    ControlMachine, HttpMetrics, SchedulerService, Server, Service, Stopped, submit_placement,
-};
-use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpSocket};
+use placewright_server::{ControlMachine, submit_placement};
+use tokio::net::TcpSocket;
 
 use crate::config::{Config, ConfigErrors, Environment, Flags};
 use crate::options::{AuthStrategy, Options};
-use journal_metrics::JournalMetrics;
-use observer::Logged;
+use running::Running;
 use signals::nth;
 
 /// Runs the service until a signal ends it.
@@ -61,6 +56,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
 pub(crate) fn check(options: &Options) -> Result<(), ConfigErrors> {
     check_open(options)?;
     scheduler_rules::load(options)?;
+    running::token(options)?;
     access::load(options).map(|_| ())
 }
 
@@ -68,8 +64,10 @@ pub(crate) fn check(options: &Options) -> Result<(), ConfigErrors> {
 pub(crate) const BACKLOG: u32 = 1024;
 
 /// Refuses to let everybody in by accident.
-fn check_open(options: &Options) -> Result<(), ConfigErrors> {
-    let listens = std::iter::once(options.placement.listen).chain(options.scheduler.listen);
+pub(crate) fn check_open(options: &Options) -> Result<(), ConfigErrors> {
+    let listens = std::iter::once(options.placement.listen)
+        .chain(options.scheduler.listen)
+        .chain(options.compute.listen);
     for listen in listens {
         let is_open = options.auth.strategy == AuthStrategy::Noauth2 && !listen.ip().is_loopback();
         if is_open && !options.auth.i_know_this_is_open {
@@ -83,87 +81,40 @@ fn check_open(options: &Options) -> Result<(), ConfigErrors> {
             tracing::warn!(%listen, "noauth2 on an open address: everybody who reaches it may do everything");
         }
     }
+    if let Some(listen) = options.control.listen
+        && !listen.ip().is_loopback()
+        && options.control.token_file.is_none()
+        && !options.auth.i_know_this_is_open
+    {
+        return Err(ConfigErrors(vec![format!(
+            "without a token control believes whatever a cell says, so it listens to cells on \
+             loopback only, not on {listen}: set control.token_file, or say --i-know-this-is-open"
+        )]));
+    }
     Ok(())
 }
 
 async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
-    let options = &config.options;
     let stops = signals::count_stops()?;
-    let socket = bind(options.placement.listen, "placement")?;
-    let scheduler = options.scheduler.listen;
-    let scheduler = scheduler.map(|listen| bind(listen, "scheduler"));
-    let scheduler = scheduler.transpose()?;
-    let (authenticator, policy) = access::load(options)?;
-    let rules = scheduler_rules::load(options)?;
-    let mut registry = Registry::default();
-    let metrics = HttpMetrics::new(&mut registry);
-    let observer = Logged(JournalMetrics::new(&mut registry));
-    let directory = options.store.directory();
-    let engine = tokio::select! {
-        engine = open_store(options, directory.clone(), observer) => engine?,
-        () = nth(&stops, 1) => {
-            tracing::info!("stopped while the state was being loaded");
-            return Ok(());
-        }
+    let Some(running) = Running::start(config, &stops, false).await? else {
+        return Ok(());
     };
-    ensure_standard_names(&engine).await?;
-    let registry = Arc::new(registry);
-    let service = Service::new(
-        wire::server(options),
-        engine.clone(),
-        authenticator,
-        policy,
-        metrics,
-        registry,
-    );
-    let server = Server::new(service);
-    let listener = socket.listen(BACKLOG)?;
-    let scheduler = scheduler.map(|socket| socket.listen(BACKLOG)).transpose()?;
-    banner(
-        config,
-        &listener,
-        scheduler.as_ref(),
-        &directory,
-        &engine,
-        start,
-    )
-    .await?;
-    let scheduling = serve_scheduler(options, server.service(), rules, scheduler, nth(&stops, 1));
+    running.banner(config, start).await?;
     systemd::ready();
     tokio::spawn(systemd::feed_watchdog());
-
-    let stop = async {
+    let (runtime, engine) = (running.runtime.clone(), running.engine.clone());
+    let stopping = async {
         nth(&stops, 1).await;
         tracing::info!("stopping: requests under way end first; a second signal ends it at once");
         systemd::stopping();
     };
-    let stopped = tokio::select! {
-        stopped = async { tokio::join!(server.serve(listener, stop), scheduling) } => stopped,
+    tokio::select! {
+        (served, ()) = async { tokio::join!(running.serve(&stops), stopping) } => served?,
         () = nth(&stops, 2) => bail!("ended at once by a second signal"),
-    };
-    if [stopped.0, stopped.1].contains(&Stopped::TimedOut) {
-        tracing::warn!("the time to drain is over: connections were cut");
     }
-    tokio::task::spawn_blocking(move || engine.shutdown()).await?;
+    running::close(runtime, engine).await?;
     tracing::info!("stopped");
     Ok(())
-}
-
-/// Serves the scheduler beside the Placement service, if it has an address.
-fn serve_scheduler(
-    options: &Options,
-    placement: &Arc<Service>,
-    scheduler: Scheduler,
-    listener: Option<TcpListener>,
-    stop: impl Future<Output = ()>,
-) -> impl Future<Output = Stopped> {
-    let service = SchedulerService::new(Arc::clone(placement), scheduler, wire::keep(options));
-    async move {
-        match listener {
-            Some(listener) => Server::new(service).serve(listener, stop).await,
-            None => Stopped::Drained,
-        }
-    }
 }
 
 /// Takes the address, so that a start fails before the store is loaded when somebody has it. Nobody
@@ -219,36 +170,5 @@ async fn ensure_standard_names(engine: &Engine<ControlMachine>) -> anyhow::Resul
     decided
         .context("the standard resource classes and traits cannot be written")?
         .map_err(|refusal| anyhow!("the standard names were refused: {refusal:?}"))?;
-    Ok(())
-}
-
-/// Says what runs, where, and on what.
-async fn banner(
-    config: &Config,
-    listener: &TcpListener,
-    scheduler: Option<&TcpListener>,
-    directory: &Path,
-    engine: &Engine<ControlMachine>,
-    start: Instant,
-) -> anyhow::Result<()> {
-    let counts = |control: &ControlMachine| {
-        let placement = control.placement();
-        (placement.provider_count(), placement.consumer_count())
-    };
-    let (providers, consumers) = engine.read(counts).await;
-    let scheduler = scheduler.map(TcpListener::local_addr).transpose()?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        placement = %format_args!("http://{}", listener.local_addr()?),
-        scheduler = scheduler.map(|address| tracing::field::display(format!("http://{address}"))),
-        auth = AuthStrategy::text(config.options.auth.strategy),
-        config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
-        store = %directory.display(),
-        sequence = engine.durable_sequence(),
-        providers,
-        consumers,
-        start_ms = start.elapsed().as_millis(),
-        "ready"
-    );
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The one binary of Placewright.
 
+mod audit;
 mod bench;
 mod cell;
 mod client;
@@ -12,6 +13,7 @@ mod openapi;
 mod options;
 mod replay;
 mod topology;
+mod up;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -33,7 +35,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the Placement service
+    /// Run a whole installation in this process: control, cells, simulated hosts
+    Up(Box<up::Up>),
+    /// Run control: placement, and what is configured of the scheduler, cells and the compute API
     Control(Flags),
     /// Run one cell: its instances, and its hosts' agents
     Cell(Flags),
@@ -43,6 +47,8 @@ enum Command {
     /// Look after a store without a server
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    /// Say what does not add up between allocations, records, cells and hosts; exit code 1 for that
+    Audit(audit::AuditCommand),
     /// Say why a request for allocation candidates finds what it finds
     Explain(explain::Explain),
     /// Print the API's description (OpenAPI 3.1)
@@ -101,6 +107,12 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Up(up) => up::run(&up)?,
+        Command::Audit(command) => {
+            if !command.run()? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
         Command::Control(flags) => control::run(&flags)?,
         Command::Cell(flags) => cell::run(&flags)?,
         Command::Config(command) => run_config(command)?,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub(crate) use kinds::{
-    AuthStrategy, CandidateStrategy, Form, LogFormat, Number, OptionType, UserGrants,
+    AuthStrategy, CandidateStrategy, CellAddresses, Form, LogFormat, Number, OptionType, UserGrants,
 };
 
 /// What is known about one option before any value is.
@@ -193,6 +193,47 @@ options! {
         /// A file with filters, weighers, pre-filters, expressions and device aliases;
         /// `placewright config scheduler` prints one with all defaults. Not set: those.
         rules_file: Option<PathBuf> = "";
+    }
+
+    /// Control's part in building instances: the cells that it has, and how it deals with them. Without
+    /// cells and without the compute API, only placement and the scheduler run.
+    control: ControlOptions {
+        /// The cells, as NAME=UUID@HOST:PORT; `placewright cell` says its UUID and address when it
+        /// starts.
+        cells: CellAddresses = "";
+        /// Address and port (gRPC) on which cells reach placement, 127.0.0.1:8775 for example. Not
+        /// set: only cells in the same process do.
+        listen: Option<SocketAddr> = "";
+        /// A file with a secret of 16 characters or more that control, cells and agents share. With
+        /// it, control refuses cells that do not have it, and shows it to them.
+        token_file: Option<PathBuf> = "";
+        /// How many hosts of the same cell an instance gets besides the chosen one, for builds that
+        /// fail.
+        #[unit("hosts")]
+        alternates: Number<0, 100> = "2";
+        /// Whether a resize may end on the host where the instance is.
+        resize_to_same_host: bool = "true";
+        /// A cell that was silent for so long is down: its instances are shown as UNKNOWN, and new
+        /// ones go elsewhere.
+        #[unit("milliseconds")]
+        cell_down_after_ms: Number<2_000, 3_600_000> = "5000";
+        /// Time that a cell has for an answer.
+        #[unit("milliseconds")]
+        cell_answer_timeout_ms: Number<100, 600_000> = "10000";
+        /// What a cell did not answer or finish is said again after this time, and then after twice as
+        /// long each time, up to a minute.
+        #[unit("milliseconds")]
+        resend_ms: Number<100, 60_000> = "5000";
+    }
+
+    /// The compute API (`docs/compute-api.md`): servers, flavors, server groups, aggregates, services,
+    /// hypervisors and migrations of OpenStack Compute v2.1.
+    compute: ComputeApiOptions {
+        /// Address and port to listen on, 127.0.0.1:8774 for example. Not set: there is no compute API.
+        listen: Option<SocketAddr> = "";
+        /// Scheme and host that clients use (`https://cloud.example:8774`), where that is not what
+        /// their requests say.
+        public_url: Option<String> = "";
     }
 
     /// The store: where the journal is kept, how often it is summed up in a snapshot.

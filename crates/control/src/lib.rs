@@ -7,8 +7,11 @@
 //! - [`Runtime`] carries out what the state wants to have done (`wanted`): finds places (`place`,
 //!   `plan`), tells cells (`outbox`), follows them (`cells`), and tells the scheduler what operators,
 //!   cells and agents say of hosts (`fleet`, `signs`).
+//! - It looks for what does not add up (`audit`), and mends it when told to (`auditor`).
 
 mod asks;
+mod audit;
+mod auditor;
 mod body;
 mod cells;
 mod conductor;
@@ -22,6 +25,8 @@ mod signs;
 mod views;
 mod wanted;
 
+pub use audit::{Finding, Kind};
+pub use auditor::{AuditMetrics, Audited};
 pub use conductor::{Answer, Conductor, now};
 pub use options::Options;
 pub use runtime::{AddCellError, CellConfig, Runtime};

@@ -10,9 +10,10 @@ use placewright_conductor::control::{Change, Control};
 use placewright_conductor::super_conductor::{self, Command, Refusal};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitError};
 use placewright_link::CellLink;
-use placewright_server::{ControlMachine, Ranker};
+use placewright_server::{Audit, ControlMachine, Ranker};
 use tokio::task::JoinSet;
 
+use crate::auditor::{AuditMetrics, Audited, Auditor};
 use crate::cells::Followed;
 use crate::conductor::Conductor;
 use crate::fleet;
@@ -96,10 +97,31 @@ impl Runtime {
         }))
     }
 
+    /// Looks for what does not add up, from now on from time to time and whenever the answer is
+    /// asked.
+    pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<dyn Audit> {
+        let auditor = Arc::new(Auditor::new(Arc::clone(&self.parts), metrics));
+        self.tasks.lock().spawn(Arc::clone(&auditor).run());
+        auditor
+    }
+
+    /// What does not add up now; with `repair` it is mended where that can be done safely.
+    pub async fn audit(&self, repair: bool) -> Audited {
+        let auditor = Auditor::new(Arc::clone(&self.parts), AuditMetrics::default());
+        auditor.audit(repair).await
+    }
+
     /// The handle.
     #[must_use]
     pub fn conductor(&self) -> &Conductor {
         &self.parts.conductor
+    }
+
+    /// How many hosts the scheduler can choose from.
+    #[must_use]
+    pub fn hosts_known(&self) -> usize {
+        let ranker = &self.parts.ranker;
+        ranker.decide(|scheduler, _| scheduler.hosts().usable().len())
     }
 
     /// Makes a cell known, and follows it from now on. Of a known cell it replaces the way to it.

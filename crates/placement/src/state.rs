@@ -356,6 +356,12 @@ impl State {
             .map(|(row, consumer)| (ConsumerId(row), consumer))
     }
 
+    /// One past the highest slot of a consumer.
+    #[must_use]
+    pub fn consumer_slots(&self) -> usize {
+        self.consumers.row_count()
+    }
+
     /// How many consumers there are.
     #[must_use]
     pub fn consumer_count(&self) -> usize {

@@ -210,6 +210,11 @@ rules! {
     ExplainShow = "placewright:explain:show", "rule:admin_or_service_api",
         "Ask why a request has the candidates that it has. Not part of Placement.",
         ["GET" "/placewright/v1/explain"];
+    AuditShow = "placewright:audit:show", "rule:admin_or_service_api",
+        "Look for what does not add up. Not part of Placement.", ["GET" "/placewright/v1/audit"];
+    AuditRepair = "placewright:audit:repair", "rule:admin_api",
+        "Mend what does not add up. Not part of Placement.",
+        ["POST" "/placewright/v1/audit/repair"];
     ServersIndex = "os_compute_api:servers:index", "rule:project_reader_or_admin",
         "List servers.",
         ["GET" "/servers"];

@@ -51,6 +51,19 @@ pub(super) fn keep(options: &Options) -> KeepOptions {
     }
 }
 
+/// What the conductor wants.
+pub(super) fn conductor(options: &Options) -> placewright_control::Options {
+    let control = &options.control;
+    placewright_control::Options {
+        alternates: control.alternates.count(),
+        resize_to_same_host: control.resize_to_same_host,
+        cell_down_after: milliseconds(control.cell_down_after_ms),
+        answer_timeout: milliseconds(control.cell_answer_timeout_ms),
+        resend_min: milliseconds(control.resend_ms),
+        ..placewright_control::Options::default()
+    }
+}
+
 /// What the journal wants.
 pub(crate) fn journal(options: &Options) -> SqliteOptions {
     SqliteOptions {
@@ -168,6 +181,10 @@ mod tests {
         };
         same(&server(&options), &ServerOptions::default());
         same(&keep(&options), &KeepOptions::default());
+        same(
+            &conductor(&options),
+            &placewright_control::Options::default(),
+        );
         same(&journal(&options), &SqliteOptions::default());
         same(&engine(&options), &placewright_engine::Options::default());
         same(&auth(&options), &AuthConfig::default());

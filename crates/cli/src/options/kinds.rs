@@ -185,6 +185,32 @@ impl OptionType for UserGrants {
     }
 }
 
+/// Cells: name, UUID, address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CellAddresses(pub(crate) Vec<(String, Uuid, String)>);
+
+impl OptionType for CellAddresses {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        let cells = Vec::<String>::read(text)?;
+        let cells = cells.iter().map(|cell| {
+            let (name, rest) = cell.split_once('=')?;
+            let (uuid, address) = rest.split_once('@')?;
+            let uuid = Uuid::try_parse(uuid).ok()?;
+            let is_whole = !name.is_empty() && !address.is_empty() && !uuid.is_nil();
+            is_whole.then(|| (name.to_owned(), uuid, address.to_owned()))
+        });
+        cells.collect::<Option<_>>().map(Self)
+    }
+
+    fn allowed() -> String {
+        "a list of texts NAME=UUID@HOST:PORT; in the environment and on the command line parted by \
+         commas"
+            .to_owned()
+    }
+}
+
 macro_rules! choices {
     ($(#[doc = $doc:literal])* $Name:ident { $($(#[doc = $help:literal])* $Variant:ident = $text:literal,)+ }) => {
         $(#[doc = $doc])*
@@ -277,6 +303,24 @@ mod tests {
         assert_eq!(grants.0, [alice, ("bob".to_owned(), vec![], None)]);
         for text in ["alice", "=admin", "alice=admin@"] {
             assert_eq!(UserGrants::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn cells_have_a_name_a_uuid_and_an_address() {
+        let uuid = "ce110000-0000-4000-8000-000000000001";
+        let cells = CellAddresses::read(&format!("one={uuid}@10.0.0.1:8780")).unwrap();
+        let uuid: Uuid = uuid.parse().unwrap();
+        assert_eq!(
+            cells.0,
+            [("one".to_owned(), uuid, "10.0.0.1:8780".to_owned())]
+        );
+        for text in [
+            "one",
+            "one=x@h:1",
+            "=ce110000-0000-4000-8000-000000000001@h:1",
+        ] {
+            assert_eq!(CellAddresses::read(text), None, "{text}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! Placewright's own pages beside the Placement API.
 //!
 //! Open to all: `/metrics`, `/healthz`, `/readyz`, `/placewright/v1/openapi.json`. For those whom a
-//! policy rule lets: `/placewright/v1/changes`, `/placewright/v1/explain`.
+//! policy rule lets: `/placewright/v1/changes`, `/placewright/v1/explain`,
+//! `/placewright/v1/audit`, `/placewright/v1/audit/repair`.
 
 mod change_json;
 mod changes;
@@ -33,16 +34,22 @@ pub(crate) enum Page {
     Changes,
     /// Why a request for candidates finds what it finds.
     Explain,
+    /// What does not add up.
+    Audit,
+    /// Mends what does not add up.
+    Repair,
 }
 
 impl Page {
-    const ALL: [Page; 6] = [
+    const ALL: [Page; 8] = [
         Page::Metrics,
         Page::Health,
         Page::Ready,
         Page::OpenApi,
         Page::Changes,
         Page::Explain,
+        Page::Audit,
+        Page::Repair,
     ];
 
     /// The page at a path.
@@ -59,6 +66,8 @@ impl Page {
             Page::OpenApi => "/placewright/v1/openapi.json",
             Page::Changes => "/placewright/v1/changes",
             Page::Explain => "/placewright/v1/explain",
+            Page::Audit => "/placewright/v1/audit",
+            Page::Repair => "/placewright/v1/audit/repair",
         }
     }
 
@@ -68,6 +77,8 @@ impl Page {
             Page::Metrics | Page::Health | Page::Ready | Page::OpenApi => None,
             Page::Changes => Some(Rule::ChangesFollow),
             Page::Explain => Some(Rule::ExplainShow),
+            Page::Audit => Some(Rule::AuditShow),
+            Page::Repair => Some(Rule::AuditRepair),
         }
     }
 
@@ -87,9 +98,10 @@ pub(crate) async fn show(
     parts: &Parts,
     identity: Option<&Identity>,
 ) -> ApiResult<Reply> {
-    if parts.method != hyper::Method::GET {
+    let method = if page == Page::Repair { "POST" } else { "GET" };
+    if parts.method.as_str() != method {
         let detail = "The method specified is not allowed for this resource.";
-        return Err(ApiError::new(405, detail).with_allow("GET").at_door());
+        return Err(ApiError::new(405, detail).with_allow(method).at_door());
     }
     if let (Some(rule), Some(identity)) = (page.rule(), identity) {
         service.authorize(rule, identity, &Target::own(identity))?;
@@ -104,6 +116,8 @@ pub(crate) async fn show(
         Page::OpenApi => openapi::show(&query),
         Page::Changes => changes::follow(service, &query, &parts.headers),
         Page::Explain => explain::show(service, parts).await,
+        Page::Audit => audit(service, false).await,
+        Page::Repair => audit(service, true).await,
     }
 }
 
@@ -114,6 +128,14 @@ const STORE_FAILED: Duration = Duration::from_secs(15);
 fn store_fails(service: &Service) -> bool {
     let ago = service.engine.store_failed_ago();
     ago.is_some_and(|ago| ago < STORE_FAILED)
+}
+
+async fn audit(service: &Service, repair: bool) -> ApiResult<Reply> {
+    let audit = service.audit.get().ok_or_else(|| {
+        ApiError::not_found("Here is no conductor, so there is nothing to audit.")
+    })?;
+    let json = audit.audit(repair).await;
+    Ok(Reply::text(200, "application/json", json))
 }
 
 fn plain(status: u16, text: &'static str) -> Reply {

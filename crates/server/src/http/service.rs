@@ -6,8 +6,10 @@ pub(crate) mod checks;
 
 use std::error::Error;
 use std::fmt;
+use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -45,6 +47,8 @@ pub struct Service {
     pub(crate) registry: Arc<Registry>,
     /// Whether the service is about to stop: streams end, and it is not ready any more.
     pub(crate) stopping: watch::Sender<bool>,
+    /// What looks for what does not add up, where there is something to look at.
+    pub(crate) audit: OnceLock<Arc<dyn Audit>>,
     /// Candidates that were told lately.
     pub(crate) candidates: placement::candidates::Kept,
     authenticator: Authenticator,
@@ -99,7 +103,19 @@ impl Default for Exchange {
     }
 }
 
+/// Looks for what does not add up beyond placement.
+pub trait Audit: Send + Sync {
+    /// What does not add up, as JSON; with `repair` what can be mended is.
+    fn audit(&self, repair: bool) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
+}
+
 impl Service {
+    /// Says who answers `/placewright/v1/audit`. Only the first time counts.
+    pub fn set_audit(&self, audit: Arc<dyn Audit>) {
+        // Whoever came first stays.
+        let _ = self.audit.set(audit);
+    }
+
     /// Puts a service together. The metrics must be registered in `registry`, which `/metrics`
     /// shows.
     pub fn new(
@@ -117,6 +133,7 @@ impl Service {
             metrics,
             registry,
             stopping,
+            audit: OnceLock::new(),
             candidates: placement::candidates::Kept::default(),
             authenticator,
             policy,

@@ -1,0 +1,92 @@
+//! `placewright audit`: what does not add up between allocations, records, cells and hosts.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Deserialize;
+
+use crate::client::Client;
+
+/// What to do about what does not add up.
+#[derive(Debug, Args)]
+pub(crate) struct AuditCommand {
+    /// Mend what can be mended safely
+    #[arg(long)]
+    repair: bool,
+
+    /// Print the server's answer as it is
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    client: Client,
+}
+
+/// The server's answer.
+#[derive(Debug, Deserialize)]
+struct Audited {
+    findings: Vec<Finding>,
+    repaired: usize,
+}
+
+#[derive(Debug, Deserialize)]
+struct Finding {
+    kind: String,
+    id: String,
+    cell: Option<String>,
+    host: Option<String>,
+    what: String,
+    repair: Option<String>,
+}
+
+impl AuditCommand {
+    /// Asks the server and prints; the answer is whether everything adds up.
+    ///
+    /// # Errors
+    /// The server does not answer, or refuses.
+    pub(crate) fn run(&self) -> anyhow::Result<bool> {
+        let answer = if self.repair {
+            self.client.post("/placewright/v1/audit/repair")?
+        } else {
+            self.client.get("/placewright/v1/audit")?
+        };
+        let text = format!("{answer}\n");
+        let audited: Audited =
+            serde_json::from_value(answer).context("the server's answer is no audit")?;
+        let text = if self.json {
+            text
+        } else {
+            self.words(&audited)
+        };
+        crate::print(&text)?;
+        Ok(audited.findings.is_empty())
+    }
+
+    fn words(&self, audited: &Audited) -> String {
+        if audited.findings.is_empty() {
+            return "everything adds up\n".to_owned();
+        }
+        let mut text = String::new();
+        for finding in &audited.findings {
+            let _ = write!(text, "{:<19} {}", finding.kind, finding.id);
+            for (name, value) in [("cell", &finding.cell), ("host", &finding.host)] {
+                if let Some(value) = value {
+                    let _ = write!(text, "  {name} {value}");
+                }
+            }
+            let _ = write!(text, "\n    {}", finding.what);
+            if let Some(repair) = &finding.repair {
+                let _ = write!(text, " --repair {repair}.");
+            }
+            text.push('\n');
+        }
+        let count = audited.findings.len();
+        text.push_str(&match (count, self.repair) {
+            (1, false) => "1 finding\n".to_owned(),
+            (_, false) => format!("{count} findings\n"),
+            (_, true) => format!("{} of {count} findings repaired\n", audited.repaired),
+        });
+        text
+    }
+}

@@ -1,0 +1,74 @@
+//! The simulated hosts of `placewright up`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use placewright_agent::simulated::{self, Simulated, Spread, Uniform};
+use placewright_agent::{Driver, HostDescription, Verb};
+
+use crate::config::ConfigErrors;
+
+/// What is simulated, not spread over cells yet.
+pub(super) struct Simulation {
+    pub(super) hosts: Vec<HostDescription>,
+    times: BTreeMap<Verb, Spread>,
+    failures: BTreeMap<Verb, f64>,
+}
+
+/// Hosts that are all alike, or the machines of a trace.
+///
+/// # Errors
+/// What the user wrote is wrong, or the file.
+pub(super) fn simulation(
+    count: u32,
+    nodes: Option<&Path>,
+    build_ms: &str,
+    fail_percent: u8,
+) -> anyhow::Result<Simulation> {
+    let wrong = |what: String| ConfigErrors(vec![what]);
+    let hosts = match nodes {
+        Some(file) => {
+            let nodes = placewright_trace::nodes::read(file);
+            let nodes = nodes.map_err(|error| wrong(format!("--nodes: {error}")))?;
+            simulated::of_trace(&nodes)
+        }
+        None => Uniform {
+            hosts: count,
+            prefix: "host-".to_owned(),
+            vcpus: 32,
+            cpu_ratio: 4.0,
+            memory_mb: 131_072,
+            disk_gb: 2_000,
+            gpus: 0,
+            gpu_model: None,
+        }
+        .hosts(),
+    };
+    let time: Spread = build_ms
+        .parse()
+        .map_err(|error: simulated::BadSpread| wrong(format!("--build-ms: {error}")))?;
+    let rate = f64::from(fail_percent) / 100.0;
+    Ok(Simulation {
+        hosts,
+        times: BTreeMap::from([(Verb::Spawn, time)]),
+        failures: BTreeMap::from([(Verb::Spawn, rate)]),
+    })
+}
+
+impl Simulation {
+    /// The driver of one cell's part of the hosts; nothing if it has none.
+    pub(super) fn driver(&self, part: usize, parts: usize) -> Option<Arc<dyn Driver>> {
+        let hosts = simulated::part_of(self.hosts.clone(), part, parts);
+        if hosts.is_empty() {
+            return None;
+        }
+        let options = simulated::Options {
+            hosts,
+            times: self.times.clone(),
+            failures: self.failures.clone(),
+            seed: u64::try_from(part).unwrap_or(0) + 1,
+        };
+        Some(Arc::new(Simulated::new(options)))
+    }
+}

@@ -1,0 +1,180 @@
+//! Audits from time to time and when asked, and repairs when told to.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_conductor::super_conductor::Command;
+use placewright_conductor::{InstanceId, Message, message};
+use placewright_placement as placement;
+use placewright_server::{Audit, submit_placement};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+
+use crate::audit::{Finding, Found, Kind, look};
+use crate::conductor::now;
+use crate::runtime::Parts;
+
+/// What is suspected is looked at again after this much time.
+const CONFIRM: Duration = Duration::from_secs(2);
+
+/// How many findings of each kind there were at the last look, for Prometheus.
+#[derive(Clone, Debug, Default)]
+pub struct AuditMetrics {
+    findings: Family<KindLabel, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+impl AuditMetrics {
+    /// Registers them.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.sub_registry_with_prefix("placewright").register(
+            "audit_findings",
+            "What did not add up at the last look, by kind",
+            metrics.findings.clone(),
+        );
+        metrics
+    }
+
+    fn set(&self, findings: &[Finding]) {
+        let mut counts: HashMap<Kind, i64> = HashMap::new();
+        for finding in findings {
+            *counts.entry(finding.kind).or_default() += 1;
+        }
+        for kind in Kind::ALL {
+            let label = KindLabel { kind: kind.name() };
+            let count = counts.get(&kind).copied().unwrap_or(0);
+            self.findings.get_or_create(&label).set(count);
+        }
+    }
+}
+
+/// What an audit said.
+#[derive(Clone, Debug, Serialize)]
+pub struct Audited {
+    /// What does not add up.
+    pub findings: Vec<Finding>,
+    /// How many of them were repaired.
+    pub repaired: usize,
+}
+
+/// Audits.
+pub(crate) struct Auditor {
+    parts: Arc<Parts>,
+    metrics: AuditMetrics,
+}
+
+impl Auditor {
+    pub(crate) fn new(parts: Arc<Parts>, metrics: AuditMetrics) -> Self {
+        Self { parts, metrics }
+    }
+
+    /// What does not add up, and did not a moment ago either.
+    pub(crate) async fn check(&self) -> Vec<Finding> {
+        let first = self.look().await;
+        let mut findings = Vec::new();
+        if !first.is_empty() {
+            tokio::time::sleep(CONFIRM).await;
+            let again = self.look().await;
+            let both = again.into_iter().filter(|(key, _)| first.contains_key(key));
+            findings = both.map(|(_, finding)| finding).collect();
+        }
+        self.metrics.set(&findings);
+        findings
+    }
+
+    async fn look(&self) -> Found {
+        let parts = Arc::clone(&self.parts);
+        // It takes a while with many instances, though never long at once.
+        let looked = tokio::task::spawn_blocking(move || look(&parts.conductor, &parts.ranker));
+        looked.await.unwrap_or_default()
+    }
+
+    /// Checks, as long as the task lives.
+    pub(crate) async fn run(self: Arc<Self>) {
+        self.metrics.set(&[]);
+        let mut before = 0;
+        loop {
+            tokio::time::sleep(self.parts.conductor.options().audit_every).await;
+            let findings = self.check().await;
+            if findings.len() != before {
+                before = findings.len();
+                if let Some(finding) = findings.first() {
+                    tracing::warn!(
+                        findings = findings.len(),
+                        kind = finding.kind.name(),
+                        id = %finding.id,
+                        "something does not add up: see `placewright audit`"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Repairs what can be repaired; true for what was.
+    async fn repair(&self, finding: &Finding) -> bool {
+        let conductor = &self.parts.conductor;
+        let instance = InstanceId(finding.id);
+        match finding.kind {
+            Kind::OrphanAllocation => {
+                let consumer = instance.consumer();
+                let release = placement::Command::Release { consumer };
+                let released = submit_placement(conductor.engine(), release).await;
+                matches!(released, Ok(Ok(_)))
+            }
+            Kind::LostInstance | Kind::LostRequest => {
+                let deleted = conductor.submit(Command::Delete { instance }).await;
+                matches!(deleted, Ok(Ok(_)))
+            }
+            Kind::UnknownInstance => {
+                let Some(cell) = finding.cell else {
+                    return false;
+                };
+                let Ok(link) = conductor.link(cell) else {
+                    return false;
+                };
+                let message = Message::Delete { instance, claim: 0 };
+                let sent_at = now();
+                let envelope = message::Envelope { sent_at, message };
+                let delivered = conductor.in_time(cell, link.deliver(vec![envelope]));
+                delivered.await.is_ok()
+            }
+            Kind::MissingAllocation | Kind::Stuck | Kind::UnknownGuest | Kind::MissingGuest => {
+                false
+            }
+        }
+    }
+
+    /// Checks, and repairs if wanted.
+    pub(crate) async fn audit(&self, repair: bool) -> Audited {
+        let findings = self.check().await;
+        let mut repaired = 0;
+        if repair {
+            for finding in findings.iter().filter(|finding| finding.repair.is_some()) {
+                let is_done = self.repair(finding).await;
+                tracing::info!(kind = finding.kind.name(), id = %finding.id, is_done, "repaired");
+                repaired += usize::from(is_done);
+            }
+        }
+        Audited { findings, repaired }
+    }
+}
+
+impl Audit for Auditor {
+    fn audit(&self, repair: bool) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+        Box::pin(async move {
+            let audited = self.audit(repair).await;
+            serde_json::to_string(&audited).unwrap_or_default()
+        })
+    }
+}
