@@ -113,12 +113,15 @@ impl BootsBench {
             runtime.block_on(self.measure(&access, self.hosts as usize))?
         };
         if !self.json {
+            let site = if self.running {
+                "the hosts that there are".to_owned()
+            } else {
+                format!("{} hosts in {} cells", figures.hosts, figures.cells)
+            };
             println!(
-                "{} servers on {} hosts in {} cells, {} % of the builds fail: {} active in {:.1} s; \
+                "{} servers on {site}, {} % of the builds fail: {} active in {:.1} s; \
                  p50 {:.0} ms, p99 {:.0} ms",
                 figures.servers,
-                figures.hosts,
-                figures.cells,
                 figures.fail_percent,
                 figures.active,
                 figures.seconds,

@@ -248,25 +248,44 @@ fn allocated(totals: &Amounts, samples: &[Sample]) -> Vec<Allocated> {
         .collect()
 }
 
-/// A reason without what differs from request to request: numbers and UUIDs.
+/// A reason without what differs from request to request: numbers, UUIDs, amounts of resources.
 fn kind_of(reason: &str) -> String {
-    let is_digit = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
-    let words = reason.split_whitespace().map(|word| {
-        let core = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
-        let is_uuid = core.len() == 36 && core.chars().all(is_digit);
-        let is_number = core.starts_with(|letter: char| letter.is_ascii_digit())
-            && core
-                .chars()
-                .all(|letter| letter.is_ascii_digit() || ".,".contains(letter));
-        if is_uuid {
-            word.replace(core, "…")
-        } else if is_number {
-            word.replace(core, "N")
+    let mut words: Vec<String> = Vec::new();
+    for word in reason.split_whitespace().map(kind_of_word) {
+        // "GPU with GPU with GPU": groups that ask for the same.
+        let said_again = words.len() >= 2 && words[words.len() - 1] == "with";
+        if said_again && words[words.len() - 2] == word.trim_end_matches('.') {
+            words.pop();
         } else {
-            word.to_owned()
+            words.push(word);
         }
-    });
-    words.collect::<Vec<_>>().join(" ")
+    }
+    words.join(" ")
+}
+
+fn kind_of_word(word: &str) -> String {
+    let core = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_hex = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
+    let is_digit = |letter: char| letter.is_ascii_digit() || ".,".contains(letter);
+    let is_number = |text: &str| {
+        text.starts_with(|letter: char| letter.is_ascii_digit()) && text.chars().all(is_digit)
+    };
+    if core.len() == 36 && core.chars().all(is_hex) {
+        return word.replace(core, "…");
+    }
+    if is_number(core) {
+        return word.replace(core, "N");
+    }
+    // `resources_GPU1=CUSTOM_GPU_MILLI:500`: of which class.
+    match core
+        .split_once('=')
+        .and_then(|(_, rest)| rest.split_once(':'))
+    {
+        Some((class, amount)) if core.starts_with("resources") && is_number(amount) => {
+            word.replace(core, class)
+        }
+        _ => word.to_owned(),
+    }
 }
 
 /// The time in milliseconds that this part of sorted times does not exceed.
@@ -290,6 +309,13 @@ mod tests {
             "N of N hosts lack N CUSTOM_GPU_MILLI, nearest …."
         );
         assert_eq!(reason("cell 2: no T4"), "cell N: no T4");
+        assert_eq!(
+            reason(
+                "0 of 9 hosts have room, nobody has resources=MEMORY_MB:512 with \
+                 resources_GPU1=CUSTOM_GPU:1 with resources_GPU2=CUSTOM_GPU:1."
+            ),
+            "N of N hosts have room, nobody has MEMORY_MB with CUSTOM_GPU"
+        );
     }
 
     #[test]

@@ -76,16 +76,16 @@ impl Listed {
 }
 
 impl Fault {
-    /// The message, and the first line of the details when the message does not have it.
+    /// The message, and the first line of the details when that is text and says more.
     fn reason(&self) -> String {
-        let more = self.details.lines().map(str::trim);
-        let more = more.into_iter().find(|line| !line.is_empty());
+        let mut more = self.details.lines().map(str::trim);
+        let more = more.find(|line| !line.is_empty());
         let message = self.message.trim();
         match more {
+            // Placewright's whole explanation; its message has the gist of it.
+            Some(more) if more.starts_with('{') => message.to_owned(),
             Some(more) if message.is_empty() => more.to_owned(),
-            Some(more) if !message.contains(more) => {
-                format!("{message} {more}")
-            }
+            Some(more) if !message.contains(more) => format!("{message} {more}"),
             _ => message.to_owned(),
         }
     }

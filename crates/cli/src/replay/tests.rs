@@ -46,7 +46,8 @@ impl Server {
             name if name.starts_with("full") => (
                 "ERROR",
                 json!({"code": 500, "message": "No valid host was found.",
-                       "details": "2 of 2 hosts lack 700 CUSTOM_GPU_MILLI\nand more"}),
+                       "details": if name == "full1" { "2 of 2 hosts lack 700 GPU\nand more" }
+                                  else { "{\"hosts\": 2}" }}),
             ),
             name if name.starts_with("broken") => ("ERROR", Value::Null),
             name if name.starts_with("stuck") => ("BUILD", Value::Null),
@@ -251,7 +252,8 @@ async fn tasks_end_active_or_refused_with_a_reason() {
     assert_eq!(
         report["refused_by_reason"],
         json!({
-            "No valid host was found. N of N hosts lack N CUSTOM_GPU_MILLI": 2,
+            "No valid host was found.": 1,
+            "No valid host was found. N of N hosts lack N GPU": 1,
             "status N: Quota exceeded": 1,
         })
     );
