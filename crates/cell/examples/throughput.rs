@@ -156,7 +156,7 @@ async fn wait_active(cell: Arc<Cell>, servers: u128) {
     }
 }
 
-/// Processor time of this process so far, and the time that its writes took are not in it.
+/// Processor time of this process so far, in user and in system mode.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat
