@@ -13,10 +13,10 @@ def walk(counts, config: str) -> None:
     compute = cloud.compute
 
     def check(what: str, value, told="") -> None:
-        counts.check(f"sdk: {what}", bool(value), told or repr(value))
+        counts.check(f"sdk: {what}", bool(value), str(told or repr(value)))
 
     flavor = compute.create_flavor(
-        name="w.sdk", ram=256, vcpus=1, disk=1, flavorid="w3", is_public=True
+        name="w.sdk", ram=256, vcpus=1, disk=1, id="w3", is_public=True
     )
     check("create a flavor", flavor.id == "w3", flavor)
     compute.create_flavor_extra_specs(flavor, {"hw:cpu_policy": "shared"})
