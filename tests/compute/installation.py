@@ -43,7 +43,7 @@ def use(url: str | None, folder: str):
         process = subprocess.Popen(
             [
                 program, "up", "--folder", f"{folder}/state", "--hosts", str(HOSTS),
-                "--listen", f"127.0.0.1:{free_port()}", "--compute-listen", f"127.0.0.1:{port}",
+                "--placement-listen", f"127.0.0.1:{free_port()}", "--compute-listen", f"127.0.0.1:{port}",
             ],
             stdout=log, stderr=log,
         )
