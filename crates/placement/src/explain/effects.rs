@@ -111,7 +111,7 @@ impl<'a, 'q> Ledger<'a, 'q> {
                 .map(|word| self.state.roots().word(word))
                 .collect()
         } else {
-            alone.served_trees()
+            alone.served_trees(&self.hosts)
         };
         for (word, served) in served.iter_mut().enumerate() {
             let hosts = self.hosts[word];

@@ -231,6 +231,10 @@ impl Ledger<'_, '_> {
     /// What several providers lack of a constraint at least.
     fn lack(&self, index: usize, members: &[ProviderId]) -> Lack {
         match self.parts.parts[index] {
+            // Most often there is one, and nothing to compare.
+            Part::Resource(_, class, amount) if members.len() == 1 => {
+                self.lack_of_class(members[0], class, amount, true)
+            }
             Part::Resource(_, class, amount) => members
                 .iter()
                 .map(|member| self.lack_of_class(*member, class, amount, true))

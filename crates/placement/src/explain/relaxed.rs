@@ -86,8 +86,9 @@ impl<'a> Relaxed<'a> {
 }
 
 impl Relaxed<'_> {
-    /// The roots of the trees that can serve a query of at most one choice.
-    pub(super) fn served_trees(&self) -> Vec<u64> {
+    /// The roots of the trees that can serve a query of at most one choice. `lone` are hosts that
+    /// are no trees and that nobody shares with: nothing is said of them.
+    pub(super) fn served_trees(&self, lone: &[u64]) -> Vec<u64> {
         let plan = &self.plan;
         let words = self.anchors.words;
         let root_filter = |word: usize, mask: u64| plan.root.word(word, mask);
@@ -98,7 +99,12 @@ impl Relaxed<'_> {
         };
         let mut roots = vec![0; words];
         for word in 0..words {
-            let mut mask = kind.word(plan.state, word, plan.state.existing_word(word));
+            let lone = lone.get(word).copied().unwrap_or_default();
+            let asked = plan.state.existing_word(word) & !lone;
+            if asked == 0 {
+                continue;
+            }
+            let mut mask = kind.word(plan.state, word, asked);
             mask = kind.spanning.word(word, mask);
             for slot in bits(mask, word) {
                 mark_root(plan, ProviderId(slot), &mut roots);

@@ -83,7 +83,8 @@ pub fn explain(
     prepared: &Prepared,
     instance: Uuid,
 ) -> Explained {
-    let why = Why::find(scheduler, state, request, prepared, instance);
+    let room = Why::room(scheduler, state, prepared);
+    let why = Why::find(scheduler, state, request, prepared, instance, room);
     Explained {
         sentence: why.sentence(),
         json: serde_json::to_string(&why).unwrap_or_default(),

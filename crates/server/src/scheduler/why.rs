@@ -44,18 +44,29 @@ struct Removed {
 }
 
 impl Why {
-    /// Looks for the reasons, on the state as it is.
+    /// The known hosts that have what a request asks placement for, 64 to a word.
+    pub(super) fn room(scheduler: &Scheduler, state: &State, prepared: &Prepared) -> Vec<u64> {
+        let Ok(Some(search)) = HostSearch::new(state, &prepared.query) else {
+            return Vec::new();
+        };
+        let hosts = scheduler.hosts().known();
+        (0..search.words())
+            .map(|word| fitting(&search, word, hosts.word(word)))
+            .collect()
+    }
+
+    /// Looks for the reasons, on the state as it is. `room` are the hosts that have room.
     pub(super) fn find(
         scheduler: &Scheduler,
         state: &State,
         request: &RequestSpec,
         prepared: &Prepared,
         instance: Uuid,
+        room: Vec<u64>,
     ) -> Self {
-        let hosts = scheduler.hosts();
         let mut why = Self {
             instance,
-            hosts: hosts.known().len(),
+            hosts: scheduler.hosts().known().len(),
             with_room: 0,
             impossible: Vec::new(),
             filters: Vec::new(),
@@ -73,14 +84,10 @@ impl Why {
                 .collect();
             why.placement = RawValue::from_string(text).ok();
         }
-        let Ok(Some(search)) = HostSearch::new(state, &prepared.query) else {
-            return why;
-        };
         // The hosts that are left, 64 to a word: nothing is asked of one host alone where a mask
         // has the answer.
-        let mut left: Vec<u64> = (0..search.words())
-            .map(|word| fitting(&search, word, hosts.known().word(word)))
-            .collect();
+        let mut left = room;
+        let hosts = scheduler.hosts();
         why.with_room = count(&left);
         let mut before = why.with_room;
         if let Ok(compiled) = scheduler.policy().compile(request, hosts, instance) {

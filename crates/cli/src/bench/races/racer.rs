@@ -1,6 +1,7 @@
 //! One scheduler of a race.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use placewright_engine::{Engine, Follower, Machine as _};
@@ -44,6 +45,8 @@ pub(super) struct Tally {
     pub(super) no_room: u64,
     /// Decisions that failed for the caller though there was room.
     pub(super) visible: u64,
+    /// Time spent on taking over what others did, in seconds, summed over the schedulers.
+    pub(super) catching_up_s: f64,
     /// Instances that were ended.
     pub(super) ended: u64,
 }
@@ -57,6 +60,7 @@ impl Tally {
         self.no_room += other.no_room;
         self.visible += other.visible;
         self.ended += other.ended;
+        self.catching_up_s += other.catching_up_s;
     }
 }
 
@@ -269,6 +273,7 @@ impl Racer {
 
     /// Takes over what has become durable.
     fn catch_up(&mut self) -> anyhow::Result<()> {
+        let start = Instant::now();
         let end = self.engine.durable_sequence();
         while self.at < end {
             let entries = self.runtime.block_on(self.follower.next_entries());
@@ -281,6 +286,7 @@ impl Racer {
             self.at = entries.last_sequence();
         }
         self.scheduler.observe(self.copy.placement(), AT);
+        self.tally.catching_up_s += start.elapsed().as_secs_f64();
         Ok(())
     }
 }

@@ -151,12 +151,14 @@ pub(super) fn explain(core: &Core, ask: &Ask, index: usize) -> Answer<Why> {
         let request = request_of(ask, index, state);
         let prepared = brain.scheduler.prepare(state, &request)?;
         let instance = ask.instances[index];
+        let room = Why::room(&brain.scheduler, state, &prepared);
         Ok(Why::find(
             &brain.scheduler,
             state,
             &request,
             &prepared,
             instance,
+            room,
         ))
     })
 }
