@@ -72,7 +72,7 @@ Three things to try, in another terminal:
   curl -s $H http://{compute}/v2.1/flavors \
     -d '{{"flavor": {{"id": "small", "name": "small", "vcpus": 1, "ram": 512, "disk": 1}}}}'
   curl -s $H http://{compute}/v2.1/servers -d '{{"server": {{"name": "web", "flavorRef": "small",
-    "imageRef": "", "networks": "none", "min_count": 3, "max_count": 3}}}}'
+    "imageRef": "6a1b5a0e-0000-4000-8000-000000000001", "min_count": 3, "max_count": 3}}}}'
   curl -s $H http://{compute}/v2.1/servers/detail
 
   # 2. the same with the openstack client (pip install python-openstackclient)

@@ -1,0 +1,74 @@
+//! What does not add up is found, and mended where that is safe.
+
+mod site;
+
+use placewright_conductor::InstanceId;
+use placewright_conductor::cell_conductor::VmState;
+use placewright_control::{Finding, Kind, now};
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
+};
+use placewright_server::submit_placement;
+use site::{Site, Stores, host, instance};
+use uuid::Uuid;
+
+/// The agents of these tests do not say which guests they have.
+fn without_guests(findings: Vec<Finding>) -> Vec<Finding> {
+    let of_guests = |one: &Finding| matches!(one.kind, Kind::MissingGuest | Kind::UnknownGuest);
+    findings.into_iter().filter(|one| !of_guests(one)).collect()
+}
+
+async fn claim(site: &Site, consumer: Uuid, consumer_type: &str) {
+    let claim = ConsumerClaim {
+        consumer: ConsumerUuid::from_uuid(consumer),
+        generation: ConsumerGeneration::Any,
+        project: "p".into(),
+        user: "u".into(),
+        consumer_type: Some(consumer_type.into()),
+        allocations: vec![AllocationRequest {
+            provider: host(0, 0).0,
+            resources: vec![("VCPU".into(), 1)],
+        }],
+    };
+    let command = Command::Claim {
+        consumers: vec![claim],
+        at: now(),
+    };
+    let engine = site.conductor.engine();
+    submit_placement(engine, command).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orphans_are_found_and_released_and_others_are_left_alone() {
+    let mut site = Site::start(Stores::Memory, 2, 3, std::sync::Arc::default()).await;
+    site.create(0..6, 1).await;
+    site.until("6 active", |control, views| {
+        let is_active = |number: &usize| {
+            let mapping = control.conductor.mappings().get(&instance(*number));
+            let cell = mapping.and_then(|mapping| mapping.cell);
+            let view = cell.and_then(|cell| views.instance(cell, instance(*number)));
+            view.is_some_and(|view| view.vm_state == VmState::Active)
+        };
+        (0..6).filter(is_active).count() == 6
+    })
+    .await;
+    site.rest().await;
+    let audited = site.runtime.audit(true).await;
+    assert_eq!(without_guests(audited.findings), []);
+
+    let orphan = Uuid::from_u128(0xdead);
+    claim(&site, orphan, "INSTANCE").await;
+    claim(&site, Uuid::from_u128(0xbeef), "VOLUME").await;
+    let found = without_guests(site.runtime.audit(false).await.findings);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].kind, found[0].id), (Kind::OrphanAllocation, orphan));
+    assert_eq!(site.runtime.audit(true).await.repaired, 1);
+    let audited = site.runtime.audit(false).await;
+    assert_eq!(without_guests(audited.findings), []);
+    let held = site.conductor.read(|control, _| {
+        let holds = |uuid| control.placement.consumer(InstanceId(uuid).consumer()).is_some();
+        [holds(orphan), holds(Uuid::from_u128(0xbeef))]
+    });
+    assert_eq!(held.await, [false, true]);
+    site.shutdown().await;
+}
