@@ -110,6 +110,9 @@ pub struct HostTable {
     slot_of: Map<Uuid, u32>,
     /// Hosts that were heard of and have no provider (yet).
     waiting: Map<Uuid, Box<HostState>>,
+    /// Those of them that came since placement was last followed: it may have had their providers
+    /// for long.
+    newcomers: Vec<Uuid>,
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
     by_group: Map<Uuid, BTreeSet<Uuid>>,
@@ -146,6 +149,7 @@ impl HostTable {
             hosts: Vec::new(),
             slot_of: Map::default(),
             waiting: Map::default(),
+            newcomers: Vec::new(),
             by_service_host: Map::default(),
             by_instance: Map::default(),
             by_group: Map::default(),
@@ -411,6 +415,15 @@ impl HostTable {
                     what: What::Anything,
                 };
                 self.follow_root(state, &classes, touch);
+            }
+        }
+        for host in std::mem::take(&mut self.newcomers) {
+            if let Some(root) = state
+                .provider_id(host)
+                .filter(|_| self.waiting.contains_key(&host))
+            {
+                let what = What::Anything;
+                self.follow_root(state, &classes, Touch { root, what });
             }
         }
         self.followed = Some(log.position());

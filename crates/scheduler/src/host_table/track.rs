@@ -32,7 +32,10 @@ impl HostTable {
             self.hosts[slot as usize] = Some(state);
             self.refresh(slot);
         } else {
-            self.waiting.insert(state.uuid, state);
+            let uuid = state.uuid;
+            if self.waiting.insert(uuid, state).is_none() {
+                self.newcomers.push(uuid);
+            }
         }
     }
 
