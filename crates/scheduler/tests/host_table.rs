@@ -115,6 +115,18 @@ fn a_stream_is_taken_in_order_and_a_gap_asks_for_everything() {
 }
 
 #[test]
+fn a_host_may_speak_long_after_its_provider_came() {
+    let mut state = State::default();
+    create(&mut state, 7);
+    let mut table = HostTable::new(&config());
+    table.follow(&state);
+    table.apply(uuid(7), seconds(100), &full("a"));
+    assert!(table.by_uuid(uuid(7)).is_none());
+    table.follow(&state);
+    assert!(table.by_uuid(uuid(7)).is_some());
+}
+
+#[test]
 fn a_silent_host_goes_down_and_comes_back() {
     let mut table = HostTable::new(&config());
     for number in 0..2 {
