@@ -276,6 +276,10 @@ impl Look<'_> {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one question after the other about one instance"
+)]
 fn of_mapping(
     control: &Control,
     views: &Views,

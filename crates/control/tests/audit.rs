@@ -61,12 +61,20 @@ async fn orphans_are_found_and_released_and_others_are_left_alone() {
     claim(&site, Uuid::from_u128(0xbeef), "VOLUME").await;
     let found = without_guests(site.runtime.audit(false).await.findings);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!((found[0].kind, found[0].id), (Kind::OrphanAllocation, orphan));
+    assert_eq!(
+        (found[0].kind, found[0].id),
+        (Kind::OrphanAllocation, orphan)
+    );
     assert_eq!(site.runtime.audit(true).await.repaired, 1);
     let audited = site.runtime.audit(false).await;
     assert_eq!(without_guests(audited.findings), []);
     let held = site.conductor.read(|control, _| {
-        let holds = |uuid| control.placement.consumer(InstanceId(uuid).consumer()).is_some();
+        let holds = |uuid| {
+            control
+                .placement
+                .consumer(InstanceId(uuid).consumer())
+                .is_some()
+        };
         [holds(orphan), holds(Uuid::from_u128(0xbeef))]
     });
     assert_eq!(held.await, [false, true]);
