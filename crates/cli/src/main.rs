@@ -1,5 +1,6 @@
 //! The one binary of Placewright.
 
+mod agent;
 mod audit;
 mod bench;
 mod cell;
@@ -41,6 +42,8 @@ enum Command {
     Control(Flags),
     /// Run one cell: its instances, and its hosts' agents
     Cell(Flags),
+    /// Look after hosts: simulated ones, or real ones through executables
+    Agent(Flags),
     /// Check, show and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -115,6 +118,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Control(flags) => control::run(&flags)?,
         Command::Cell(flags) => cell::run(&flags)?,
+        Command::Agent(flags) => agent::run(&flags)?,
         Command::Config(command) => run_config(command)?,
         Command::Journal(command) => {
             if !command.run()? {

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub(crate) use kinds::{
-    AuthStrategy, CandidateStrategy, CellAddresses, Form, LogFormat, Number, OptionType, UserGrants,
+    AuthStrategy, CandidateStrategy, CellAddresses, DriverKind, Form, LogFormat, Number, OptionType,
+    Ratio, UserGrants,
 };
 
 /// What is known about one option before any value is.
@@ -420,6 +421,98 @@ options! {
         /// Time that calls under way have to end after SIGTERM or SIGINT.
         #[unit("milliseconds")]
         drain_timeout_ms: Number<0, 86_400_000> = "5000";
+    }
+
+    /// A compute agent (`placewright agent`, docs/agents.md): the hosts that it looks after, their
+    /// cell, and the driver that builds instances on them.
+    agent: AgentOptions {
+        /// What builds instances: `simulated` builds nothing and only takes its time, `command` runs
+        /// executables.
+        driver: DriverKind = "simulated";
+        /// Address and port (gRPC) of the hosts' cell.
+        cell: String = "127.0.0.1:8780";
+        /// A file with a secret of 16 characters or more that control, cells and agents share.
+        token_file: Option<PathBuf> = "";
+        /// The Placement API that is told what the hosts have.
+        placement_url: String = "http://127.0.0.1:8778";
+        /// The token that placement is shown; `noauth2` takes `admin`.
+        #[secret(true)]
+        placement_token: String = "admin";
+        /// The user that placement is told, for `http_basic`; with `placement_password_file` instead of
+        /// a token.
+        placement_user: Option<String> = "";
+        /// A file with that user's password in its first line.
+        placement_password_file: Option<PathBuf> = "";
+        /// The name of the service that looks after all hosts, as for bare-metal nodes. Not set: each
+        /// host has a service of its own name.
+        service_host: Option<String> = "";
+        /// The directory of what the agent has to know after a restart, made when missing: its record
+        /// of guests, and what executables keep. Not set means `agent` in systemd's
+        /// `$STATE_DIRECTORY`, else in `placewright-data` in the working directory.
+        state_path: Option<PathBuf> = "";
+        /// How often the cell hears that the hosts are there; at least three times in its
+        /// `cell.host_timeout_ms`.
+        #[unit("milliseconds")]
+        heartbeat_ms: Number<100, 3_600_000> = "5000";
+        /// For how long changes of hosts are gathered before the cell hears of them.
+        #[unit("milliseconds")]
+        gather_ms: Number<1, 60_000> = "50";
+        /// How often the driver `command` is asked what hosts there are. 0: at the start only.
+        #[unit("seconds")]
+        inspect_s: Number<0, 86_400> = "60";
+        /// How often placement is compared with what the hosts have. 0: only when that changes.
+        #[unit("seconds")]
+        resync_s: Number<0, 86_400> = "600";
+        /// Time that devices have to be ready before a build.
+        #[unit("milliseconds")]
+        prepare_timeout_ms: Number<1, 86_400_000> = "60000";
+        /// Most builds at the same time on one host. Further ones wait.
+        #[unit("builds")]
+        builds_max: Number<1, 10_000> = "10";
+        /// Time that builds under way have to end after SIGTERM or SIGINT.
+        #[unit("milliseconds")]
+        drain_timeout_ms: Number<0, 86_400_000> = "10000";
+        /// Simulated hosts, all alike.
+        #[unit("hosts")]
+        hosts: Number<1, 1_000_000> = "10";
+        /// What the names of simulated hosts begin with; a number follows.
+        prefix: String = "sim-";
+        /// Processors of a simulated host.
+        #[unit("processors")]
+        vcpus: Number<0, 2_147_483_647> = "64";
+        /// How often a processor of a simulated host may be promised.
+        cpu_allocation_ratio: Ratio = "4.0";
+        /// Memory of a simulated host.
+        #[unit("mebibytes")]
+        memory_mb: Number<0, 2_147_483_647> = "262144";
+        /// Local disk of a simulated host.
+        #[unit("gibibytes")]
+        disk_gb: Number<0, 2_147_483_647> = "2000";
+        /// GPUs of a simulated host. Each is a resource provider with 1,000 `CUSTOM_GPU_MILLI`.
+        #[unit("devices")]
+        gpus: Number<0, 1_024> = "0";
+        /// What these GPUs are: `T4` gives them the trait `CUSTOM_GPU_MODEL_T4`.
+        gpu_model: Option<String> = "";
+        /// A CSV file with the machines of a trace (`sn,cpu_milli,memory_mib,gpu,model`), to simulate
+        /// those instead.
+        nodes_file: Option<PathBuf> = "";
+        /// Which part of the simulated hosts: `2/3` is the second of three, with every third host.
+        part: String = "1/1";
+        /// How long simulated steps take, in milliseconds, as VERB=TIME: `spawn=50` always, `spawn=20-80`
+        /// anything between, `spawn=~50` on average. The verbs are prepare, spawn, leave, return, offload,
+        /// rebuild and destroy.
+        times_ms: Vec<String> = "spawn=20-80";
+        /// How often simulated steps fail, as VERB=RATE: with `spawn=0.1` a tenth of the builds.
+        failures: Vec<String> = "";
+        /// Where the random numbers of the simulation begin.
+        seed: Number<0, 9_223_372_036_854_775_807> = "1";
+        /// The directory of executables for the driver `command`.
+        commands: Option<PathBuf> = "";
+        /// Time that an executable has, unless `command_timeouts_s` says something else.
+        #[unit("seconds")]
+        command_timeout_s: Number<1, 86_400> = "600";
+        /// Times for single ones, as VERB=SECONDS.
+        command_timeouts_s: Vec<String> = "";
     }
 
     /// Logs, written to standard error.

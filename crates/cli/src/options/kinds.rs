@@ -60,6 +60,21 @@ impl<const MIN: i64, const MAX: i64> OptionType for Number<MIN, MAX> {
     }
 }
 
+/// A number more than 0, perhaps with a fraction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ratio(pub(crate) f32);
+
+impl OptionType for Ratio {
+    fn read(text: &str) -> Option<Self> {
+        let ratio: f32 = text.parse().ok()?;
+        (ratio.is_finite() && ratio > 0.0).then_some(Self(ratio))
+    }
+
+    fn allowed() -> String {
+        "a number more than 0, as a text: \"4.0\"".to_owned()
+    }
+}
+
 impl OptionType for bool {
     const FORM: Form = Form::Flag;
 
@@ -263,6 +278,16 @@ choices! {
         HttpBasic = "http_basic",
         /// Tokens, asked about at a Keystone v3 API.
         Keystone = "keystone",
+    }
+}
+
+choices! {
+    /// What builds instances.
+    DriverKind {
+        /// Nothing: it takes its time, and fails as often as it is told to.
+        Simulated = "simulated",
+        /// The operator's executables.
+        Command = "command",
     }
 }
 

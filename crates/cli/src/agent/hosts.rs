@@ -1,0 +1,185 @@
+//! The driver that the options ask for, and its hosts.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_agent::command::{self, Command};
+use placewright_agent::simulated::{self, Simulated, Spread, Uniform};
+use placewright_agent::{Driver, HostDescription, Verb};
+
+use super::wrong;
+use crate::config::ConfigErrors;
+use crate::options::{AgentOptions, DriverKind, Number};
+
+/// The driver.
+///
+/// # Errors
+/// What its options say makes no sense.
+pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigErrors> {
+    match options.driver {
+        DriverKind::Simulated => {
+            let simulated = simulated::Options {
+                hosts: simulated_hosts(options)?,
+                times: by_verb::<Spread>("times_ms", &options.times_ms)?,
+                failures: by_verb::<Rate>("failures", &options.failures)?
+                    .into_iter()
+                    .map(|(verb, rate)| (verb, rate.0))
+                    .collect(),
+                seed: u64::try_from(options.seed.get()).unwrap_or(0),
+            };
+            Ok(Arc::new(Simulated::new(simulated)))
+        }
+        DriverKind::Command => {
+            let Some(directory) = &options.commands else {
+                let missing = "is needed for the driver command: the directory of executables";
+                return Err(wrong("commands", &missing));
+            };
+            let mut command = command::Options::new(directory, options.directory());
+            command.timeout = super::seconds(options.command_timeout_s);
+            command.timeouts =
+                by_verb::<Seconds>("command_timeouts_s", &options.command_timeouts_s)?
+                    .into_iter()
+                    .map(|(verb, seconds)| (verb, seconds.0))
+                    .collect();
+            let command = Command::new(command).map_err(|error| wrong("commands", &error))?;
+            Ok(Arc::new(command))
+        }
+    }
+}
+
+fn simulated_hosts(options: &AgentOptions) -> Result<Vec<HostDescription>, ConfigErrors> {
+    let hosts = match &options.nodes_file {
+        Some(file) => {
+            let nodes = placewright_trace::nodes::read(file);
+            simulated::of_trace(&nodes.map_err(|error| wrong("nodes_file", &error))?)
+        }
+        None => Uniform {
+            hosts: small(options.hosts),
+            prefix: options.prefix.clone(),
+            vcpus: small(options.vcpus),
+            cpu_ratio: options.cpu_allocation_ratio.0,
+            memory_mb: small(options.memory_mb),
+            disk_gb: small(options.disk_gb),
+            gpus: small(options.gpus),
+            gpu_model: options.gpu_model.clone(),
+        }
+        .hosts(),
+    };
+    let bad_part = || wrong("part", &"write NUMBER/OF, 1/3 for example");
+    let (part, parts) = options.part.split_once('/').ok_or_else(bad_part)?;
+    let read = |text: &str| text.parse::<usize>().map_err(|_| bad_part());
+    let (part, parts) = (read(part)?, read(parts)?);
+    if part == 0 || part > parts {
+        return Err(bad_part());
+    }
+    let hosts = simulated::part_of(hosts, part - 1, parts);
+    if hosts.is_empty() {
+        return Err(wrong("part", &"no host is in this part"));
+    }
+    Ok(hosts)
+}
+
+fn small<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
+    u32::try_from(number.get()).unwrap_or(u32::MAX)
+}
+
+/// A list of `VERB=VALUE`.
+fn by_verb<T>(name: &str, list: &[String]) -> Result<BTreeMap<Verb, T>, ConfigErrors>
+where
+    T: FromStr,
+    T::Err: std::fmt::Display,
+{
+    let one = |text: &String| {
+        let verbs = || Verb::ALL.map(Verb::name).join(", ");
+        let (verb, value) = text
+            .split_once('=')
+            .ok_or_else(|| wrong(name, &format!("{text:?}: write VERB=VALUE")))?;
+        let known = Verb::named(verb.trim());
+        let verb = known.ok_or_else(|| wrong(name, &format!("{verb:?} is none of {}", verbs())))?;
+        let value = value
+            .trim()
+            .parse::<T>()
+            .map_err(|error| wrong(name, &error))?;
+        Ok((verb, value))
+    };
+    list.iter().map(one).collect()
+}
+
+/// A chance from 0 to 1.
+struct Rate(f64);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rate = text.parse::<f64>().ok();
+        let rate = rate.filter(|rate| (0.0..=1.0).contains(rate));
+        rate.map(Self)
+            .ok_or_else(|| format!("{text:?} is no number from 0 to 1"))
+    }
+}
+
+/// Whole seconds.
+struct Seconds(Duration);
+
+impl FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seconds = text
+            .parse()
+            .ok()
+            .filter(|seconds| (1..=86_400).contains(seconds));
+        seconds
+            .map(|seconds| Self(Duration::from_secs(seconds)))
+            .ok_or_else(|| format!("{text:?} is no number of seconds from 1 to 86400"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{OPTIONS, Options};
+
+    /// The options with some that differ from their defaults.
+    fn options(given: &[(&str, &str)]) -> AgentOptions {
+        let texts: Vec<&str> = OPTIONS
+            .iter()
+            .map(|spec| {
+                let found = given.iter().find(|(key, _)| spec.key() == *key);
+                found.map_or(spec.default, |(_, text)| text)
+            })
+            .collect();
+        Options::from_texts(&texts).unwrap().agent
+    }
+
+    #[test]
+    fn hosts_are_parted_without_a_rest() {
+        let of = |part: &str| {
+            let given = [("agent.hosts", "10"), ("agent.part", part)];
+            simulated_hosts(&options(&given)).unwrap().len()
+        };
+        assert_eq!([of("1/3"), of("2/3"), of("3/3"), of("1/1")], [4, 3, 3, 10]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (key, text) in [
+            ("agent.part", "4/3"),
+            ("agent.part", "one"),
+            ("agent.times_ms", "build=5"),
+            ("agent.times_ms", "spawn=80-20"),
+            ("agent.failures", "spawn=1.5"),
+            ("agent.failures", "spawn"),
+            ("agent.nodes_file", "/nowhere/nodes.csv"),
+            ("agent.driver", "command"),
+        ] {
+            let errors = driver(&options(&[(key, text)])).err();
+            let error = errors.unwrap().to_string();
+            let named = key.replace("driver", "commands");
+            assert!(error.contains(&named), "{key} {text}: {error}");
+        }
+    }
+}
