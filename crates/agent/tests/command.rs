@@ -1,0 +1,118 @@
+//! The driver that runs executables: what they read, and how they end.
+
+mod cell;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cell::{instance, order};
+use placewright_agent::command::{Command, Options};
+use placewright_agent::{Driver, Task, Verb};
+use placewright_conductor::HostId;
+use placewright_conductor::cell_conductor::Step;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+fn script(directory: &Path, name: &str, text: &str) {
+    let path = directory.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A driver with executables, and the directory that they write to.
+fn driver(scripts: &[(&str, &str)]) -> (TempDir, Command) {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("inspect", r#"echo '{"hosts": [{"name": "node-1"}]}'"#),
+        ("list", r#"echo '{"guests": []}'"#),
+        ("spawn", "cat > /dev/null"),
+        ("destroy", "cat > /dev/null"),
+    ] {
+        script(directory.path(), name, text);
+    }
+    for (name, text) in scripts {
+        script(directory.path(), name, text);
+    }
+    let mut options = Options::new(directory.path(), directory.path().join("state"));
+    options.timeouts.insert(Verb::Spawn, Duration::from_secs(20));
+    options.timeouts.insert(Verb::Rebuild, Duration::from_millis(300));
+    let driver = Command::new(options).unwrap();
+    (directory, driver)
+}
+
+fn task(verb: Verb) -> Task {
+    let host = HostId(Uuid::from_u128(7));
+    Task {
+        verb,
+        host,
+        host_name: "node-1".into(),
+        instance: instance(1),
+        number: 2,
+        order: Some(Arc::new(order(host, instance(1), Step::Arrive, 512))),
+    }
+}
+
+#[tokio::test]
+async fn executables_read_what_is_wanted() {
+    let write = r#"cat > "$PLACEWRIGHT_STATE_DIR/$PLACEWRIGHT_HOST.$PLACEWRIGHT_GUEST""#;
+    let (directory, driver) = driver(&[("spawn", write)]);
+    driver.carry_out(task(Verb::Spawn)).await.unwrap();
+    let read = fs::read(directory.path().join("state/node-1.2")).unwrap();
+    let read: serde_json::Value = serde_json::from_slice(&read).unwrap();
+    assert_eq!(read["verb"], "spawn");
+    assert_eq!(read["guest"]["instance"], instance(1).to_string());
+    assert_eq!(read["order"]["resources"][0]["resources"]["MEMORY_MB"], 512);
+    let image = &read["order"]["spec"]["request"]["image"];
+    assert_eq!(image["properties"]["os_distro"], "debian");
+}
+
+#[tokio::test]
+async fn failures_say_why_and_whether_to_try_elsewhere() {
+    let (_directory, driver) = driver(&[
+        ("spawn", "echo no such image >&2; exit 65"),
+        ("destroy", "echo busy >&2; exit 1"),
+        ("rebuild", "sleep 60"),
+    ]);
+    let hopeless = driver.carry_out(task(Verb::Spawn)).await.unwrap_err();
+    assert!(!hopeless.may_retry);
+    assert_eq!(hopeless.message, "spawn failed (exit code 65): no such image");
+    let busy = driver.carry_out(task(Verb::Destroy)).await.unwrap_err();
+    assert!(busy.may_retry && busy.message.ends_with(": busy"));
+    let slow = driver.carry_out(task(Verb::Rebuild)).await.unwrap_err();
+    assert!(slow.message.contains("took more than 0.3 s"), "{slow}");
+    // What is not there cannot be done; only preparing may be left out.
+    driver.carry_out(task(Verb::Prepare)).await.unwrap();
+    let lacking = driver.carry_out(task(Verb::Leave)).await.unwrap_err();
+    assert_eq!(lacking.message, "The host's driver cannot leave instances.");
+}
+
+#[tokio::test]
+async fn what_there_is_is_read_and_checked() {
+    let id = instance(1);
+    let list = format!(
+        r#"echo '{{"guests": [{{"host": "node-1", "instance": "{id}", "number": 3}}]}}'"#
+    );
+    let (_directory, driver) = driver(&[("list", &list)]);
+    let hosts = driver.inspect().await.unwrap();
+    let guests = driver.list().await.unwrap().unwrap();
+    assert_eq!(guests[0].host, hosts[0].id());
+    assert_eq!((guests[0].instance, guests[0].number), (id, 3));
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_an_error() {
+    let (_directory, driver) = driver(&[("inspect", "echo hosts")]);
+    let error = driver.inspect().await.unwrap_err();
+    assert!(error.message.starts_with("inspect wrote what cannot be read"));
+}
+
+#[test]
+fn a_directory_without_executables_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new(directory.path(), directory.path());
+    let error = Command::new(options).unwrap_err().to_string();
+    assert!(error.contains("inspect is missing"), "{error}");
+}
