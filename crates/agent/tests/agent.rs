@@ -1,5 +1,10 @@
 //! An agent with simulated hosts, and a cell that a test plays.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 mod cell;
 
 use std::sync::Arc;
@@ -116,11 +121,12 @@ async fn a_failed_build_is_undone_and_counted() {
     assert_eq!(failure.unwrap().message, "The simulated spawn failed.");
     // However the changes were gathered, the last one says it.
     loop {
-        let load = match end.hear_state().await.1.update {
-            HostUpdate::Load(load)
-            | HostUpdate::InstanceCame(_, load)
-            | HostUpdate::InstanceWent(_, load) => load,
-            _ => continue,
+        let update = end.hear_state().await.1.update;
+        let (HostUpdate::Load(load)
+        | HostUpdate::InstanceCame(_, load)
+        | HostUpdate::InstanceWent(_, load)) = update
+        else {
+            continue;
         };
         if load.failed_builds == 2 {
             break;

@@ -1,5 +1,10 @@
 //! The driver that runs executables: what they read, and how they end.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 mod cell;
 
 use std::fs;
@@ -37,8 +42,12 @@ fn driver(scripts: &[(&str, &str)]) -> (TempDir, Command) {
         script(directory.path(), name, text);
     }
     let mut options = Options::new(directory.path(), directory.path().join("state"));
-    options.timeouts.insert(Verb::Spawn, Duration::from_secs(20));
-    options.timeouts.insert(Verb::Rebuild, Duration::from_millis(300));
+    options
+        .timeouts
+        .insert(Verb::Spawn, Duration::from_secs(20));
+    options
+        .timeouts
+        .insert(Verb::Rebuild, Duration::from_millis(300));
     let driver = Command::new(options).unwrap();
     (directory, driver)
 }
@@ -78,7 +87,10 @@ async fn failures_say_why_and_whether_to_try_elsewhere() {
     ]);
     let hopeless = driver.carry_out(task(Verb::Spawn)).await.unwrap_err();
     assert!(!hopeless.may_retry);
-    assert_eq!(hopeless.message, "spawn failed (exit code 65): no such image");
+    assert_eq!(
+        hopeless.message,
+        "spawn failed (exit code 65): no such image"
+    );
     let busy = driver.carry_out(task(Verb::Destroy)).await.unwrap_err();
     assert!(busy.may_retry && busy.message.ends_with(": busy"));
     let slow = driver.carry_out(task(Verb::Rebuild)).await.unwrap_err();
@@ -92,9 +104,8 @@ async fn failures_say_why_and_whether_to_try_elsewhere() {
 #[tokio::test]
 async fn what_there_is_is_read_and_checked() {
     let id = instance(1);
-    let list = format!(
-        r#"echo '{{"guests": [{{"host": "node-1", "instance": "{id}", "number": 3}}]}}'"#
-    );
+    let list =
+        format!(r#"echo '{{"guests": [{{"host": "node-1", "instance": "{id}", "number": 3}}]}}'"#);
     let (_directory, driver) = driver(&[("list", &list)]);
     let hosts = driver.inspect().await.unwrap();
     let guests = driver.list().await.unwrap().unwrap();
@@ -106,7 +117,11 @@ async fn what_there_is_is_read_and_checked() {
 async fn an_answer_that_cannot_be_read_is_an_error() {
     let (_directory, driver) = driver(&[("inspect", "echo hosts")]);
     let error = driver.inspect().await.unwrap_err();
-    assert!(error.message.starts_with("inspect wrote what cannot be read"));
+    assert!(
+        error
+            .message
+            .starts_with("inspect wrote what cannot be read")
+    );
 }
 
 #[test]

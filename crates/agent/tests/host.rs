@@ -1,6 +1,11 @@
 //! Hosts as state machines, against the cell conductor itself: messages come twice, late, in
 //! another order or never, work fails or is given up half-way, agents are killed.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 mod cell;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -479,11 +484,7 @@ impl World {
 fn carry_out(there: &mut BTreeSet<GuestKey>, work: &Work, is_whole: bool) {
     match work.verbs.last() {
         Some(Verb::Destroy) if is_whole => drop(there.remove(&work.guest)),
-        Some(Verb::Prepare | Verb::Spawn) => {
-            if is_whole {
-                there.insert(work.guest);
-            }
-        }
+        Some(Verb::Prepare | Verb::Spawn) if is_whole => drop(there.insert(work.guest)),
         _ => {}
     }
 }

@@ -28,9 +28,7 @@ use placewright_link::{
     AgentLink as _, CellLink as _, CellNews, Coming, HostStart, PlacementLink, ToAgent, ToCell,
 };
 use placewright_placement::Timestamp;
-use placewright_scheduler::host_state::{
-    HostReport, HostUpdate, InstanceReport, Load, NumberedUpdate,
-};
+use placewright_scheduler::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
 use uuid::Uuid;
 
 /// Messages in one delivery.
@@ -97,7 +95,7 @@ async fn run_agents(cell: Arc<Cell>, number: u128, hosts: u128) {
             guests: Vec::new(),
         }));
         connection.to_cell.send(start).await.unwrap();
-        let full = HostUpdate::Full(Box::new(HostReport::default()));
+        let full = HostUpdate::Full(Box::default());
         connection.to_cell.send(state(host, 1, full)).await.unwrap();
     }
     let mut sequences = std::collections::BTreeMap::<HostId, u64>::new();

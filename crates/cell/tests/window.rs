@@ -1,8 +1,6 @@
 //! A host's updates under loss, doubling and reordering: what is merged is always what the agent
 //! said up to some update, and in the end it is the newest.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
 use std::collections::BTreeMap;
 
 use placewright_cell::report::MergedReport;
@@ -87,12 +85,12 @@ impl Agent {
                 HostUpdate::InstanceWent(uuid, load)
             }
             4 => {
-                let reason = (value % 2 == 0).then(|| value.to_string());
+                let reason = value.is_multiple_of(2).then(|| value.to_string());
                 self.report.disabled.clone_from(&reason);
                 HostUpdate::Disabled(reason)
             }
             _ => {
-                self.report.is_forced_down = value % 2 == 0;
+                self.report.is_forced_down = value.is_multiple_of(2);
                 HostUpdate::ForcedDown(self.report.is_forced_down)
             }
         };

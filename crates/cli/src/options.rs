@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub(crate) use kinds::{
-    AuthStrategy, CandidateStrategy, CellAddresses, DriverKind, Form, LogFormat, Number, OptionType,
-    Ratio, UserGrants,
+    AuthStrategy, CandidateStrategy, CellAddresses, DriverKind, Form, LogFormat, Number,
+    OptionType, Ratio, UserGrants,
 };
 
 /// What is known about one option before any value is.

@@ -1,5 +1,10 @@
 //! What does not add up is found, and mended where that is safe.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 mod site;
 
 use placewright_conductor::InstanceId;

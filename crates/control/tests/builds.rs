@@ -1,5 +1,10 @@
 //! From a request to a running instance: with cells and agents, restarts, and cells that go away.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 mod site;
 
 use std::collections::BTreeSet;
@@ -9,7 +14,8 @@ use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::Command;
 use placewright_conductor::{CellId, Control, HostId, MoveKind};
 use placewright_control::Views;
-use site::{Fleet, Site, Stores, cell, host, instance, migration};
+use site::world::migration;
+use site::{Fleet, Site, Stores, cell, host, instance};
 
 /// How many of the first instances are active.
 fn active(control: &Control, views: &Views, count: usize) -> usize {

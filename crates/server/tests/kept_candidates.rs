@@ -1,5 +1,10 @@
 //! Answers with candidates are the same whether anything was kept of earlier ones or not.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
 mod support;
 
 use std::path::Path;
@@ -66,6 +71,7 @@ async fn check(engine: &Engine<ControlMachine>, warm: &Service, after: &str) {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one row of changes, in their order")]
 async fn what_is_kept_follows_every_change() {
     let engine: Engine<ControlMachine> =
         Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();

@@ -27,7 +27,6 @@ struct Shelf {
 impl Room {
     /// What a host has of the classes with an allocation ratio of 1.
     #[must_use]
-    #[expect(clippy::float_cmp, reason = "exactly 1 means: never promised twice")]
     pub fn of(host: &HostDescription) -> Self {
         let mut shelves = Vec::new();
         for provider in host.providers() {

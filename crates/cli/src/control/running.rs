@@ -62,6 +62,11 @@ impl Sockets {
             asks: maybe(options.control.listen, "control")?,
         })
     }
+
+    /// Whether one of them is the conductor's.
+    fn conduct(&self) -> bool {
+        self.compute.is_some() || self.asks.is_some()
+    }
 }
 
 /// The secret that control shares with cells and agents, if there is one.
@@ -115,10 +120,7 @@ impl Running {
         let placement = Server::new(service);
         let service = placement.service();
         let scheduler = SchedulerService::new(Arc::clone(service), scheduler, wire::keep(options));
-        let conducts = conducts
-            || sockets.compute.is_some()
-            || sockets.asks.is_some()
-            || !options.control.cells.0.is_empty();
+        let conducts = conducts || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = if conducts {
             let conductor = Conductor::new(engine.clone(), wire::conductor(options));
             let runtime = Runtime::start(conductor, scheduler.ranker())?;
