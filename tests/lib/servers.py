@@ -55,7 +55,7 @@ class Server:
     def url(self):
         return "http://127.0.0.1:%d" % self.port
 
-    def start(self):
+    def start(self, wait=True):
         parent = os.getpid()
 
         def in_child():
@@ -78,9 +78,10 @@ class Server:
                 raise ServerError(
                     "cannot run %s: %s" % (shlex.join(self.command), exc)
                 ) from exc
-        self._wait_until_it_answers()
+        if wait:
+            self.wait_until_it_answers()
 
-    def _wait_until_it_answers(self):
+    def wait_until_it_answers(self):
         end = time.monotonic() + self.start_timeout
         pause = 0.01
         while True:
