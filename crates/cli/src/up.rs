@@ -25,12 +25,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::config::{Config, ConfigErrors, Environment, Flags};
+use crate::config::{Config, ConfigErrors, Environment, Flags, Source};
 use crate::control::observer::Logged;
 use crate::control::running::{self, Running};
 use crate::control::signals::{self, nth};
 use crate::control::{BACKLOG, bind, check_open, logs, systemd, wire};
-use crate::options::AuthStrategy;
+use crate::options::{self, AuthStrategy};
 use hosts::Simulation;
 
 /// What to run besides what the options say.
@@ -77,6 +77,9 @@ const AGENT_DRAIN: Duration = Duration::from_secs(1);
 /// A host whose agent is silent for so long is down.
 const HOST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What is logged unless the user says: everything but single requests.
+const QUIET: &str = "info,placewright_server::access=warn";
+
 /// Runs the installation until a signal ends it.
 ///
 /// # Errors
@@ -84,6 +87,12 @@ const HOST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn run(up: &Up) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut config = Config::load(&up.flags, &Environment::of_process())?;
+    // Unless the user says what to log: a line for each request would bury what there is to try.
+    if options::find("log.filter")
+        .is_some_and(|index| config.values[index].source == Source::Default)
+    {
+        QUIET.clone_into(&mut config.options.log.filter);
+    }
     let log = logs::start(&config.options.log)?;
     up.complete(&mut config)?;
     check_open(&config.options)?;
