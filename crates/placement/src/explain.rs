@@ -6,13 +6,16 @@
 //! nothing; and the roots that nearly fit, with what they lack.
 //!
 //! Hosts that are no trees and that nobody shares with are looked at 64 at a time, and exactly.
-//! Trees are searched; when there are too many of them the search stops after a fixed amount of
-//! work and [`Explanation::unsearched`] says how many are missing.
+//! Trees are counted in the same way as far as no two constraints meet in one provider. Beyond that
+//! they are searched, one for each kind of trees that the query cannot tell apart. When there are
+//! too many kinds the search stops after a fixed amount of work and [`Explanation::unsearched`] says
+//! how many trees are missing.
 
 mod constraint;
 mod effects;
 mod misses;
 mod relaxed;
+mod shapes;
 mod smallest;
 
 pub use constraint::{Constraint, Scope};
@@ -28,7 +31,7 @@ use effects::Ledger;
 pub struct Explanation {
     /// How many roots there are.
     pub roots: usize,
-    /// How many of them can serve the request.
+    /// How many of them can serve the request; at least so many when trees are unsearched.
     pub left: usize,
     /// How many trees there was no time to search: nobody knows about them.
     pub unsearched: usize,
@@ -40,7 +43,8 @@ pub struct Explanation {
     pub smallest: Option<Vec<usize>>,
     /// Roots that fail as few constraints as any, those that lack least first; at most ten kinds.
     pub near_misses: Vec<NearMiss>,
-    /// Whether all trees were searched: `unsearched` is 0.
+    /// Whether the work allowed was enough: no tree is unsearched and no near miss is missing for
+    /// lack of time. Otherwise counts say "at least".
     pub is_exact: bool,
 }
 
@@ -82,6 +86,7 @@ pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, Que
         None
     };
     let near_misses = ledger.near_misses();
+    let is_cut = ledger.unsearched > 0 || ledger.is_cut();
     Ok(Explanation {
         roots: state.roots().len(),
         left,
@@ -89,6 +94,6 @@ pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, Que
         effects,
         smallest,
         near_misses,
-        is_exact: ledger.unsearched == 0,
+        is_exact: !is_cut,
     })
 }

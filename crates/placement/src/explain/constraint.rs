@@ -106,7 +106,7 @@ impl fmt::Display for Constraint {
 }
 
 /// What a constraint adds to a relaxed query.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     RootRequired(TraitId),
     RootForbidden(TraitId),
@@ -122,6 +122,28 @@ pub(super) enum Part {
     Isolate,
     SameSubtree(usize),
     OneProviderOfTree,
+}
+
+impl Part {
+    /// What it asks of one provider, whoever asks; nothing for what binds several. What must not
+    /// be is told by what is, so both are one condition.
+    pub(super) fn without_group(&self) -> Option<Self> {
+        Some(match self {
+            Self::RootRequired(id) | Self::RootForbidden(id) | Self::Forbidden(_, id) => {
+                Self::Required(0, SmallVec::from_slice(&[*id]))
+            }
+            Self::Required(_, ids) => Self::Required(0, ids.clone()),
+            Self::MemberOf(_, ids) => Self::MemberOf(0, ids.clone()),
+            Self::NotMemberOf(_, ids) => Self::MemberOf(0, SmallVec::from_slice(ids)),
+            Self::InTree(_, root) => Self::InTree(0, *root),
+            Self::Resource(_, class, amount) => Self::Resource(0, *class, *amount),
+            Self::Nobody
+            | Self::Together(_, _)
+            | Self::Isolate
+            | Self::SameSubtree(_)
+            | Self::OneProviderOfTree => return None,
+        })
+    }
 }
 
 /// A query taken apart.
@@ -247,6 +269,53 @@ impl Parts {
             self.add(Constraint::OneProviderOfTree, Part::OneProviderOfTree);
         }
         Ok(())
+    }
+}
+
+impl Parts {
+    /// What a group takes of a class.
+    pub(super) fn amounts_of(&self, group: usize, class: ClassId) -> impl Iterator<Item = i64> {
+        self.parts.iter().filter_map(move |part| match part {
+            Part::Resource(of, other, amount) if (*of, *other) == (group, class) => Some(*amount),
+            _ => None,
+        })
+    }
+
+    /// Whether a root that can serve each of some constraints alone can serve all of them: each
+    /// speaks of a provider that none of the others speaks of.
+    pub(super) fn are_independent(
+        &self,
+        query: &CandidateQuery,
+        includes: impl Fn(usize) -> bool,
+    ) -> bool {
+        // By group: whether more constraints may be on it, as resources that may come from
+        // different providers.
+        let mut bound: SmallVec<[Option<bool>; 8]> = SmallVec::from_elem(None, query.groups.len());
+        for (index, part) in self.parts.iter().enumerate() {
+            if !includes(index) {
+                continue;
+            }
+            let (group, is_open) = match part {
+                Part::RootRequired(_) | Part::RootForbidden(_) => continue,
+                Part::Required(group, _)
+                | Part::Forbidden(group, _)
+                | Part::MemberOf(group, _)
+                | Part::NotMemberOf(group, _)
+                | Part::InTree(group, _) => (*group, false),
+                Part::Resource(group, _, _) => (*group, query.groups[*group].suffix.is_empty()),
+                Part::Nobody
+                | Part::Together(_, _)
+                | Part::Isolate
+                | Part::SameSubtree(_)
+                | Part::OneProviderOfTree => return false,
+            };
+            match bound[group] {
+                None => bound[group] = Some(is_open),
+                Some(true) if is_open => {}
+                Some(_) => return false,
+            }
+        }
+        true
     }
 }
 

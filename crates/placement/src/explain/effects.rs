@@ -1,17 +1,21 @@
 //! Which roots fail which constraint.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use super::constraint::{Part, Parts};
-use super::relaxed::{Extent, Relaxed};
+use super::relaxed::Relaxed;
+use super::shapes::{Shape, Shapes};
 use crate::candidates::CandidateQuery;
 use crate::candidates::lookup::room_for_total;
-use crate::ids::ProviderId;
+use crate::hash::Map;
+use crate::ids::{AggregateId, ProviderId};
 use crate::slot_set::bits;
 use crate::state::State;
 
 /// How many searches of trees each part of an explanation may take.
-const SEARCHES: u32 = 100_000;
+///
+/// Trees of one shape are searched once, so this bounds the kinds of trees, not their number.
+const SEARCHES: u32 = 1_000;
 
 /// What is known about every root.
 pub(super) struct Ledger<'a, 'q> {
@@ -21,25 +25,53 @@ pub(super) struct Ledger<'a, 'q> {
     /// Words of hosts that are no trees and that nobody shares with: a constraint binds them alone
     /// as it does together with others.
     pub(super) hosts: Vec<u64>,
-    /// All other roots, in rising order.
-    pub(super) trees: Vec<ProviderId>,
+    /// Words of all other roots.
+    pub(super) trees: Vec<u64>,
     /// By constraint: words of the roots that can serve it alone.
     pub(super) serve: Vec<Vec<u64>>,
-    /// Trees that can serve the whole request, once that was found out.
-    pub(super) fitting_trees: Vec<ProviderId>,
+    /// Trees that can serve each constraint alone but not all together, once that was found out.
+    pub(super) puzzles: Vec<Puzzle>,
     /// How many trees there was no time to search.
     pub(super) unsearched: usize,
+    /// By slot of a provider that is no root: the root of its tree.
+    pub(super) root_of: Vec<ProviderId>,
+    shared: Vec<AggregateId>,
+    shapes: RefCell<Option<Shapes<'a>>>,
     searches: Cell<u32>,
+}
+
+/// Trees of one shape that can serve each constraint alone but not all together.
+pub(super) struct Puzzle {
+    /// One of them.
+    pub(super) example: ProviderId,
+    /// How many there are.
+    pub(super) roots: usize,
+    /// The first constraint that they cannot serve together with those before it.
+    pub(super) end: usize,
 }
 
 impl<'a, 'q> Ledger<'a, 'q> {
     pub(super) fn new(state: &'a State, query: &'q CandidateQuery, parts: &'q Parts) -> Self {
         let words = state.provider_slots().div_ceil(64);
-        let reached = reached_by_sharing(state);
+        let shared = shared_aggregates(state);
+        let mut reached = Vec::new();
+        for aggregate in &shared {
+            state.aggregate_members(*aggregate).union_into(&mut reached);
+        }
         let is_tree = |word: usize| {
             state.parents().word(word) | reached.get(word).copied().unwrap_or_default()
         };
         let roots = |word: usize| state.roots().word(word);
+        let mut root_of = Vec::new();
+        if !state.nested().is_empty() {
+            root_of = vec![ProviderId(0); state.provider_slots()];
+            for word in 0..words {
+                for slot in bits(state.nested().word(word), word) {
+                    let id = ProviderId(slot);
+                    root_of[id.index()] = state.provider(id).map_or(id, |provider| provider.root);
+                }
+            }
+        }
         let mut ledger = Self {
             state,
             query,
@@ -47,17 +79,20 @@ impl<'a, 'q> Ledger<'a, 'q> {
             hosts: (0..words)
                 .map(|word| roots(word) & !is_tree(word))
                 .collect(),
-            trees: (0..words)
-                .flat_map(|word| bits(roots(word) & is_tree(word), word))
-                .map(ProviderId)
-                .collect(),
+            trees: (0..words).map(|word| roots(word) & is_tree(word)).collect(),
             serve: Vec::new(),
-            fitting_trees: Vec::new(),
+            puzzles: Vec::new(),
             unsearched: 0,
+            root_of,
+            shared,
+            shapes: RefCell::new(None),
             searches: Cell::new(SEARCHES),
         };
         for index in 0..parts.parts.len() {
-            let served = ledger.serving_alone(index);
+            let served = match ledger.same_as(index) {
+                Some(other) => ledger.serve[other].clone(),
+                None => ledger.serving_alone(index),
+            };
             ledger.serve.push(served);
         }
         ledger
@@ -75,14 +110,42 @@ impl<'a, 'q> Ledger<'a, 'q> {
         self.searches.set(SEARCHES);
     }
 
-    /// The query with the constraints that `includes` admits.
-    pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<Relaxed<'a>> {
-        Relaxed::new(self.state, self.query, self.parts, includes, Extent::Fleet)
+    /// Whether the allowance is used up.
+    pub(super) fn is_cut(&self) -> bool {
+        self.searches.get() == 0
     }
 
-    /// The same, to be asked of a few trees only.
-    pub(super) fn relaxed_for_few(&self, includes: impl Fn(usize) -> bool) -> Option<Relaxed<'a>> {
-        Relaxed::new(self.state, self.query, self.parts, includes, Extent::Few)
+    /// The query with the constraints that `includes` admits.
+    pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<Relaxed<'a>> {
+        Relaxed::new(self.state, self.query, self.parts, includes)
+    }
+
+    /// The shape of a tree.
+    pub(super) fn shape(&self, root: ProviderId) -> Shape {
+        let mut shapes = self.shapes.borrow_mut();
+        let new = || Shapes::new(self.state, self.query, self.parts, self.shared.clone());
+        shapes.get_or_insert_with(new).of(root)
+    }
+
+    /// Whether the roots that can serve each constraint of a set can serve all.
+    pub(super) fn are_independent(&self, includes: impl Fn(usize) -> bool) -> bool {
+        self.parts.are_independent(self.query, includes)
+    }
+
+    /// A constraint before this one that says the same for another suffixed group.
+    fn same_as(&self, index: usize) -> Option<usize> {
+        let part = &self.parts.parts[index];
+        let (Part::Resource(group, _, _) | Part::Required(group, _)) = part else {
+            return None;
+        };
+        let is_suffixed = |group: &usize| !self.query.groups[*group].suffix.is_empty();
+        let says = part.without_group();
+        (0..index).find(|other| match &self.parts.parts[*other] {
+            before @ (Part::Resource(of, _, _) | Part::Required(of, _)) => {
+                is_suffixed(of) && is_suffixed(group) && before.without_group() == says
+            }
+            _ => false,
+        })
     }
 
     /// The roots that can serve a constraint alone. For trees, relations between groups count as
@@ -111,7 +174,7 @@ impl<'a, 'q> Ledger<'a, 'q> {
                 .map(|word| self.state.roots().word(word))
                 .collect()
         } else {
-            alone.served_trees(&self.hosts)
+            alone.served_trees(&self.hosts, &self.root_of)
         };
         for (word, served) in served.iter_mut().enumerate() {
             let hosts = self.hosts[word];
@@ -145,29 +208,79 @@ impl<'a, 'q> Ledger<'a, 'q> {
             }
             removed[count] += left.count_ones() as usize;
         }
+        // As long as constraints do not meet in a provider, trees are as hosts.
+        let independent = (1..=count)
+            .take_while(|length| self.are_independent(|index| index < *length))
+            .last()
+            .unwrap_or(0);
         let mut prefixes = Prefixes {
             ledger: self,
             ready: (0..=count).map(|_| None).collect(),
             last_end: count,
+            independent,
         };
-        let mut fitting = Vec::new();
-        let mut unsearched = 0;
-        for root in &self.trees {
-            match prefixes.end_of_tree(*root) {
-                Some(end) => {
-                    removed[end] += 1;
-                    if end == count {
-                        fitting.push(*root);
-                    }
-                }
-                None => unsearched += 1,
+        let mut numbers: Map<(Shape, usize), usize> = Map::default();
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        for (word, trees) in self.trees.iter().enumerate() {
+            let mut left = *trees;
+            for (index, served) in self.serve.iter().enumerate().take(independent + 1) {
+                removed[index] += (left & !served[word]).count_ones() as usize;
+                left &= served[word];
+            }
+            if independent == count {
+                removed[count] += left.count_ones() as usize;
+                continue;
+            }
+            for root in bits(left, word).map(ProviderId) {
+                let first_alone = (independent..count).find(|index| !self.serves(*index, root));
+                let first_alone = first_alone.unwrap_or(count);
+                let number = numbers
+                    .entry((self.shape(root), first_alone))
+                    .or_insert_with(|| {
+                        outcomes.push(Outcome {
+                            example: root,
+                            roots: 0,
+                            first_alone,
+                            end: prefixes.end_of_tree(root, first_alone),
+                        });
+                        outcomes.len() - 1
+                    });
+                outcomes[*number].roots += 1;
             }
         }
-        self.fitting_trees = fitting;
+        let mut unsearched = 0;
+        let mut puzzles = Vec::new();
+        for outcome in outcomes {
+            match outcome.end {
+                Some(end) => {
+                    removed[end] += outcome.roots;
+                    if outcome.first_alone == count && end < count {
+                        puzzles.push(Puzzle {
+                            example: outcome.example,
+                            roots: outcome.roots,
+                            end,
+                        });
+                    }
+                }
+                None => unsearched += outcome.roots,
+            }
+        }
+        self.puzzles = puzzles;
         self.unsearched = unsearched;
         let left = removed.pop().unwrap_or_default();
         (removed, left)
     }
+}
+
+/// What became of the trees of one shape.
+struct Outcome {
+    example: ProviderId,
+    roots: usize,
+    /// The first constraint that they cannot serve even alone; the number of constraints if there
+    /// is none.
+    first_alone: usize,
+    /// The first constraint that they cannot serve together with those before it, if it was found.
+    end: Option<usize>,
 }
 
 /// The query with its first constraint, its first two, and so on.
@@ -176,6 +289,8 @@ struct Prefixes<'l, 'a, 'q> {
     ready: Vec<Option<Option<Relaxed<'a>>>>,
     /// Where the last tree ended: many trees are alike.
     last_end: usize,
+    /// So many constraints are served together if each is served alone.
+    independent: usize,
 }
 
 impl Prefixes<'_, '_, '_> {
@@ -192,13 +307,11 @@ impl Prefixes<'_, '_, '_> {
 
     /// The first constraint that a tree cannot serve together with all before it; their number if
     /// it can serve all.
-    fn end_of_tree(&mut self, root: ProviderId) -> Option<usize> {
-        let count = self.ready.len() - 1;
-        let first_alone = (0..count).find(|index| !self.ledger.serves(*index, root));
+    /// `first_alone` is the first that it cannot serve even alone.
+    fn end_of_tree(&mut self, root: ProviderId, first_alone: usize) -> Option<usize> {
         // The first `low` constraints can be served, the first `high` cannot.
-        let (mut low, mut high) = (0, first_alone.unwrap_or(count));
-        // One constraint that is served alone is served.
-        if (first_alone.is_some() && high <= 1) || self.fits(root, high)? {
+        let (mut low, mut high) = (self.independent, first_alone);
+        if high <= low || self.fits(root, high)? {
             self.last_end = high;
             return Some(high);
         }
@@ -220,11 +333,10 @@ impl Prefixes<'_, '_, '_> {
     }
 }
 
-/// Words of the members of all aggregates that have a sharing member.
-fn reached_by_sharing(state: &State) -> Vec<u64> {
-    let mut reached = Vec::new();
+/// The aggregates that have a sharing member, in rising order.
+fn shared_aggregates(state: &State) -> Vec<AggregateId> {
     let Some(sharing) = state.sharing_trait() else {
-        return reached;
+        return Vec::new();
     };
     let mut aggregates: Vec<_> = state
         .trait_members(sharing)
@@ -234,8 +346,5 @@ fn reached_by_sharing(state: &State) -> Vec<u64> {
         .collect();
     aggregates.sort_unstable();
     aggregates.dedup();
-    for aggregate in aggregates {
-        state.aggregate_members(aggregate).union_into(&mut reached);
-    }
-    reached
+    aggregates
 }

@@ -3,7 +3,9 @@
 use smallvec::SmallVec;
 
 use super::constraint::Part;
-use super::effects::Ledger;
+use super::effects::{Ledger, Puzzle};
+use super::relaxed::Relaxed;
+use crate::hash::Map;
 use crate::ids::{ClassId, ProviderId};
 use crate::slot_set::bits;
 
@@ -68,10 +70,15 @@ impl Nearest {
     }
 }
 
+/// By class: the most that one provider of each tree could give.
+type MostFree = Map<ClassId, Vec<i32>>;
+/// By constraint: the query without it.
+type Rests<'a> = Map<usize, Option<Relaxed<'a>>>;
+
 /// What a root fails and by how much.
 type Lacks = SmallVec<[(usize, Lack); 2]>;
 
-impl Ledger<'_, '_> {
+impl<'a> Ledger<'a, '_> {
     /// The roots that fail fewest constraints, by what they lack.
     pub(super) fn near_misses(&self) -> Vec<NearMiss> {
         self.renew_allowance();
@@ -91,8 +98,15 @@ impl Ledger<'_, '_> {
                 self.offer_hosts(index, failing & !served[word], word, &mut nearest);
             }
         }
-        for root in &self.trees {
-            self.offer_tree(*root, fewest, &mut nearest);
+        let mut most_free = MostFree::default();
+        for (word, trees) in self.trees.iter().enumerate() {
+            for root in bits(self.failing(word, fewest) & trees, word).map(ProviderId) {
+                self.offer_tree(root, &mut most_free, &mut nearest);
+            }
+        }
+        let mut rests = Rests::default();
+        for puzzle in &self.puzzles {
+            self.offer_puzzle(puzzle, &mut rests, &mut nearest);
         }
         nearest.found.into_iter().map(|(_, miss)| miss).collect()
     }
@@ -134,11 +148,7 @@ impl Ledger<'_, '_> {
 
     /// The least number of constraints that a root fails; nothing when no root fails any.
     fn fewest_failed(&self) -> Option<usize> {
-        let unfit = |root: &&ProviderId| self.fitting_trees.binary_search(root).is_err();
-        let puzzled = (self.trees.iter())
-            .filter(unfit)
-            .any(|root| self.failed(*root).next().is_none());
-        if puzzled {
+        if !self.puzzles.is_empty() {
             return Some(1);
         }
         let mut fewest = self.serve.len() + 1;
@@ -167,7 +177,7 @@ impl Ledger<'_, '_> {
             let headroom = block.map_or(-1, |block| block.headroom[slot as usize % 64]);
             if nearest.could_take(least_score(amount, headroom)) {
                 let lacks = Lacks::from_slice(&[(index, self.lack(index, &[ProviderId(slot)]))]);
-                self.offer(ProviderId(slot), lacks, nearest);
+                self.offer(1, ProviderId(slot), lacks, nearest);
             }
         }
     }
@@ -189,43 +199,86 @@ impl Ledger<'_, '_> {
             let lacks = self
                 .failed(root)
                 .map(|index| (index, self.lack(index, &[root])));
-            self.offer(root, lacks.collect(), nearest);
+            self.offer(1, root, lacks.collect(), nearest);
         }
     }
 
-    fn offer_tree(&self, root: ProviderId, fewest: usize, nearest: &mut Nearest) {
-        let failed: SmallVec<[usize; 8]> = self.failed(root).collect();
-        if failed.len() == fewest {
-            let members = self.state.subtree(root);
-            let lacks = failed
-                .iter()
-                .map(|index| (*index, self.lack(*index, &members)));
-            self.offer(root, lacks.collect(), nearest);
-        } else if failed.is_empty() && self.fitting_trees.binary_search(&root).is_err() {
-            // Each constraint can be served, but not all at once: which one is too much?
-            for dropped in 0..self.serve.len() {
-                let fits = self.may_search()
-                    && self
-                        .relaxed_for_few(|index| index != dropped)
-                        .is_some_and(|mut rest| rest.tree_fits(root));
-                if fits {
-                    let lack = match self.parts.parts[dropped] {
-                        Part::Resource(_, _, amount) => Lack::Amount(amount),
-                        _ => Lack::Condition,
-                    };
-                    self.offer(root, Lacks::from_slice(&[(dropped, lack)]), nearest);
-                    return;
+    /// Offers a tree by what it lacks of the constraints that it fails alone.
+    fn offer_tree(&self, root: ProviderId, most_free: &mut MostFree, nearest: &mut Nearest) {
+        let mut bound = 0;
+        for index in self.failed(root) {
+            bound += match self.parts.parts[index] {
+                Part::Resource(_, class, amount) | Part::Together(class, amount) => {
+                    let most = most_free
+                        .entry(class)
+                        .or_insert_with(|| self.most_free(class));
+                    least_score(amount, most[root.index()])
                 }
+                _ => WHOLE,
+            };
+        }
+        if nearest.could_take(bound) {
+            let members = self.state.subtree(root);
+            let lacks = self
+                .failed(root)
+                .map(|index| (index, self.lack(index, &members)));
+            self.offer(1, root, lacks.collect(), nearest);
+        }
+    }
+
+    /// By slot of a tree's root: the most that one of its providers could give of a class.
+    fn most_free(&self, class: ClassId) -> Vec<i32> {
+        let mut most = vec![-1; self.state.provider_slots()];
+        for (word, trees) in self.trees.iter().enumerate() {
+            let Some(block) = self.state.column(class).block(word) else {
+                continue;
+            };
+            let nested = self.state.nested().word(word);
+            for slot in bits(trees | nested, word) {
+                let bit = slot % 64;
+                let root = if nested >> bit & 1 == 1 {
+                    self.root_of[slot as usize]
+                } else {
+                    ProviderId(slot)
+                };
+                let most = &mut most[root.index()];
+                *most = (*most).max(block.headroom[bit as usize]);
+            }
+        }
+        most
+    }
+
+    /// Each constraint can be served, but not all at once: which one is too much?
+    fn offer_puzzle(&self, puzzle: &Puzzle, rests: &mut Rests<'a>, nearest: &mut Nearest) {
+        // Those after the end do not matter: what is up to it cannot be served.
+        for dropped in 0..=puzzle.end {
+            // All before the last are served, that was found out.
+            let is_last = dropped + 1 == self.serve.len();
+            let fits = is_last
+                || self.may_search()
+                    && rests
+                        .entry(dropped)
+                        .or_insert_with(|| self.relaxed(|index| index != dropped))
+                        .as_mut()
+                        .is_some_and(|rest| rest.tree_fits(puzzle.example));
+            if fits {
+                let lack = match self.parts.parts[dropped] {
+                    Part::Resource(_, _, amount) => Lack::Amount(amount),
+                    _ => Lack::Condition,
+                };
+                let lacks = Lacks::from_slice(&[(dropped, lack)]);
+                self.offer(puzzle.roots, puzzle.example, lacks, nearest);
+                return;
             }
         }
     }
 
-    fn offer(&self, root: ProviderId, lacks: Lacks, nearest: &mut Nearest) {
+    fn offer(&self, roots: usize, example: ProviderId, lacks: Lacks, nearest: &mut Nearest) {
         let score = lacks
             .iter()
             .map(|(index, lack)| self.score(*index, *lack))
             .fold(0, i64::saturating_add);
-        nearest.offer(score, 1, root, lacks);
+        nearest.offer(score, roots, example, lacks);
     }
 
     /// What several providers lack of a constraint at least.

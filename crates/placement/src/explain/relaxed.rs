@@ -5,20 +5,10 @@ use crate::candidates::CandidateQuery;
 use crate::candidates::anchors::Anchors;
 use crate::candidates::complete::Scratch;
 use crate::candidates::plan::{Leniency, Plan};
-use crate::candidates::sharing::mark_root;
 use crate::candidates::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 use crate::state::State;
-
-/// How many roots a query will be asked of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extent {
-    /// All of them: who may serve what is found out beforehand.
-    Fleet,
-    /// A few trees.
-    Few,
-}
 
 /// A query with some of its constraints.
 pub(super) struct Relaxed<'a> {
@@ -35,7 +25,6 @@ impl<'a> Relaxed<'a> {
         query: &CandidateQuery,
         parts: &Parts,
         includes: impl Fn(usize) -> bool,
-        extent: Extent,
     ) -> Option<Self> {
         let selected = parts.select(query, includes);
         if selected.nobody {
@@ -53,10 +42,8 @@ impl<'a> Relaxed<'a> {
             &leniency,
         );
         Some(Self {
-            anchors: match extent {
-                Extent::Fleet => Anchors::new(&plan, false)?,
-                Extent::Few => Anchors::by_host(&plan),
-            },
+            // Few trees are searched: each is asked as it comes up.
+            anchors: Anchors::by_host(&plan),
             search: TreeSearch::new(&plan),
             scratch: Scratch::new(&plan),
             plan,
@@ -88,7 +75,8 @@ impl<'a> Relaxed<'a> {
 impl Relaxed<'_> {
     /// The roots of the trees that can serve a query of at most one choice. `lone` are hosts that
     /// are no trees and that nobody shares with: nothing is said of them.
-    pub(super) fn served_trees(&self, lone: &[u64]) -> Vec<u64> {
+    /// `root_of` has the root of each provider that is none, by slot.
+    pub(super) fn served_trees(&self, lone: &[u64], root_of: &[ProviderId]) -> Vec<u64> {
         let plan = &self.plan;
         let words = self.anchors.words;
         let root_filter = |word: usize, mask: u64| plan.root.word(word, mask);
@@ -106,9 +94,14 @@ impl Relaxed<'_> {
             }
             let mut mask = kind.word(plan.state, word, asked);
             mask = kind.spanning.word(word, mask);
-            for slot in bits(mask, word) {
-                mark_root(plan, ProviderId(slot), &mut roots);
-                if kind.takes_shared {
+            let is_root = plan.state.roots().word(word);
+            roots[word] |= mask & is_root;
+            for slot in bits(mask & !is_root, word) {
+                let root = root_of[ProviderId(slot).index()];
+                roots[root.index() / 64] |= 1 << (root.0 % 64);
+            }
+            if kind.takes_shared && !self.anchors.sharing.is_empty() {
+                for slot in bits(mask, word) {
                     self.anchors
                         .sharing
                         .mark_served_roots(plan, ProviderId(slot), &mut roots);

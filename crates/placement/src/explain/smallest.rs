@@ -6,14 +6,14 @@
 //! one can (implicit hitting sets, as in MARCO-style extraction of smallest unsatisfiable subsets).
 
 use super::effects::Ledger;
+use super::shapes::Shape;
 use crate::candidates::bits::Bits;
+use crate::hash::Map;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 
 /// How many sets may be tried.
 const ROUNDS: usize = 500;
-/// How many trees are few.
-const FEW: usize = 64;
 /// How many steps one search for a hitting set may take.
 const STEPS: u32 = 100_000;
 
@@ -44,23 +44,26 @@ impl Ledger<'_, '_> {
                 return Some(Some((0..count).filter(fails).collect()));
             }
         }
-        // The first tree that might be left often is: the fleet is looked at only if it is not.
-        let mut few = None;
-        let mut fleet = None;
-        for (number, root) in self.trees.iter().enumerate() {
-            if set.iter().any(|index| !self.serves(*index, *root)) {
-                continue;
-            }
-            if !self.may_search() {
-                return None;
-            }
-            let relaxed = if number < FEW {
-                few.get_or_insert_with(|| self.relaxed_for_few(|index| set.contains(&index)))
-            } else {
-                fleet.get_or_insert_with(|| self.relaxed(|index| set.contains(&index)))
-            };
-            if relaxed.as_mut().is_some_and(|set| set.tree_fits(*root)) {
-                return Some(Some(self.grow(set, *root)));
+        let includes = |index: usize| set.contains(&index);
+        let is_independent = self.are_independent(includes);
+        let mut relaxed = None;
+        let mut searched: Map<Shape, ()> = Map::default();
+        for (word, trees) in self.trees.iter().enumerate() {
+            let left = (set.iter()).fold(*trees, |left, index| left & self.serve[*index][word]);
+            for root in bits(left, word).map(ProviderId) {
+                if is_independent {
+                    return Some(Some(self.grow(set, root)));
+                }
+                if searched.insert(self.shape(root), ()).is_some() {
+                    continue;
+                }
+                if !self.may_search() {
+                    return None;
+                }
+                let relaxed = relaxed.get_or_insert_with(|| self.relaxed(includes));
+                if relaxed.as_mut().is_some_and(|set| set.tree_fits(root)) {
+                    return Some(Some(self.grow(set, root)));
+                }
             }
         }
         Some(None)
@@ -77,11 +80,13 @@ impl Ledger<'_, '_> {
             if inside.contains(index) {
                 continue;
             }
+            let with_it = |other: usize| other == index || inside.contains(other);
             let fits = self.serves(index, root)
-                && self.may_search()
-                && self
-                    .relaxed_for_few(|other| other == index || inside.contains(other))
-                    .is_some_and(|mut more| more.tree_fits(root));
+                && (self.are_independent(with_it)
+                    || self.may_search()
+                        && self
+                            .relaxed(with_it)
+                            .is_some_and(|mut more| more.tree_fits(root)));
             if fits {
                 inside.insert(index);
             } else {

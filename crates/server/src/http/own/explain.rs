@@ -50,6 +50,8 @@ pub(crate) fn write(state: &State, found: &Explanation) -> Writer {
     writer.integer(count(found.left));
     writer.key("exact");
     writer.raw(if found.is_exact { b"true" } else { b"false" });
+    writer.key("unsearched");
+    writer.integer(count(found.unsearched));
     writer.key("constraints");
     writer.open_array();
     for effect in &found.effects {
