@@ -274,3 +274,66 @@ fn a_near_miss_says_how_much_is_missing() {
         ]
     );
 }
+
+/// Trees of a root and providers with so much of `VGPU` each.
+fn trees_with_devices(trees: &[Vec<i32>]) -> Fleet {
+    let mut fleet = Fleet::new();
+    for devices in trees {
+        let root = fleet.len();
+        fleet.extend(hosts_with_memory(&[1_024]));
+        for free in devices {
+            let mut device = hosts_with_memory(&[*free]).remove(0);
+            device.parent = Some(root);
+            device.stocks.remove(0);
+            device.stocks[0].class = "VGPU";
+            fleet.push(device);
+        }
+    }
+    fleet
+}
+
+/// Three suffixed groups that take so much of `VGPU` each.
+fn three_devices(amount: i64) -> CandidateQuery {
+    let group = |number: usize| RequestGroup {
+        suffix: format!("_{number}"),
+        resources: vec![("VGPU".into(), amount)],
+        ..RequestGroup::default()
+    };
+    CandidateQuery {
+        groups: (0..3).map(group).collect(),
+        nested: true,
+        ..CandidateQuery::default()
+    }
+}
+
+#[test]
+fn many_trees_of_few_kinds_are_counted_exactly() {
+    let free = |number: usize| (0..4).map(move |device| ((number >> (2 * device)) % 4 + 5) as i32);
+    let trees: Vec<Vec<i32>> = (0..600)
+        .map(|number| free(number % 256).collect())
+        .collect();
+    let state = build(&mut trees_with_devices(&trees));
+    let told = explain(&state, &three_devices(6)).unwrap();
+    let enough = |tree: &&Vec<i32>| tree.iter().filter(|free| **free >= 6).count() >= 3;
+    let none = |tree: &&Vec<i32>| tree.iter().all(|free| *free < 6);
+    assert!(told.is_exact);
+    assert_eq!(told.left, trees.iter().filter(enough).count());
+    assert_eq!(told.effects[0].removed, trees.iter().filter(none).count());
+    let removed: usize = told.effects.iter().map(|effect| effect.removed).sum();
+    assert_eq!(removed + told.left, trees.len());
+    let missed: usize = told.near_misses.iter().map(|miss| miss.roots).sum();
+    let puzzling = |tree: &&Vec<i32>| !enough(tree) && !none(tree);
+    assert_eq!(missed, trees.iter().filter(puzzling).count());
+}
+
+#[test]
+fn an_explanation_that_is_cut_says_so() {
+    let trees: Vec<Vec<i32>> = (0..1_100).map(|number| vec![9_000 + number; 2]).collect();
+    let state = build(&mut trees_with_devices(&trees));
+    let told = explain(&state, &three_devices(6_000)).unwrap();
+    assert!(!told.is_exact && told.unsearched > 0);
+    assert_eq!((told.left, &told.smallest), (0, &None));
+    let removed: usize = told.effects.iter().map(|effect| effect.removed).sum();
+    assert!(removed > 0);
+    assert_eq!(removed + told.unsearched, told.roots);
+}
