@@ -30,6 +30,8 @@ class Owner:
         # Names of servers whose creation was not answered, and servers whose deletion was not.
         self.maybe_created: set[str] = set()
         self.maybe_deleted: set[str] = set()
+        # The move of each server that was acknowledged last; absent after one without an answer.
+        self.moved: dict[str, str] = {}
         self.figures: Counter[str] = Counter()
 
     def work(self, stop: threading.Event, complaints: list[str]) -> None:
@@ -90,8 +92,12 @@ class Owner:
                 ("revertResize", None),
             ]
         )
+        before = self.moved.pop(server, None)
         status, answer = client.act(server, action, body)
+        if status not in (202, 204) and before:
+            self.moved[server] = before
         if status in (202, 204):
+            self.moved[server] = action
             self.figures["moves acknowledged"] += 1
         elif status not in (400, 409, 503):
             raise Unexpected(f"{action} of {server}: {status} {answer}")
@@ -121,5 +127,19 @@ class Owner:
                 wrong.append(f"lost: {server} ({name}), whose creation was acknowledged")
             elif found[server]["status"] == "ERROR" and not found[server].get("fault"):
                 wrong.append(f"in ERROR without a fault: {server} ({name})")
+            else:
+                wrong += self._check_move(server, found[server]["status"])
+        self.moved.clear()
         wrong += [f"there again: {s}, deleted" for s in self.deleted if s in found]
         return wrong
+
+    def _check_move(self, server: str, status: str) -> list[str]:
+        """An acknowledged move was carried out, or failed and was undone."""
+        move = self.moved.get(server)
+        if move in ("confirmResize", "revertResize") and status == "VERIFY_RESIZE":
+            return [f"lost: {move} of {server}, which was acknowledged"]
+        if move in ("resize", "migrate") and status != "VERIFY_RESIZE":
+            self.figures[f"last {move} undone: {status}"] += 1
+        elif move:
+            self.figures[f"last {move} done: {status}"] += 1
+        return []
