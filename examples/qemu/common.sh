@@ -8,7 +8,7 @@ images=${QEMU_IMAGES:-$PLACEWRIGHT_STATE_DIR/images}
 
 # The directory of the guest that this is about: its console, its monitor, its process id.
 if [ -n "${PLACEWRIGHT_INSTANCE:-}" ]; then
-    guest=$PLACEWRIGHT_STATE_DIR/guests/$PLACEWRIGHT_HOST/$PLACEWRIGHT_INSTANCE.$PLACEWRIGHT_GUEST
+    guest=$PLACEWRIGHT_STATE_DIR/machines/$PLACEWRIGHT_HOST/$PLACEWRIGHT_INSTANCE.$PLACEWRIGHT_GUEST
 fi
 
 # Prints the process id of the guest in a directory, if it runs. A number alone proves nothing: it
