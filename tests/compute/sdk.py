@@ -36,6 +36,8 @@ def walk(counts, config: str) -> None:
     check("it knows its host", server.compute_host, server)
     check("it is in the list", server.id in {one.id for one in compute.servers()})
     check("pages of one", len([*compute.servers(details=False, limit=1)]) >= 4)
+    sorted_names = [one.name for one in compute.servers(sort_key="display_name", sort_dir="asc")]
+    check("sorted by name", sorted_names == sorted(sorted_names), sorted_names)
     check("find it by name", compute.find_server("w-sdk").id == server.id)
     compute.set_server_metadata(server, c="d")
     check("metadata", compute.fetch_server_metadata(server).metadata == {"a": "b", "c": "d"})
