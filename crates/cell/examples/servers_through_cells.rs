@@ -1,7 +1,7 @@
 //! How many servers a second cells take from control's message to ACTIVE, and what that costs:
 //!
 //! ```text
-//! cargo run --release -p placewright-cell --example throughput -- [CELLS] [HOSTS] [SERVERS]
+//! cargo run --release -p placewright-cell --example servers_through_cells -- [CELLS] [HOSTS] [SERVERS]
 //! ```
 //!
 //! The cells keep their stores in a temporary directory. Agents answer at once; for each cell there
