@@ -143,8 +143,8 @@ mod tests {
         );
         assert!(log.since(9).is_none());
         assert_eq!(log.last(ProviderId(0)), 1);
-        assert_eq!(log.last(ProviderId(last)), total);
-        assert_eq!(log.last(ProviderId(last + 1)), 0);
+        assert_eq!(log.last(ProviderId(last - 1)), total);
+        assert_eq!(log.last(ProviderId(last)), 0);
         assert_eq!(log.since(total).expect("now").count(), 0);
     }
 }
