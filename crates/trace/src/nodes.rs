@@ -30,9 +30,9 @@ const GPUS_MAX: u32 = 1024;
 ///
 /// [`TraceError`] for a file that cannot be read or is wrong.
 pub fn read(file: &Path) -> Result<Vec<Node>, TraceError> {
-    let reader = File::open(file).map_err(|source| TraceError::Unreadable {
+    let reader = File::open(file).map_err(|why| TraceError::Unreadable {
         file: file.to_owned(),
-        source,
+        why,
     })?;
     parse(file, reader)
 }

@@ -10,20 +10,20 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// The file cannot be read.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {why}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
         /// Why.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// A line is no CSV, or has another number of values than the first.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {why}", file.display())]
     NotCsv {
         /// The file.
         file: PathBuf,
         /// Why; it names the line.
-        source: csv::Error,
+        why: csv::Error,
     },
     /// The first line lacks a column.
     #[error("{}, line 1: there is no column {column}; the columns are {}", file.display(), found.join(", "))]
@@ -81,9 +81,9 @@ pub(crate) struct Column {
 
 impl<'a> Table<'a> {
     pub(crate) fn read(file: &'a Path, reader: impl Read) -> Result<Self, TraceError> {
-        let not_csv = |source| TraceError::NotCsv {
+        let not_csv = |why| TraceError::NotCsv {
             file: file.to_owned(),
-            source,
+            why,
         };
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)

@@ -40,9 +40,9 @@ const GPU_SPEC_LENGTH_MAX: usize = 150;
 ///
 /// [`TraceError`] for a file that cannot be read or is wrong.
 pub fn read(file: &Path) -> Result<Vec<Task>, TraceError> {
-    let reader = File::open(file).map_err(|source| TraceError::Unreadable {
+    let reader = File::open(file).map_err(|why| TraceError::Unreadable {
         file: file.to_owned(),
-        source,
+        why,
     })?;
     parse(file, reader)
 }
