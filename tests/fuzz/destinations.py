@@ -194,12 +194,15 @@ class Drawer:
 
     def rule(self) -> dict:
         rng = self.rng
-        rule: dict = {
-            "level": rng.choice(["rack", "rack", "row", "nope"]),
-            "relation": rng.choice(["same", "different", "spread"]),
-        }
+        relations = ["same", "different", "spread", "near", "far"]
+        rule: dict = {"relation": rng.choice(relations)}
+        level = lambda: rng.choice(["rack", "rack", "row", "host", "nope"])
+        is_far = rule["relation"] in ("near", "far")
+        self.maybe(rule, "level", 0.05 if is_far else 0.95, level)
         self.maybe(rule, "strength", 0.5, lambda: rng.choice(["hard", "soft"]))
         self.maybe(rule, "to", 0.3, lambda: [self.uuid()])
+        self.maybe(rule, "max_skew", 0.2, lambda: rng.randint(0, 2))
+        self.maybe(rule, "weight", 0.2, lambda: rng.choice([0, 1, 1000, 1001]))
         return rule
 
     def request(self) -> dict:
@@ -285,7 +288,14 @@ class Drawer:
     def topology(self) -> dict:
         rows = [{"name": "row", "aggregates": []}]
         racks = [{"name": "rack", "aggregates": RACKS}]
-        return {"levels": racks + self.some(rows, 1)}
+        body: dict = {"levels": racks + self.some(rows, 1)}
+        pair = lambda: {
+            "from": self.rng.choice(RACKS),
+            "to": self.rng.choice(RACKS),
+            "distance": self.rng.randint(0, 9),
+        }
+        self.maybe(body, "distances", 0.3, lambda: [pair()])
+        return body
 
 
 def mutate(rng: random.Random, body: Any) -> tuple[Any, tuple]:

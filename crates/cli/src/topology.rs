@@ -22,6 +22,13 @@ pub(crate) enum TopologyCommand {
     /// A place is an aggregate, and a place of one name in two larger places is two places. Other
     /// aggregates of the hosts stay. An empty field: the host is in no place of that level. Hosts
     /// that the file does not name are taken out of all places.
+    ///
+    /// Soft rules "near" and "far" count hops: 2 between hosts of one rack, 4 of one row, and so on.
+    /// Numbers of your own go into a second file, each place with all larger ones before it:
+    ///
+    ///   level,from,to,distance
+    ///   room,north,south,40
+    ///   rack,north/a/r1,north/a/r2,3
     #[command(verbatim_doc_comment)]
     Apply(Apply),
 }
@@ -31,6 +38,10 @@ pub(crate) enum TopologyCommand {
 pub(crate) struct Apply {
     /// The file
     file: PathBuf,
+
+    /// A CSV file with your own distances between places of one level
+    #[arg(long, value_name = "FILE")]
+    distances: Option<PathBuf>,
 
     /// The Placement API
     #[arg(long, env = "PLACEWRIGHT_URL", default_value = "http://127.0.0.1:8778")]

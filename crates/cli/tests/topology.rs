@@ -80,8 +80,14 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
         (0, "4 hosts in 3 rack, 2 room; 4 hosts moved"),
         "{error}"
     );
-    let (_, said, _) = apply(&file, &server, &url, &[]);
-    assert_eq!(said.trim(), "4 hosts in 3 rack, 2 room; 0 hosts moved");
+    let far = directory.path().join("distances.csv");
+    std::fs::write(&far, "level,from,to,distance\nroom,north,south,40\n").unwrap();
+    let more = ["--distances", &far.display().to_string()];
+    let (_, said, _) = apply(&file, &server, &url, &more);
+    assert_eq!(
+        said.trim(),
+        "4 hosts in 3 rack, 2 room, 1 distances; 0 hosts moved"
+    );
     let shown = server.request(&format!("GET {path}"), "");
     assert!(
         shown.contains("11111111-1111-4111-8111-111111111111"),
@@ -161,6 +167,24 @@ async fn schedule(url: &str) {
         assert!(!room(&other.node) && other.node != place.node);
     }
     assert_eq!(client.capacity(&request(""), 3).await.unwrap().count, 3);
+
+    let topology = client.topology().await.unwrap();
+    assert_eq!((topology.levels.len(), topology.distances.len()), (2, 1));
+    assert_eq!(topology.distances[0].distance, 40);
+    // As far away as can be, then as near.
+    for (relation, is_same) in [("far", false), ("near", true)] {
+        let rule = format!(
+            r#"{{"relation": "{relation}", "strength": "soft", "weight": 1000, "to": ["{first}"]}}"#
+        );
+        let look = Ask::look(request(&rule), vec![Uuid::from_u128(904)]);
+        let found = client.select(&look).await.unwrap();
+        let there = found.selections[0].selected.clone().unwrap();
+        assert_eq!(
+            room(&there.node) == room(&place.node),
+            is_same,
+            "{relation}"
+        );
+    }
 
     let look = Ask::look(request(""), vec![Uuid::from_u128(903)]).with_alternates(1);
     let found = client.select(&look).await.unwrap();

@@ -143,7 +143,22 @@ pub struct Level {
     pub aggregates: BTreeSet<Uuid>,
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Topology {
-    pub(crate) levels: Vec<Level>,
+/// How far apart two places of one level are; the same both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distance {
+    /// One place.
+    pub from: Uuid,
+    /// The other, or the same one: the distance between hosts of the place.
+    pub to: Uuid,
+    /// In the operator's own unit. Pairs of which nothing is said are counted in hops.
+    pub distance: u32,
+}
+
+/// The places of the operator's topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    /// The levels, the smallest first.
+    pub levels: Vec<Level>,
+    /// Distances between places of one level; each pair once.
+    pub distances: Vec<Distance>,
 }

@@ -35,8 +35,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 pub use answer::{
-    AllocationRequest, Allocations, Capacity, Claimed, Destinations, Host, Hosts, Level, Receipt,
-    Selection, Slot,
+    AllocationRequest, Allocations, Capacity, Claimed, Destinations, Distance, Host, Hosts, Level,
+    Receipt, Selection, Slot, Topology,
 };
 pub use ask::{Ask, Minimum};
 pub use error::{Code, Error, Refused};
@@ -167,23 +167,22 @@ impl Client {
         self.put(&format!("aggregates/{uuid}"), &body).await
     }
 
-    /// The levels of places, the smallest first.
+    /// The levels of places, and the distances between them.
     ///
     /// # Errors
     ///
     /// [`Error`].
-    pub async fn topology(&self) -> Result<Vec<Level>, Error> {
-        let told: answer::Topology = self.get("topology").await?;
-        Ok(told.levels)
+    pub async fn topology(&self) -> Result<Topology, Error> {
+        self.get("topology").await
     }
 
-    /// Replaces the levels of places, the smallest first.
+    /// Replaces the levels of places, and the distances.
     ///
     /// # Errors
     ///
     /// [`Error`].
-    pub async fn put_topology(&self, levels: &[Level]) -> Result<(), Error> {
-        self.put("topology", &json!({"levels": levels})).await
+    pub async fn put_topology(&self, topology: &Topology) -> Result<(), Error> {
+        self.put("topology", topology).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {

@@ -5,7 +5,7 @@
 use placewright_placement::change::AllocationFact;
 use placewright_placement::{
     Change, Command, Consumer, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent,
-    IntentCandidate, Outcome, Refusal, State, Timestamp, decide,
+    IntentCandidate, IntentRule, Outcome, Refusal, State, Timestamp, decide,
 };
 
 use crate::ids::{HostId, InstanceId, MigrationId};
@@ -25,9 +25,15 @@ pub fn intent(
     candidates: &[&Candidate],
     alongside: Vec<ConsumerClaim>,
 ) -> Intent {
-    let rules = spec.rules.iter().map(|one| {
-        let others = one.others.iter().copied();
-        (one.rule.clone(), others.map(ConsumerUuid::from_uuid))
+    let rules = spec.rules.iter().map(|one| IntentRule {
+        rule: one.rule.clone(),
+        others: one
+            .others
+            .iter()
+            .copied()
+            .map(ConsumerUuid::from_uuid)
+            .collect(),
+        with_group: false,
     });
     Intent {
         consumer: instance.consumer(),
@@ -37,9 +43,7 @@ pub fn intent(
         consumer_type: Some(INSTANCE.into()),
         // A group that was deleted since has no rules any more.
         group: spec.group.filter(|group| state.group(*group).is_some()),
-        rules: rules
-            .map(|(rule, others)| (rule, others.collect()))
-            .collect(),
+        rules: rules.collect(),
         candidates: candidates
             .iter()
             .map(|candidate| IntentCandidate {

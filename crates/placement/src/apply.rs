@@ -9,7 +9,7 @@ mod rows;
 use uuid::Uuid;
 
 use crate::change::Change;
-use crate::group::{Group, Level, Placing};
+use crate::group::{Distance, Group, Level, Placing};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProviderId, Timestamp, TraitId,
 };
@@ -34,6 +34,7 @@ enum Step {
     Consumer(ConsumerId, ConsumerUuid, Option<Box<Consumer>>),
     Group(GroupId, Uuid, Option<Box<Group>>),
     Levels(Vec<Level>),
+    Distances(Vec<Distance>),
     Placing(ConsumerId, Option<Placing>),
 }
 
@@ -72,6 +73,7 @@ impl State {
                 drop(self.replace_group(id, uuid, previous.map(|group| *group)));
             }
             Step::Levels(previous) => drop(self.replace_levels(previous)),
+            Step::Distances(previous) => drop(self.replace_distances(previous)),
             Step::Placing(id, previous) => {
                 self.replace_placing(id, previous);
             }
@@ -211,6 +213,9 @@ impl State {
                 )
             }
             Change::LevelsSet { levels } => Step::Levels(self.replace_levels(levels.clone())),
+            Change::DistancesSet { distances } => {
+                Step::Distances(self.replace_distances(distances.clone()))
+            }
             Change::ConsumerPlaced {
                 consumer,
                 host,

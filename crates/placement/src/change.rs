@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::group::{Level, Rule};
+use crate::group::{Distance, Level, Rule};
 use crate::ids::{ClassId, ConsumerUuid, Timestamp, TraitId};
 use crate::inventory::Inventory;
 
@@ -165,6 +165,11 @@ pub enum Change {
         host: Option<Uuid>,
         /// The group, if it is in one.
         group: Option<Uuid>,
+    },
+    /// The topology has exactly these distances.
+    DistancesSet {
+        /// In rising order.
+        distances: Vec<Distance>,
     },
 }
 

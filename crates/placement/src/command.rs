@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::group::{Level, Rule};
+use crate::group::{Distance, Level, Rule};
 use crate::ids::{ConsumerUuid, Timestamp};
 use crate::inventory::Inventory;
 
@@ -177,10 +177,12 @@ pub enum Command {
         /// The group.
         group: Uuid,
     },
-    /// Replaces the levels of the topology.
+    /// Replaces the levels of the topology, and the distances.
     SetLevels {
         /// From the smallest place to the largest.
         levels: Vec<Level>,
+        /// Between places of one level; each pair once, whichever comes first.
+        distances: Vec<Distance>,
     },
     /// Releases all that a consumer holds. Provider generations stay.
     Release {
@@ -215,11 +217,22 @@ pub struct Intent {
     /// The group that it joins, whose rules hold for it.
     pub group: Option<Uuid>,
     /// Hard rules towards other consumers.
-    pub rules: Vec<(Rule, Vec<ConsumerUuid>)>,
+    pub rules: Vec<IntentRule>,
     /// What it may hold, best first.
     pub candidates: Vec<IntentCandidate>,
     /// What others hold from the same step on (a migration that keeps the old host, say).
     pub alongside: Vec<ConsumerClaim>,
+}
+
+/// A hard rule of an intent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentRule {
+    /// What must hold.
+    pub rule: Rule,
+    /// Towards these.
+    pub others: Vec<ConsumerUuid>,
+    /// And towards the members that the intent's group has when the claim is made.
+    pub with_group: bool,
 }
 
 /// One way to serve an intent.

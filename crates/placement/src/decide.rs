@@ -182,7 +182,9 @@ pub fn decide(
         }
         Command::SetGroup { group, rules } => group::set(state, *group, rules, changes),
         Command::DeleteGroup { group } => group::delete(state, *group, changes),
-        Command::SetLevels { levels } => group::set_levels(state, levels, changes),
+        Command::SetLevels { levels, distances } => {
+            group::set_levels(state, levels, distances, changes)
+        }
         Command::Release { consumer } => claim::release(state, *consumer, changes),
         Command::Reshape {
             inventories,

@@ -26,6 +26,9 @@ pub enum Relation {
     Same,
     /// A place that holds fewer than so many of the others: 1 means a place of its own.
     FewerThan(u32),
+    /// A place that has at most so many more than the emptiest place once the claim is made: 1 is as
+    /// even as can be. At least 1; 0 can never be kept. Only places that hold a host count.
+    Spread(u32),
 }
 
 /// A hard rule.
@@ -55,6 +58,17 @@ pub struct Level {
     pub name: String,
     /// Its aggregates, in alphabetical order.
     pub aggregates: Vec<String>,
+}
+
+/// How far apart two places of one level are, or the hosts of one place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Distance {
+    /// One place: an aggregate of a level.
+    pub from: String,
+    /// The other, or the same one: the distance between hosts of the place.
+    pub to: String,
+    /// In the operator's own unit; the same both ways.
+    pub distance: u32,
 }
 
 /// Where a consumer is, as the claim that put it there said.
@@ -97,6 +111,21 @@ impl State {
     #[must_use]
     pub fn levels(&self) -> &[Level] {
         &self.levels
+    }
+
+    /// The operator's own distances between places, each pair once.
+    #[must_use]
+    pub fn distances(&self) -> &[Distance] {
+        &self.distances
+    }
+
+    /// The place of a host at the level of this number.
+    #[must_use]
+    pub fn place_at(&self, host: ProviderId, level: usize) -> Option<AggregateId> {
+        match self.place_in_level(self.provider(host)?, level)? {
+            Place::Aggregate(id) => Some(id),
+            Place::Host(_) => None,
+        }
     }
 
     /// The hosts of a group's members, one for each member, in order of slot.
@@ -152,7 +181,62 @@ impl State {
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
                 others.filter(|other| is_there(*other)).take(most).count() < most
             }
+            Relation::Spread(skew) => {
+                let mut places: Vec<Place> = others
+                    .filter_map(|other| self.place(other, &rule.scope))
+                    .collect();
+                places.sort_unstable();
+                self.is_even(place, &places, &rule.scope, skew)
+            }
         }
+    }
+
+    /// Whether one more in a place leaves it at most `skew` above the emptiest place of a scope,
+    /// given the places of all others in rising order.
+    fn is_even(&self, place: Place, others: &[Place], scope: &Scope, skew: u32) -> bool {
+        let skew = usize::try_from(skew).unwrap_or(usize::MAX);
+        let count = count_of(others, place) + 1;
+        skew > 0 && (count <= skew || count <= skew.saturating_add(self.least(others, scope)))
+    }
+
+    /// How many of some others the emptiest place of a scope has, given their places in rising
+    /// order. Only places that hold a host count.
+    #[must_use]
+    pub fn least(&self, others: &[Place], scope: &Scope) -> usize {
+        let sharing = self.sharing_trait();
+        let is_host = |slot: u32| {
+            let provider = self.provider(ProviderId(slot));
+            provider.is_some_and(|provider| {
+                provider.root == ProviderId(slot)
+                    && !sharing.is_some_and(|sharing| provider.has_trait(sharing))
+            })
+        };
+        let mut least = usize::MAX;
+        match scope {
+            Scope::Host => {
+                for (id, _) in self.all_providers().filter(|(id, _)| is_host(id.0)) {
+                    least = least.min(count_of(others, Place::Host(id)));
+                }
+            }
+            Scope::Level(name) => {
+                let level = self.levels.iter().position(|level| level.name == *name);
+                let level = level.and_then(|level| u16::try_from(level).ok());
+                for (id, of) in (0u32..).zip(&self.level_of_aggregate) {
+                    let id = AggregateId(id);
+                    if of.is_none() || *of != level {
+                        continue;
+                    }
+                    let count = count_of(others, Place::Aggregate(id));
+                    if count < least && self.aggregate_members(id).iter().any(is_host) {
+                        least = count;
+                    }
+                    if least == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        least
     }
 
     /// The hosts of some consumers, in order; consumers that are nowhere are passed over.
@@ -163,4 +247,10 @@ impl State {
         let found = consumers.iter().filter_map(|uuid| self.consumer(*uuid));
         found.filter_map(|consumer| Some(consumer.placing?.host))
     }
+}
+
+/// How often a place is among others in rising order.
+fn count_of(others: &[Place], place: Place) -> usize {
+    let start = others.partition_point(|other| *other < place);
+    others[start..].partition_point(|other| *other == place)
 }

@@ -53,7 +53,7 @@ pub use candidates::{
 pub use change::Change;
 pub use command::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, Intent, IntentCandidate,
-    InventoryReplacement, ParentChange,
+    IntentRule, InventoryReplacement, ParentChange,
 };
 pub use decide::{Outcome, ProviderView, decide};
 pub use explain::{Explanation, explain};

@@ -234,6 +234,34 @@ pub enum Refusal {
         /// The aggregate or level.
         name: String,
     },
+    /// A level of the topology has no name, or that of the built-in one.
+    #[error("{name:?} is no name for a level")]
+    LevelName {
+        /// The name.
+        name: String,
+    },
+    /// A distance names a place that is in no level of the topology.
+    #[error("{name} is in no level of the topology")]
+    PlaceNotFound {
+        /// The place.
+        name: String,
+    },
+    /// A distance is there twice.
+    #[error("the distance from {from} to {to} is there twice")]
+    DistanceTwice {
+        /// One place.
+        from: String,
+        /// The other.
+        to: String,
+    },
+    /// A distance is between places of two levels.
+    #[error("{from} and {to} are not of one level")]
+    DistanceAcrossLevels {
+        /// One place.
+        from: String,
+        /// The other.
+        to: String,
+    },
     /// The provider has not that much left.
     #[error("provider {provider} lacks {missing} {class}")]
     CapacityExceeded {

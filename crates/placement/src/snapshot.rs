@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::group::{Group, Level, Placing, Rule};
+use crate::group::{Distance, Group, Level, Placing, Rule};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
     TraitId, TypeId, UserId,
@@ -22,8 +22,9 @@ use crate::inventory::Inventory;
 use crate::names;
 use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State};
 
-/// The version that this release writes.
-pub const SNAPSHOT_VERSION: u32 = 1;
+/// The newest version that this release reads. It writes the oldest that holds everything: version 2
+/// ends with the distances of the topology, version 1 has none.
+pub const SNAPSHOT_VERSION: u32 = 2;
 
 /// No row is longer: a provider with a million consumers does not list them in its row.
 const ROW_BYTES_MAX: u32 = 64 << 20;
@@ -193,7 +194,7 @@ impl State {
             row: Vec::new(),
         };
         rows.put(&Header {
-            version: SNAPSHOT_VERSION,
+            version: if self.distances.is_empty() { 1 } else { 2 },
             classes: length(self.classes.len()),
             traits: length(self.traits.len()),
             aggregates: length(aggregates.names.len()),
@@ -244,6 +245,12 @@ impl State {
                     .map(|held| (held.provider.0, held.class, held.amount))
                     .collect(),
             })?;
+        }
+        if !self.distances.is_empty() {
+            rows.put(&length(self.distances.len()))?;
+        }
+        for distance in &self.distances {
+            rows.put(distance)?;
         }
         Ok(())
     }
@@ -317,6 +324,7 @@ impl State {
                 .ok_or(SnapshotError::Damaged("a consumer names what is not there"))?;
             state.replace_consumer(ConsumerId(row.slot), row.uuid, Some(record));
         }
+        load_distances(&mut state, &mut rows, header.version)?;
         Ok(state)
     }
 
@@ -380,6 +388,20 @@ fn provider_row(slot: u32, provider: &Provider, aggregates: &Table<'_>) -> Provi
 
 /// Providers come in the order of their slots, so a parent may come after its child: children are
 /// joined to their parents when all are there.
+fn load_distances(
+    state: &mut State,
+    rows: &mut Input<'_>,
+    version: u32,
+) -> Result<(), SnapshotError> {
+    if version >= 2 {
+        let count: u32 = rows.take()?;
+        let distances = (0..count).map(|_| rows.take());
+        let distances = distances.collect::<Result<Vec<Distance>, _>>()?;
+        state.replace_distances(distances);
+    }
+    Ok(())
+}
+
 fn load_providers(
     state: &mut State,
     rows: &mut Input<'_>,

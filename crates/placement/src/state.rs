@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::column::ClassColumn;
-use crate::group::{Group, Level, Placing};
+use crate::group::{Distance, Group, Level, Placing};
 use crate::hash::Map;
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
@@ -153,6 +153,7 @@ pub struct State {
     pub(crate) groups: Slots<Group>,
     pub(crate) group_by_uuid: Map<Uuid, GroupId>,
     pub(crate) levels: Vec<Level>,
+    pub(crate) distances: Vec<Distance>,
     pub(crate) level_of_aggregate: Vec<Option<u16>>,
     pub(crate) touched: TouchLog,
 }

@@ -2,7 +2,7 @@
 //! one. If this test fails, an existing variant or field was changed; add a new one instead.
 
 use placewright_placement::change::AllocationFact;
-use placewright_placement::group::{Level, Relation, Rule, Scope};
+use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
 use placewright_placement::{Change, ClassId, ConsumerUuid, Inventory, Timestamp, TraitId, record};
 use uuid::Uuid;
 
@@ -114,6 +114,38 @@ fn one_of_each() -> Vec<Change> {
             group: None,
         },
     ]
+}
+
+/// What came later than the first golden record.
+fn later_ones() -> Vec<Change> {
+    vec![
+        Change::GroupSet {
+            group: Uuid::from_u128(0x44),
+            rules: vec![Rule {
+                scope: Scope::Level("rack".into()),
+                relation: Relation::Spread(2),
+            }],
+        },
+        Change::DistancesSet {
+            distances: vec![Distance {
+                from: "agg".into(),
+                to: "other".into(),
+                distance: 300,
+            }],
+        },
+    ]
+}
+
+#[test]
+fn later_changes_read_as_they_always_did() {
+    let mut bytes = Vec::new();
+    record::encode(&later_ones(), &mut bytes);
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, include_str!("golden/record_1_later.hex").trim());
+    assert_eq!(
+        record::decode(&bytes).expect("it was just written"),
+        later_ones()
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::{PrepareOptions, Prepared};
-use placewright_scheduler::request::group::{Strength, TopologyRelation, TopologyRule};
+use placewright_scheduler::request::group::{TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{Destination, GroupPolicy, RequestSpec, ServerGroup};
 use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Scheduler, Scope};
@@ -100,10 +100,11 @@ fn set_group(state: &mut State, number: u32, relation: Relation) {
 fn in_group(mut request: RequestSpec, number: u32, policy: GroupPolicy) -> RequestSpec {
     request.instance_group = Some(ServerGroup {
         uuid: group_uuid(number),
-        policy,
+        policy: Some(policy),
         max_server_per_host: None,
         members: BTreeSet::new(),
         hosts: BTreeSet::new(),
+        topology_rules: Vec::new(),
     });
     request
 }
@@ -191,7 +192,13 @@ fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
         name: "rack".into(),
         aggregates: racks.map(|number| rack(number).to_string()).collect(),
     }];
-    run(&mut state, &Command::SetLevels { levels });
+    run(
+        &mut state,
+        &Command::SetLevels {
+            levels,
+            distances: Vec::new(),
+        },
+    );
     for group in 0..APART {
         set_group(&mut state, group, Relation::FewerThan(1));
     }
@@ -484,22 +491,23 @@ impl Bench {
             })
             .collect();
         self.measure("hard affinity", &together, decisions);
-        let spread: Vec<RequestSpec> = numbers()
-            .map(|number| {
+        for (relation, name) in [
+            (TopologyRelation::Different, "hard different racks"),
+            (TopologyRelation::Spread, "hard spread over racks"),
+        ] {
+            let requests = numbers().map(|number| {
                 let mut request = request(number);
                 let start = number as usize * 8 % (self.alive.len() - 8);
                 let others = self.alive[start..start + 8].iter();
-                request.topology_rules = vec![TopologyRule {
-                    level: "rack".into(),
-                    relation: TopologyRelation::Different,
-                    strength: Strength::Hard,
-                    to: others
-                        .filter_map(|(one, _)| one.as_str().parse().ok())
-                        .collect(),
-                }];
+                let mut rule = TopologyRule::hard("rack", relation);
+                rule.to = others
+                    .filter_map(|(one, _)| one.as_str().parse().ok())
+                    .collect();
+                request.topology_rules = vec![rule];
                 request
-            })
-            .collect();
-        self.measure("hard spread over racks", &spread, decisions);
+            });
+            let requests: Vec<RequestSpec> = requests.collect();
+            self.measure(name, &requests, decisions);
+        }
     }
 }

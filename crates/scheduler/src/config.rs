@@ -72,6 +72,8 @@ pub struct SchedulerConfig {
     pub num_instances_weight_multiplier: f64,
     /// `ImagePropertiesWeigher`: positive packs, negative spreads, 0 switches it off.
     pub image_props_weight_multiplier: f64,
+    /// `TopologyWeigher`: how much the soft topology rules of a request count; not negative.
+    pub topology_weight_multiplier: f64,
     /// `ImagePropertiesWeigher`: `property=ratio` each; empty counts every property once.
     pub image_props_weight_setting: Vec<String>,
 
@@ -134,6 +136,7 @@ impl Default for SchedulerConfig {
             hypervisor_version_weight_multiplier: 1.0,
             num_instances_weight_multiplier: 0.0,
             image_props_weight_multiplier: 0.0,
+            topology_weight_multiplier: 1.0,
             image_props_weight_setting: Vec::new(),
             metrics: MetricsConfig::default(),
             expressions: Vec::new(),

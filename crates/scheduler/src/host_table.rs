@@ -25,9 +25,11 @@ use crate::host_state::{HostState, HostUpdate, InstanceReport, NumberedUpdate, R
 use crate::platform::Platforms;
 use crate::ranking::Column;
 
+pub mod places;
 mod property_counts;
 mod track;
 
+use places::Places;
 pub use property_counts::{PropertyCounts, compared};
 use track::SlotList;
 
@@ -127,6 +129,7 @@ pub struct HostTable {
     amounts: Vec<Amounts>,
     aggregates: Aggregates,
     properties: PropertyCounts,
+    places: Places,
     /// When hosts that are up will be looked at again, soonest first.
     wake_ups: BinaryHeap<Reverse<(Timestamp, u32)>>,
     /// The hosts that are in `wake_ups`, each once.
@@ -164,6 +167,7 @@ impl HostTable {
             amounts: Vec::new(),
             aggregates: Aggregates::default(),
             properties: PropertyCounts::default(),
+            places: Places::default(),
             wake_ups: BinaryHeap::new(),
             watched: SlotSet::default(),
             now: Timestamp::default(),
@@ -294,6 +298,12 @@ impl HostTable {
         &self.properties
     }
 
+    /// Where hosts are in the topology.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// Whether image properties of instances are counted.
     #[must_use]
     pub fn counts_properties(&self) -> bool {
@@ -399,6 +409,11 @@ impl HostTable {
         let (_, classes) = *self
             .classes
             .insert(known.unwrap_or_else(|| (log.structure(), Classes::of(state))));
+        if self.places.follow(state) {
+            for slot in self.known.iter() {
+                self.places.put(state, ProviderId(slot));
+            }
+        }
         let since = self.followed.and_then(|position| log.since(position));
         if let Some(changed) = since {
             let mut changed: SmallVec<[Touch; 16]> = changed.collect();
@@ -456,6 +471,7 @@ impl HostTable {
             let aggregates = provider.aggregates.iter();
             let uuids = aggregates.filter_map(|id| state.aggregate_uuid(*id).parse().ok());
             self.aggregates.set_membership(slot, uuids);
+            self.places.put(state, root);
         }
     }
 

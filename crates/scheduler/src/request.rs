@@ -116,6 +116,10 @@ pub struct RequestSpec {
     /// Where the instances must or should be in the operator's topology.
     #[serde(default)]
     pub topology_rules: Vec<TopologyRule>,
+    /// The other instances that were asked for together with the one whose turn it is. Whoever takes
+    /// several sets it.
+    #[serde(skip)]
+    pub mates: BTreeSet<Uuid>,
 }
 
 fn one() -> u32 {
@@ -152,6 +156,7 @@ impl RequestSpec {
             requested_networks: Vec::new(),
             device_profiles: Vec::new(),
             topology_rules: Vec::new(),
+            mates: BTreeSet::new(),
         }
     }
 

@@ -249,7 +249,7 @@ impl Scheduler {
     ) -> Result<Vec<Ranked>, SelectRefusal> {
         self.shelf.note(self.hosts.take_touched());
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
-        let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance));
+        let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance))?;
         let own_rules = &prepared.translation.rules;
         let by_rules = rules.named(state);
         let named = match (by_rules.as_ref(), compiled.filters.named()) {

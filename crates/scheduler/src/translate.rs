@@ -160,7 +160,7 @@ fn check(spec: &RequestSpec) -> Result<(), BadRequest> {
     let field = "instance_group.max_server_per_host";
     match group.max_server_per_host {
         Some(0) => Err(BadRequest::invalid(field, "must be at least 1")),
-        Some(_) if group.policy != crate::request::GroupPolicy::AntiAffinity => {
+        Some(_) if group.policy != Some(crate::request::GroupPolicy::AntiAffinity) => {
             Err(BadRequest::conflict(
                 field,
                 "instance_group.policy",

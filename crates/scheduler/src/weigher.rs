@@ -30,6 +30,7 @@ mod num_instances;
 mod pci;
 mod ram;
 mod soft_affinity;
+mod topology;
 
 /// Every weigher there is, in the order in which shares are added up.
 pub static ALL: &[&Weigher] = &[
@@ -46,6 +47,7 @@ pub static ALL: &[&Weigher] = &[
     &hypervisor_version::WEIGHER,
     &num_instances::WEIGHER,
     &image_properties::WEIGHER,
+    &topology::WEIGHER,
 ];
 
 /// A weigher.

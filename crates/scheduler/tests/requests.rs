@@ -48,7 +48,7 @@ fn errors_name_the_field() {
         (
             with(
                 "topology_rules",
-                json!([{"level": "rack", "relation": "near"}]),
+                json!([{"level": "rack", "relation": "beside"}]),
             ),
             "topology_rules[0].relation",
         ),

@@ -14,6 +14,7 @@ use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::group::{Strength, TopologyRelation, TopologyRule};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
+use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Scheduler, Scope};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -118,7 +119,13 @@ fn fleet(sizes: &[u8]) -> State {
         name: "rack".into(),
         aggregates,
     }];
-    run(&mut state, &Command::SetLevels { levels });
+    run(
+        &mut state,
+        &Command::SetLevels {
+            levels,
+            distances: Vec::new(),
+        },
+    );
     let rules = vec![Rule {
         scope: Place::Host,
         relation: Relation::FewerThan(1),
@@ -163,21 +170,39 @@ fn request() -> impl Strategy<Value = RequestSpec> {
             let mut request = RequestSpec::new(flavor);
             request.instance_group = group.map(|(uuid, policy)| ServerGroup {
                 uuid: Uuid::from_u128(uuid),
-                policy,
+                policy: Some(policy),
                 max_server_per_host: None,
                 members: (0..6)
                     .map(|number| Uuid::from_u128(0xc000 + number))
                     .collect(),
                 hosts: BTreeSet::new(),
+                topology_rules: Vec::new(),
             });
-            if kind == 1 {
-                request.topology_rules = vec![TopologyRule {
-                    level: "rack".into(),
-                    relation: TopologyRelation::Different,
-                    strength: Strength::Hard,
-                    to: [Uuid::from_u128(0xc000), Uuid::from_u128(0xc001)].into(),
-                }];
-            }
+            let to = |count: u128| {
+                (0..count)
+                    .map(|number| Uuid::from_u128(0xc000 + number))
+                    .collect()
+            };
+            let mut rule = TopologyRule::hard("rack", TopologyRelation::Different);
+            request.topology_rules = match kind {
+                1 => {
+                    rule.to = to(2);
+                    vec![rule]
+                }
+                2 => {
+                    rule.relation = TopologyRelation::Spread;
+                    rule.to = to(12);
+                    vec![rule]
+                }
+                3 => {
+                    rule.strength = Strength::Soft;
+                    rule.to = to(3);
+                    let mut near = rule.clone();
+                    (near.level, near.relation) = (None, TopologyRelation::Near);
+                    vec![rule, near]
+                }
+                _ => Vec::new(),
+            };
             request
         },
     )
@@ -270,7 +295,7 @@ proptest! {
                         user: "u".into(),
                         consumer_type: None,
                         group: group.filter(|group| state.group(*group).is_some()),
-                        rules: Vec::new(),
+                        rules: of_topology(request).collect(),
                         candidates,
                         alongside: Vec::new(),
                     };

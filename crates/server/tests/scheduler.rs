@@ -401,7 +401,8 @@ async fn groups_and_topology_are_kept_across_requests() {
         let body = json!({"aggregates": [rack], "resource_provider_generation": generation});
         fleet.place("PUT", &path, &body).await;
     }
-    let levels = json!({"levels": [{"name": "rack", "aggregates": [RACK_1, RACK_2]}]});
+    let levels = json!({"levels": [{"name": "rack", "aggregates": [RACK_1, RACK_2]}],
+        "distances": [{"from": RACK_1, "to": RACK_2, "distance": 7}]});
     assert_eq!(fleet.put("/v1/topology", &levels).await.status, 204);
     assert_eq!(
         get("/v1/topology").ask(&fleet.scheduler).await.json(),
@@ -478,6 +479,12 @@ async fn bad_input_names_the_field() {
             json!({"hw:cpu_policy": "odd"}),
             "request.flavor.extra_specs[\"hw:cpu_policy\"]",
         ),
+        (
+            "/request/instance_group",
+            json!({"uuid": GROUP, "topology_rules": [{"level": "host", "relation": "same",
+                "to": [instance(1)]}]}),
+            "request.instance_group.topology_rules[0].to",
+        ),
         ("", json!([]), "."),
     ];
     for (place, value, field) in cases {
@@ -485,6 +492,7 @@ async fn bad_input_names_the_field() {
         body["minimum"] = json!("all");
         body["request"]["availability_zone"] = Value::Null;
         body["request"]["requested_destination"] = Value::Null;
+        body["request"]["instance_group"] = Value::Null;
         body["request"]["flavor"]["extra_specs"] = json!({});
         *body.pointer_mut(place).unwrap() = value;
         let answer = fleet.select(&body).await;
@@ -497,6 +505,77 @@ async fn bad_input_names_the_field() {
         );
     }
     assert_eq!(fleet.consumers(1).await, 0);
+}
+
+#[tokio::test]
+async fn bad_topology_names_the_field() {
+    let fleet = Fleet::of(1).await;
+    for (rule, field) in [
+        (json!({"level": "moon", "relation": "different"}), "level"),
+        (json!({"relation": "same"}), "level"),
+        (json!({"level": "host", "relation": "beside"}), "relation"),
+        (json!({"level": "host", "relation": "spread"}), "level"),
+        (json!({"relation": "near"}), "strength"),
+        (
+            json!({"relation": "far", "strength": "soft", "level": "host"}),
+            "level",
+        ),
+        (
+            json!({"level": "host", "relation": "same", "max_skew": 1}),
+            "max_skew",
+        ),
+        (
+            json!({"level": "host", "relation": "same", "weight": 1}),
+            "weight",
+        ),
+        (
+            json!({"level": "host", "relation": "same", "strength": "soft", "weight": 0}),
+            "weight",
+        ),
+        (
+            json!({"level": "host", "relation": "same", "to": "all"}),
+            "to",
+        ),
+    ] {
+        let mut body = ask(1, &[1]);
+        body["request"]["topology_rules"] = json!([rule]);
+        let answer = fleet.select(&body).await;
+        let told = answer.json();
+        let wanted = format!("request.topology_rules[0].{field}");
+        assert_eq!(told["errors"][0]["field"], json!(wanted), "{}", answer.text);
+        assert_eq!(answer.status, 400, "{}", answer.text);
+    }
+    assert_eq!(fleet.consumers(1).await, 0);
+    let rack = |more: Value| {
+        let mut body = json!({"levels": [{"name": "rack", "aggregates": [RACK_1]},
+            {"name": "room", "aggregates": [RACK_2]}]});
+        for (key, value) in more.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        body
+    };
+    let apart = |to: &str| json!({"from": RACK_1, "to": to, "distance": 1});
+    for (body, field) in [
+        (
+            rack(json!({"levels": [{"name": "host", "aggregates": []}]})),
+            "levels",
+        ),
+        (rack(json!({"distances": [apart(RACK_2)]})), "distances"),
+        (rack(json!({"distances": [apart(GROUP)]})), "distances"),
+        (
+            rack(json!({"distances": [apart(RACK_1), apart(RACK_1)]})),
+            "distances",
+        ),
+        (
+            rack(json!({"distances": [{"from": RACK_1, "to": RACK_1, "distance": -1}]})),
+            "distances[0].distance",
+        ),
+    ] {
+        let answer = fleet.put("/v1/topology", &body).await;
+        let told = answer.json();
+        assert_eq!(told["errors"][0]["field"], json!(field), "{}", answer.text);
+        assert_eq!(answer.status, 400, "{}", answer.text);
+    }
 }
 
 #[tokio::test]

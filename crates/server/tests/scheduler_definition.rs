@@ -9,11 +9,13 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+mod definition;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use definition::Places;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prefilter::Surroundings;
 use placewright_scheduler::prepare::{PrepareOptions, prepare};
@@ -95,6 +97,7 @@ struct Fleet {
     /// The members of each group, with their hosts.
     members: BTreeMap<Uuid, Vec<Uuid>>,
     zones: BTreeMap<Uuid, BTreeMap<String, String>>,
+    places: Places,
 }
 
 impl Surroundings for Fleet {
@@ -147,7 +150,9 @@ impl Fleet {
             hosts: BTreeMap::new(),
             members: BTreeMap::new(),
             zones: BTreeMap::new(),
+            places: Places::default(),
         };
+        let topology = fleet.places.draw_topology(dice);
         for (number, zone) in (0..).zip(ZONES) {
             let metadata = BTreeMap::from([("availability_zone".to_owned(), zone.to_owned())]);
             let path = format!("/v1/aggregates/{}", zone_uuid(number));
@@ -168,6 +173,7 @@ impl Fleet {
                 .set(pool, &["MISC_SHARES_VIA_AGGREGATE"], &[zone_uuid(0)])
                 .await;
         }
+        fleet.tell("PUT", "/v1/topology", &topology).await;
         fleet
     }
 
@@ -239,8 +245,9 @@ impl Fleet {
             self.add_provider(uuid, None, own).await;
         }
         let traits: Vec<&str> = TRAITS.into_iter().filter(|_| dice.one_in(2)).collect();
-        let zones: Vec<Uuid> = (zone < 2).then(|| zone_uuid(zone)).into_iter().collect();
-        self.set(uuid, &traits, &zones).await;
+        let mut aggregates = self.places.draw_host(dice, uuid);
+        aggregates.extend((zone < 2).then(|| zone_uuid(zone)));
+        self.set(uuid, &traits, &aggregates).await;
         let host = Host {
             cell: dice.below(2),
             is_usable: !dice.one_in(6),
@@ -316,6 +323,7 @@ impl Fleet {
             && !request.ignore_hosts.contains(&name)
             && wanted_cell.is_none_or(|cell| cell == cell_uuid(host.cell))
             && keeps_group
+            && self.places.keeps(request, uuid)
     }
 
     /// What a host's weighers see: each with its multiplier and its declared low end.
@@ -360,6 +368,7 @@ impl Fleet {
             (1.0, soft, None),
             (-1e6, f64::from(host.failed_builds), None),
             (1.0, f64::from(host.version), None),
+            (1.0, self.places.wish(request, uuid), None),
         ]
     }
 
@@ -427,10 +436,15 @@ fn draw(dice: &mut Dice, fleet: &Fleet) -> Value {
     } else if dice.one_in(6) {
         request["requested_destination"] = json!({"cell": cell_uuid(dice.below(2))});
     }
-    if dice.one_in(3) {
-        let group = uuid(0x60, dice.below(4));
+    if dice.one_in(2) {
+        let group = uuid(0x60, dice.below(8));
         let policy = POLICIES[policy_of(group)];
-        request["instance_group"] = json!({"uuid": group, "policy": policy});
+        let rules = Places::rules_of_group(group);
+        request["instance_group"] =
+            json!({"uuid": group, "policy": policy, "topology_rules": rules});
+    }
+    if dice.one_in(2) {
+        request["topology_rules"] = fleet.places.draw_rules(dice);
     }
     request
 }
@@ -490,6 +504,8 @@ async fn compare(fleet: &mut Fleet, dice: &mut Dice, number: u64, what: &str) {
         check_claim(fleet, instance, &told["selected"], &what).await;
         let host = provider_of(&told["selected"]);
         fleet.hosts.get_mut(&host).unwrap().io_ops += 1;
+        let group = request.instance_group.as_ref().map(|group| group.uuid);
+        fleet.places.claimed(instance, host, group);
         if let Some(group) = &request.instance_group {
             fleet.members.entry(group.uuid).or_default().push(host);
         }

@@ -34,6 +34,9 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 LEFT_TO_PLACEMENT = {"NUMATopologyFilter", "PciPassthroughFilter"}
+# Weighers and options that Nova does not have.
+OWN_WEIGHERS = {"TopologyWeigher"}
+OWN_OPTIONS = {"topology_weight_multiplier"}
 CLOSE = 1e-9
 
 
@@ -114,7 +117,11 @@ def compare_names(listed: dict, tally: Tally) -> None:
         for name, found in FILTERS.items()
     }
     tally.note("names and flags of filters", ours == nova, lambda: f"\n{nova}\n{ours}")
-    ours = {one["name"]: (one["low"], one["high"]) for one in listed["weighers"]}
+    ours = {
+        one["name"]: (one["low"], one["high"])
+        for one in listed["weighers"]
+        if one["name"] not in OWN_WEIGHERS
+    }
     nova = {name: (found.minval, found.maxval) for name, found in WEIGHERS.items()}
     tally.note("names and ends of weighers", ours == nova, lambda: f"\n{nova}\n{ours}")
     for section, values in (
@@ -122,7 +129,7 @@ def compare_names(listed: dict, tally: Tally) -> None:
         ("metrics", listed["config"]["metrics"]),
     ):
         for name, value in values.items():
-            if name in ("metrics", "expressions"):
+            if name in ("metrics", "expressions") or name in OWN_OPTIONS:
                 continue
             group = CONF if name in ROOT_OPTIONS else CONF[section]
             default = getattr(group, ROOT_OPTIONS.get(name, name))

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail};
-use placewright_client::{Client, Level};
+use placewright_client::{Client, Distance, Level, Topology};
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
@@ -43,13 +43,17 @@ impl Apply {
     /// Reads the file and applies it.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let table = Table::load(&self.file)?;
+        let distances = match &self.distances {
+            Some(file) => table.load_distances(file)?,
+            None => Vec::new(),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(self.carry_out(&table))
+        runtime.block_on(self.carry_out(&table, distances))
     }
 
-    async fn carry_out(&self, table: &Table) -> anyhow::Result<()> {
+    async fn carry_out(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
         // Sets up TLS for both.
         let scheduler = Client::new(&self.scheduler_url, &self.token)?;
         let placement = Placement {
@@ -60,7 +64,11 @@ impl Apply {
         let wanted = wanted(table, &roots)?;
         // Places of an earlier file are taken away with the hosts in them.
         let old = scheduler.topology().await?;
-        let mut places: BTreeSet<Uuid> = old.into_iter().flat_map(|one| one.aggregates).collect();
+        let mut places: BTreeSet<Uuid> = old
+            .levels
+            .into_iter()
+            .flat_map(|one| one.aggregates)
+            .collect();
         places.extend(table.levels.iter().flat_map(|level| level.places.keys()));
         if !self.dry_run {
             for (uuid, name) in table.levels.iter().flat_map(|level| &level.places) {
@@ -85,11 +93,16 @@ impl Apply {
             aggregates: level.places.keys().copied().collect(),
         });
         let levels: Vec<Level> = levels.collect();
-        if !self.dry_run {
-            scheduler.put_topology(&levels).await?;
+        let counts = levels.iter();
+        let counts = counts.map(|level| format!("{} {}", level.aggregates.len(), level.name));
+        let mut counts: Vec<String> = counts.collect();
+        if !distances.is_empty() {
+            counts.push(format!("{} distances", distances.len()));
         }
-        let counts = levels.iter().zip(&table.levels);
-        let counts = counts.map(|(level, _)| format!("{} {}", level.aggregates.len(), level.name));
+        if !self.dry_run {
+            let topology = Topology { levels, distances };
+            scheduler.put_topology(&topology).await?;
+        }
         println!(
             "{}{} hosts in {}; {changed} hosts {}",
             if self.dry_run {
@@ -98,7 +111,7 @@ impl Apply {
                 ""
             },
             wanted.len(),
-            counts.collect::<Vec<_>>().join(", "),
+            counts.join(", "),
             if self.dry_run { "would move" } else { "moved" },
         );
         Ok(())

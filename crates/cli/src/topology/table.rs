@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use placewright_client::Distance;
 use uuid::Uuid;
 
 use crate::config::ConfigErrors;
 
 /// Names the aggregates of places: the same file gives the same aggregates.
 const PLACES: Uuid = Uuid::from_u128(0x6f0c_9a5e_41b7_4d0e_8a53_2d1f_0e6b_7c94);
+
+/// The first column, so no level.
+const HOST: &str = "host";
 
 /// The file, read.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -56,11 +60,14 @@ impl Table {
         let mut table = Self::default();
         let mut problems = Vec::new();
         let mut names = head.split(',').map(str::trim);
-        if names.next() != Some("host") {
+        if names.next() != Some(HOST) {
             problems.push("line 1: the first column is \"host\", then come the levels".to_owned());
         }
         for name in names {
-            if name.is_empty() || table.levels.iter().any(|level| level.name == name) {
+            if name.is_empty()
+                || name == HOST
+                || table.levels.iter().any(|level| level.name == name)
+            {
                 problems.push(format!("line 1: level {name:?} has no name of its own"));
             }
             table.levels.push(TableLevel {
@@ -83,6 +90,66 @@ impl Table {
         }
     }
 
+    /// Reads a file of distances between the places of this one.
+    ///
+    /// # Errors
+    /// It cannot be read, or what is wrong with it: every line that is.
+    pub(super) fn load_distances(&self, path: &Path) -> Result<Vec<Distance>, ConfigErrors> {
+        let named = |problem: String| format!("{}: {problem}", path.display());
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigErrors(vec![named(error.to_string())]))?;
+        self.read_distances(&text)
+            .map_err(|problems| ConfigErrors(problems.into_iter().map(named).collect()))
+    }
+
+    fn read_distances(&self, text: &str) -> Result<Vec<Distance>, Vec<String>> {
+        let lines = text.lines().enumerate();
+        let mut lines = lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+        let head = lines.next().map_or("", |(_, line)| line);
+        if !head
+            .split(',')
+            .map(str::trim)
+            .eq(["level", "from", "to", "distance"])
+        {
+            return Err(vec!["line 1: it is not level,from,to,distance".to_owned()]);
+        }
+        let (mut distances, mut problems) = (Vec::new(), Vec::new());
+        for (index, line) in lines {
+            match self.distance(line) {
+                Ok(distance) => distances.push(distance),
+                Err(problem) => problems.push(format!("line {}: {problem}", index + 1)),
+            }
+        }
+        if problems.is_empty() {
+            Ok(distances)
+        } else {
+            Err(problems)
+        }
+    }
+
+    fn distance(&self, line: &str) -> Result<Distance, String> {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let [level, from, to, distance] = fields[..] else {
+            return Err(format!("it has {} fields, not 4", fields.len()));
+        };
+        let known = self.levels.iter().find(|one| one.name == level);
+        let known = known.ok_or_else(|| format!("there is no level {level}"))?;
+        let place = |path: &str| {
+            let uuid = uuid_of(&name_of(level, path));
+            let is_known = known.places.contains_key(&uuid);
+            is_known
+                .then_some(uuid)
+                .ok_or_else(|| format!("no host is in {level} {path}"))
+        };
+        let number = distance.parse();
+        Ok(Distance {
+            from: place(from)?,
+            to: place(to)?,
+            distance: number
+                .map_err(|_| format!("{distance} is not a whole number of at least 0"))?,
+        })
+    }
+
     fn add(&mut self, line: &str) -> Result<(), String> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let (host, places) = (fields[0], &fields[1..]);
@@ -100,8 +167,8 @@ impl Table {
             }
             // The larger places are part of the name: rack 1 of row a is not rack 1 of row b.
             let path: Vec<&str> = places[depth..].iter().rev().copied().collect();
-            let name = format!("{}:{}", level.name, path.join("/"));
-            let uuid = Uuid::new_v5(&PLACES, name.as_bytes());
+            let name = name_of(&level.name, &path.join("/"));
+            let uuid = uuid_of(&name);
             level.places.insert(uuid, name);
             of_host.insert(uuid);
         }
@@ -110,6 +177,16 @@ impl Table {
             Some(_) => Err(format!("host {host} is there twice")),
         }
     }
+}
+
+/// The name of a place for people, given the way to it from the largest place.
+fn name_of(level: &str, path: &str) -> String {
+    format!("{level}:{path}")
+}
+
+/// The aggregate of a place.
+fn uuid_of(name: &str) -> Uuid {
+    Uuid::new_v5(&PLACES, name.as_bytes())
 }
 
 #[cfg(test)]
@@ -142,8 +219,37 @@ mod tests {
                 "line 5: host n1 is there twice",
             ]
         );
-        for text in ["", "node,rack\n", "host\n", "host,a,a\n", "host,\n"] {
+        for text in [
+            "",
+            "node,rack\n",
+            "host\n",
+            "host,a,a\n",
+            "host,\n",
+            "host,host\n",
+        ] {
             assert!(Table::read(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn distances_are_between_known_places_of_one_level() {
+        let table = Table::read("host,rack,room\nn1,r1,north\nn2,r1,south\n").unwrap();
+        let text = "level,from,to,distance\nroom,north,south,40\nrack,north/r1,south/r1,9\n";
+        let distances = table.read_distances(text).unwrap();
+        let numbers: Vec<u32> = distances.iter().map(|one| one.distance).collect();
+        assert_eq!(numbers, [40, 9]);
+        assert!(table.levels[1].places.contains_key(&distances[0].from));
+        let text =
+            "level,from,to,distance\nrow,a,b,1\nroom,north,east,1\nroom,north,south,-1\nroom\n";
+        assert_eq!(
+            table.read_distances(text).unwrap_err(),
+            [
+                "line 2: there is no level row",
+                "line 3: no host is in room east",
+                "line 4: -1 is not a whole number of at least 0",
+                "line 5: it has 1 fields, not 4",
+            ]
+        );
+        assert!(table.read_distances("from,to,distance\n").is_err());
     }
 }

@@ -20,10 +20,11 @@ const PER_HOST_MAX: i64 = i32::MAX as i64;
 pub(crate) fn for_scheduler(uuid: Uuid, row: &ServerGroup) -> Request {
     Request {
         uuid,
-        policy: policy(&row.policy).unwrap_or(GroupPolicy::SoftAffinity),
+        policy: policy(&row.policy),
         max_server_per_host: row.max_server_per_host,
         members: std::collections::BTreeSet::new(),
         hosts: std::collections::BTreeSet::new(),
+        topology_rules: Vec::new(),
     }
 }
 

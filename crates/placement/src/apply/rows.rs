@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Step;
 use crate::change::{AllocationFact, Change};
-use crate::group::{Group, Level, Placing};
+use crate::group::{Distance, Group, Level, Placing};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
     TraitId, TypeId, UserId,
@@ -505,5 +505,10 @@ impl State {
             }
         }
         std::mem::replace(&mut self.levels, levels)
+    }
+
+    pub(crate) fn replace_distances(&mut self, distances: Vec<Distance>) -> Vec<Distance> {
+        self.touched.touch_structure();
+        std::mem::replace(&mut self.distances, distances)
     }
 }

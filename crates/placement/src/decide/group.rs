@@ -1,10 +1,12 @@
 //! Groups of consumers and the levels of the topology.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 
 use super::Outcome;
 use crate::change::Change;
-use crate::group::{Level, Rule};
+use crate::group::{Distance, Level, Rule};
 use crate::refusal::Refusal;
 use crate::state::State;
 
@@ -38,21 +40,78 @@ pub(super) fn delete(
     Ok(Outcome::Done)
 }
 
+/// The name that stands for single hosts in rules about levels.
+const HOST: &str = "host";
+
 pub(super) fn set_levels(
     state: &State,
     levels: &[Level],
+    distances: &[Distance],
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
     let mut levels = levels.to_vec();
     levels
         .iter_mut()
         .for_each(|level| level.aggregates.sort_unstable());
+    if let Some(level) = levels
+        .iter()
+        .find(|level| level.name.is_empty() || level.name == HOST)
+    {
+        let name = level.name.clone();
+        return Err(Refusal::LevelName { name });
+    }
     check_apart(levels.iter().map(|level| &level.name))?;
     check_apart(levels.iter().flat_map(|level| &level.aggregates))?;
+    let distances = in_order(&levels, distances)?;
     if state.levels() != levels {
         changes.push(Change::LevelsSet { levels });
     }
+    if state.distances() != distances {
+        changes.push(Change::DistancesSet { distances });
+    }
     Ok(Outcome::Done)
+}
+
+/// Distances in rising order, the smaller name first in each.
+fn in_order(levels: &[Level], distances: &[Distance]) -> Result<Vec<Distance>, Refusal> {
+    let level_of: BTreeMap<&str, usize> = (0..)
+        .zip(levels)
+        .flat_map(|(number, level)| level.aggregates.iter().map(move |one| (&**one, number)))
+        .collect();
+    let mut ordered = Vec::with_capacity(distances.len());
+    for one in distances {
+        let level = |place: &String| {
+            let level = level_of.get(place.as_str()).copied();
+            level.ok_or_else(|| Refusal::PlaceNotFound {
+                name: place.clone(),
+            })
+        };
+        if level(&one.from)? != level(&one.to)? {
+            return Err(Refusal::DistanceAcrossLevels {
+                from: one.from.clone(),
+                to: one.to.clone(),
+            });
+        }
+        let (from, to) = if one.from <= one.to {
+            (&one.from, &one.to)
+        } else {
+            (&one.to, &one.from)
+        };
+        ordered.push(Distance {
+            from: from.clone(),
+            to: to.clone(),
+            distance: one.distance,
+        });
+    }
+    ordered.sort_unstable();
+    let same = |pair: &&[Distance]| (&pair[0].from, &pair[0].to) == (&pair[1].from, &pair[1].to);
+    match ordered.windows(2).find(same) {
+        Some(pair) => Err(Refusal::DistanceTwice {
+            from: pair[0].from.clone(),
+            to: pair[0].to.clone(),
+        }),
+        None => Ok(ordered),
+    }
 }
 
 fn check_apart<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Refusal> {

@@ -167,20 +167,49 @@ impl Round<'_> {
                 }
             }
         }
-        for (rule, others) in &intent.rules {
-            let here = self
-                .placed
-                .iter()
-                .filter(|(other, _, _)| others.contains(other));
-            let hosts = self
-                .state
-                .hosts_of(others)
-                .chain(here.map(|(_, _, host)| *host));
-            if !self.state.keeps_rule(host, rule, hosts) {
-                return Err(broken(rule));
+        for one in &intent.rules {
+            let group = group.filter(|_| one.with_group);
+            let kept = match group {
+                Some(group) if one.others.is_empty() => {
+                    let hosts = self.group_hosts(intent, group);
+                    self.state.keeps_rule(host, &one.rule, hosts)
+                }
+                _ => {
+                    let hosts = self.hosts_towards(intent, group, &one.others);
+                    self.state.keeps_rule(host, &one.rule, hosts.into_iter())
+                }
+            };
+            if !kept {
+                return Err(broken(&one.rule));
             }
         }
         Ok(())
+    }
+
+    /// The hosts of some consumers and of a group's other members, each consumer once, with what
+    /// this command placed.
+    fn hosts_towards(
+        &self,
+        intent: &Intent,
+        group: Option<&Group>,
+        others: &[ConsumerUuid],
+    ) -> Vec<ProviderId> {
+        let members = group.iter().flat_map(|group| &group.members);
+        let members = members.filter_map(|id| self.state.consumer_by_id(*id));
+        let here = self.placed.iter();
+        let here = here.filter(|(_, of, _)| group.is_some() && *of == intent.group);
+        let mut consumers: Vec<ConsumerUuid> = others.to_vec();
+        consumers.extend(members.map(|member| member.uuid));
+        consumers.extend(here.map(|(consumer, _, _)| *consumer));
+        consumers.sort_unstable();
+        consumers.dedup();
+        consumers.retain(|consumer| *consumer != intent.consumer);
+        let host_of = |consumer: &ConsumerUuid| {
+            let here = self.placed.iter().find(|(other, _, _)| other == consumer);
+            let before = || Some(self.state.consumer(*consumer)?.placing?.host);
+            here.map(|(_, _, host)| *host).or_else(before)
+        };
+        consumers.iter().filter_map(host_of).collect()
     }
 
     /// The hosts of the group's other members, those of this command among them.
@@ -219,5 +248,8 @@ fn describe(rule: &Rule) -> String {
     match rule.relation {
         Relation::Same => format!("the same {place} as the others"),
         Relation::FewerThan(most) => format!("a {place} with fewer than {most} of the others"),
+        Relation::Spread(skew) => {
+            format!("a {place} with at most {skew} more than the emptiest {place}")
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Random command sequences over a small world, so that commands often meet.
 
-use placewright_placement::group::{Level, Relation, Rule, Scope};
+use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent,
-    IntentCandidate, Inventory, InventoryReplacement, ParentChange, State, Timestamp,
+    IntentCandidate, IntentRule, Inventory, InventoryReplacement, ParentChange, State, Timestamp,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -128,6 +128,8 @@ fn rule() -> impl Strategy<Value = Rule> {
         Relation::Same,
         Relation::FewerThan(1),
         Relation::FewerThan(2),
+        Relation::Spread(1),
+        Relation::Spread(2),
     ]);
     (scope, relation).prop_map(|(scope, relation)| Rule { scope, relation })
 }
@@ -145,7 +147,7 @@ fn intent() -> impl Strategy<Value = Intent> {
         claim(),
         prop::option::of(group_uuid()),
         candidates,
-        prop::option::weighted(0.2, rule()),
+        prop::option::weighted(0.2, (rule(), any::<bool>())),
     )
         .prop_map(|(claim, group, candidates, rule)| Intent {
             consumer: claim.consumer,
@@ -156,7 +158,11 @@ fn intent() -> impl Strategy<Value = Intent> {
             group,
             rules: rule
                 .into_iter()
-                .map(|rule| (rule, vec![consumer_uuid(0)]))
+                .map(|(rule, with_group)| IntentRule {
+                    rule,
+                    others: vec![consumer_uuid(0)],
+                    with_group,
+                })
                 .collect(),
             candidates,
             alongside: Vec::new(),
@@ -225,11 +231,17 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
         2 => (group_uuid(), prop::collection::vec(rule(), 0..2))
             .prop_map(|(group, rules)| Command::SetGroup { group, rules }),
         1 => group_uuid().prop_map(|group| Command::DeleteGroup { group }),
-        1 => any::<bool>().prop_map(|two| Command::SetLevels {
+        1 => (any::<bool>(), prop::option::of(1u32..4)).prop_map(|(two, apart)| Command::SetLevels {
             levels: vec![Level {
                 name: "rack".into(),
                 aggregates: if two { vec!["y".into(), "x".into()] } else { vec!["x".into()] },
             }],
+            // Refused where there is only one of them.
+            distances: apart.into_iter().map(|distance| Distance {
+                from: "y".into(),
+                to: "x".into(),
+                distance,
+            }).collect(),
         }),
         1 => (0u8..8).prop_map(|number| Command::Release { consumer: consumer_uuid(number) }),
         3 => (prop::collection::vec(replacement(), 0..3), claims(0), at()).prop_map(

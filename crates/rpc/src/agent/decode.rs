@@ -247,7 +247,11 @@ fn rule(one: proto::HardRule) -> Result<HardRule, Status> {
     Ok(HardRule {
         rule: Rule {
             scope: one.level.map_or(Scope::Host, Scope::Level),
-            relation: one.fewer_than.map_or(Relation::Same, Relation::FewerThan),
+            relation: match (one.fewer_than, one.max_skew) {
+                (Some(count), _) => Relation::FewerThan(count),
+                (None, Some(skew)) => Relation::Spread(skew),
+                (None, None) => Relation::Same,
+            },
         },
         others: others.collect::<Result<_, _>>()?,
     })

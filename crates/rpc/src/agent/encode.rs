@@ -228,8 +228,12 @@ fn rule(rule: HardRule) -> proto::HardRule {
             Scope::Level(level) => Some(level),
         },
         fewer_than: match rule.rule.relation {
-            Relation::Same => None,
+            Relation::Same | Relation::Spread(_) => None,
             Relation::FewerThan(count) => Some(count),
+        },
+        max_skew: match rule.rule.relation {
+            Relation::Spread(skew) => Some(skew),
+            Relation::Same | Relation::FewerThan(_) => None,
         },
         others: rule.others.iter().map(ToString::to_string).collect(),
     }

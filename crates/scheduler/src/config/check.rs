@@ -144,6 +144,10 @@ impl Check<'_> {
                 "soft_anti_affinity_weight_multiplier",
                 config.soft_anti_affinity_weight_multiplier,
             ),
+            (
+                "topology_weight_multiplier",
+                config.topology_weight_multiplier,
+            ),
         ] {
             if multiplier < 0.0 {
                 self.refuse(option, "must not be negative");

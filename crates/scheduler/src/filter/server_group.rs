@@ -49,7 +49,7 @@ pub(super) const AFFINITY: Filter = Filter {
 /// The request's group, if it has the policy.
 fn group_of<'a>(context: &Context<'a>, policy: GroupPolicy) -> Option<&'a ServerGroup> {
     let group = context.request.instance_group.as_ref()?;
-    (group.policy == policy).then_some(group)
+    (group.policy == Some(policy)).then_some(group)
 }
 
 /// Whether the instance whose turn it is is on a host already: a move may look at its own host.

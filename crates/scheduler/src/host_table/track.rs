@@ -213,6 +213,7 @@ impl HostTable {
         }
         self.slot_of.remove(&state.uuid);
         self.aggregates.forget(slot);
+        self.places.forget(slot);
         let sets: [&mut SlotSet; 5] = [
             &mut self.known,
             &mut self.enabled,

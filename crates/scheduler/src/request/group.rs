@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::RequestSpec;
+use crate::error::BadRequest;
+
 /// The server group of a request.
 ///
 /// `members` and `hosts` are for groups that are kept elsewhere; the members of a group that the
@@ -14,8 +17,9 @@ use uuid::Uuid;
 pub struct ServerGroup {
     /// Its UUID.
     pub uuid: Uuid,
-    /// What holds between its members.
-    pub policy: GroupPolicy,
+    /// What holds between its members; nothing where topology rules alone say it.
+    #[serde(default)]
+    pub policy: Option<GroupPolicy>,
     /// The most members on one host; only with [`GroupPolicy::AntiAffinity`], where it is 1 if
     /// nothing is said.
     #[serde(default)]
@@ -26,6 +30,9 @@ pub struct ServerGroup {
     /// The hosts where members are.
     #[serde(default)]
     pub hosts: BTreeSet<String>,
+    /// What holds between the places of its members; `to` is empty in each.
+    #[serde(default)]
+    pub topology_rules: Vec<TopologyRule>,
 }
 
 /// What holds between the members of a server group.
@@ -42,6 +49,9 @@ pub enum GroupPolicy {
     SoftAntiAffinity,
 }
 
+/// The level that stands for single hosts.
+pub const HOST_LEVEL: &str = "host";
+
 /// Where instances must or should be in the operator's topology.
 ///
 /// `{"level": "rack", "relation": "different", "strength": "hard"}` keeps the instances of a request,
@@ -49,8 +59,10 @@ pub enum GroupPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyRule {
-    /// The level that the rule speaks of, as the operator named it: `rack`, `row`, `room` …
-    pub level: String,
+    /// The level that the rule speaks of, as the operator named it: `rack`, `row`, `room` …, or
+    /// [`HOST_LEVEL`]. Distances go over all levels, so rules about them have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
     /// What must hold there.
     pub relation: TopologyRelation,
     /// Whether the rule can be broken for want of anything better.
@@ -60,7 +72,18 @@ pub struct TopologyRule {
     /// of the request itself.
     #[serde(default)]
     pub to: BTreeSet<Uuid>,
+    /// With a hard [`TopologyRelation::Spread`]: by how many a place may be above the emptiest one;
+    /// 1 if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_skew: Option<u32>,
+    /// With [`Strength::Soft`]: how much the rule counts beside the others, 1 to [`WEIGHT_MAX`]; 1
+    /// if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
 }
+
+/// The most that a soft rule can count.
+pub const WEIGHT_MAX: u32 = 1_000;
 
 /// What holds between the places of instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,6 +95,10 @@ pub enum TopologyRelation {
     Different,
     /// As evenly as possible over all places.
     Spread,
+    /// A small distance; only [`Strength::Soft`].
+    Near,
+    /// A large distance; only [`Strength::Soft`].
+    Far,
 }
 
 /// Whether a rule can be broken.
@@ -83,4 +110,106 @@ pub enum Strength {
     Hard,
     /// It can, for want of anything better.
     Soft,
+}
+
+impl TopologyRule {
+    /// A hard rule about the members of the request's group and its other instances.
+    #[must_use]
+    pub fn hard(level: &str, relation: TopologyRelation) -> Self {
+        Self {
+            level: Some(level.to_owned()),
+            relation,
+            strength: Strength::Hard,
+            to: BTreeSet::new(),
+            max_skew: None,
+            weight: None,
+        }
+    }
+
+    /// Whether it speaks of distances.
+    #[must_use]
+    pub fn is_about_distance(&self) -> bool {
+        matches!(
+            self.relation,
+            TopologyRelation::Near | TopologyRelation::Far
+        )
+    }
+}
+
+/// Refuses what contradicts itself in the topology rules of a request and its server group, and
+/// levels that do not exist.
+///
+/// # Errors
+///
+/// [`BadRequest`] names the field.
+pub fn check_topology(
+    request: &RequestSpec,
+    is_level: impl Fn(&str) -> bool,
+) -> Result<(), BadRequest> {
+    let of_group = request
+        .instance_group
+        .iter()
+        .flat_map(|group| &group.topology_rules);
+    for (index, rule) in of_group.enumerate() {
+        let path = || format!("instance_group.topology_rules[{index}]");
+        check_rule(rule, &path, &is_level)?;
+        if !rule.to.is_empty() {
+            return Err(BadRequest::invalid(
+                format!("{}.to", path()),
+                "a group's rules are about its members",
+            ));
+        }
+    }
+    for (index, rule) in request.topology_rules.iter().enumerate() {
+        check_rule(rule, &|| format!("topology_rules[{index}]"), &is_level)?;
+    }
+    Ok(())
+}
+
+fn check_rule(
+    rule: &TopologyRule,
+    path: &dyn Fn() -> String,
+    is_level: &impl Fn(&str) -> bool,
+) -> Result<(), BadRequest> {
+    let wrong = |field: &str, why: &'static str| {
+        Err(BadRequest::invalid(format!("{}.{field}", path()), why))
+    };
+    let is_hard = rule.strength == Strength::Hard;
+    let is_spread = rule.relation == TopologyRelation::Spread;
+    match &rule.level {
+        None if !rule.is_about_distance() => {
+            let field = format!("{}.level", path());
+            return Err(BadRequest::missing(
+                field,
+                "the rule is about places of a level",
+            ));
+        }
+        Some(_) if rule.is_about_distance() => {
+            return wrong("level", "a distance goes over all levels: leave it out");
+        }
+        Some(level) if level == HOST_LEVEL && is_spread && is_hard => {
+            return wrong(
+                "level",
+                "a hard spread is over a level of the topology; for hosts use \"different\" or a \
+                 group's max_server_per_host",
+            );
+        }
+        Some(level) if level != HOST_LEVEL && !is_level(level) => {
+            return wrong("level", "the topology has no such level");
+        }
+        None | Some(_) => {}
+    }
+    if rule.is_about_distance() && is_hard {
+        return wrong("strength", "a rule about distance is \"soft\"");
+    }
+    match rule.max_skew {
+        Some(_) if !(is_spread && is_hard) => wrong("max_skew", "only a hard spread has it"),
+        Some(0) => wrong("max_skew", "it is at least 1"),
+        None | Some(_) => Ok(()),
+    }?;
+    match rule.weight {
+        Some(_) if is_hard => wrong("weight", "only a soft rule has it"),
+        Some(weight) if !(1..=WEIGHT_MAX).contains(&weight) => wrong("weight", "it is 1 to 1000"),
+        None | Some(_) => Ok(()),
+    }
 }

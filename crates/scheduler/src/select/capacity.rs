@@ -7,7 +7,7 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
-use super::rules::{of_policy, of_topology};
+use super::rules::{of_group, of_topology};
 use super::{Scheduler, Scope, SelectRefusal, Shelf, TreeShelf};
 use crate::host_state::InstanceReport;
 use crate::prepare::Prepared;
@@ -64,6 +64,7 @@ impl Scheduler {
         at: Timestamp,
     ) -> Result<Capacity, SelectRefusal> {
         know_group(&mut state, request);
+        let mut request = request.clone();
         let mut used = BTreeSet::new();
         let mut found = Capacity::default();
         // No instance has a UUID as low as these; if one has, it is passed over.
@@ -73,7 +74,7 @@ impl Scheduler {
                 continue;
             }
             self.observe(&state, at);
-            let Some(slot) = self.place(&mut state, request, prepared, instance, at)? else {
+            let Some(slot) = self.place(&mut state, &request, prepared, instance, at)? else {
                 break;
             };
             if found.count == most {
@@ -82,6 +83,9 @@ impl Scheduler {
             }
             found.count += 1;
             used.insert(slot);
+            if !request.topology_rules.is_empty() {
+                request.mates.insert(instance);
+            }
             if let Some(host) = self.hosts.get(slot) {
                 *found.by_cell.entry(host.names.cell).or_default() += 1;
             }
@@ -99,7 +103,7 @@ fn know_group(state: &mut State, request: &RequestSpec) {
     if state.group(group.uuid).is_none() {
         let command = Command::SetGroup {
             group: group.uuid,
-            rules: of_policy(group),
+            rules: of_group(group),
         };
         carry_out(state, &command);
     }

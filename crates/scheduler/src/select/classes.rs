@@ -147,6 +147,7 @@ fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
         device_profiles,
         // Whom they are about, and where these are, is looked at in each search.
         topology_rules: _,
+        mates: _,
     } = one;
     let group = |request: &RequestSpec| {
         let group = request.instance_group.as_ref();

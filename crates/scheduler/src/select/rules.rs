@@ -3,12 +3,16 @@
 //! Placement checks the same rules once more with the claim; here they only keep hosts from being
 //! offered in vain.
 
-use placewright_placement::group::{Place, Relation, Rule, Scope};
-use placewright_placement::slot_set::{SlotSet, bits};
-use placewright_placement::{ConsumerUuid, ProviderId, State};
+use std::collections::BTreeSet;
 
-use crate::request::group::{Strength, TopologyRelation};
-use crate::request::{GroupPolicy, RequestSpec, ServerGroup};
+use placewright_placement::group::{Group, Place, Relation, Rule, Scope};
+use placewright_placement::slot_set::{SlotSet, bits};
+use placewright_placement::{ConsumerUuid, IntentRule, ProviderId, State};
+use uuid::Uuid;
+
+use crate::error::BadRequest;
+use crate::request::group::{HOST_LEVEL, Strength, TopologyRelation, check_topology};
+use crate::request::{GroupPolicy, RequestSpec, ServerGroup, TopologyRule};
 
 /// A rule with the places that matter to it.
 #[derive(Debug)]
@@ -26,67 +30,94 @@ pub struct Rules {
     bound: Vec<Bound>,
 }
 
-/// The rules that a server group's policy stands for.
+/// The hard rules that hold between the members of a server group.
 #[must_use]
-pub fn of_policy(group: &ServerGroup) -> Vec<Rule> {
+pub fn of_group(group: &ServerGroup) -> Vec<Rule> {
     let relation = match group.policy {
-        GroupPolicy::Affinity => Relation::Same,
-        GroupPolicy::AntiAffinity => Relation::FewerThan(group.max_server_per_host.unwrap_or(1)),
-        GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity => return Vec::new(),
+        Some(GroupPolicy::Affinity) => Some(Relation::Same),
+        Some(GroupPolicy::AntiAffinity) => {
+            Some(Relation::FewerThan(group.max_server_per_host.unwrap_or(1)))
+        }
+        Some(GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity) | None => None,
     };
-    vec![Rule {
+    let by_policy = relation.map(|relation| Rule {
         scope: Scope::Host,
         relation,
-    }]
+    });
+    let by_topology = group.topology_rules.iter().filter_map(hard);
+    by_policy.into_iter().chain(by_topology).collect()
 }
 
-/// The hard topology rules of a request and whom each is about; nobody means the group's members.
-pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = (Rule, Vec<ConsumerUuid>)> + '_ {
-    let hard = request
-        .topology_rules
-        .iter()
-        .filter(|rule| rule.strength == Strength::Hard);
-    hard.filter_map(|rule| {
-        let relation = match rule.relation {
-            TopologyRelation::Same => Relation::Same,
-            TopologyRelation::Different => Relation::FewerThan(1),
-            // "As evenly as possible" has no place that is wrong.
-            TopologyRelation::Spread => return None,
+/// The hard topology rules of a request, and towards whom each is.
+pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + '_ {
+    request.topology_rules.iter().filter_map(|rule| {
+        let group = request.instance_group.as_ref();
+        let others: BTreeSet<Uuid> = if rule.to.is_empty() {
+            let members = group.iter().flat_map(|group| &group.members);
+            members.chain(&request.mates).copied().collect()
+        } else {
+            rule.to.clone()
         };
-        let scope = Scope::Level(rule.level.clone());
-        let others = rule
-            .to
-            .iter()
-            .map(|uuid| ConsumerUuid::from_uuid(*uuid))
-            .collect();
-        Some((Rule { scope, relation }, others))
+        Some(IntentRule {
+            rule: hard(rule)?,
+            others: others.into_iter().map(ConsumerUuid::from_uuid).collect(),
+            with_group: rule.to.is_empty() && group.is_some(),
+        })
     })
+}
+
+/// What a claim has to keep of a topology rule, if it is hard.
+fn hard(rule: &TopologyRule) -> Option<Rule> {
+    let relation = match rule.relation {
+        TopologyRelation::Same => Relation::Same,
+        TopologyRelation::Different => Relation::FewerThan(1),
+        TopologyRelation::Spread => Relation::Spread(rule.max_skew.unwrap_or(1)),
+        TopologyRelation::Near | TopologyRelation::Far => return None,
+    };
+    let scope = match rule.level.as_deref()? {
+        HOST_LEVEL => Scope::Host,
+        level => Scope::Level(level.to_owned()),
+    };
+    (rule.strength == Strength::Hard).then_some(Rule { scope, relation })
 }
 
 impl Rules {
     /// The rules of a request for an instance, given where the others are now.
-    #[must_use]
-    pub fn of(state: &State, request: &RequestSpec, instance: ConsumerUuid) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`BadRequest`] for topology rules that contradict themselves or name no level.
+    pub fn of(
+        state: &State,
+        request: &RequestSpec,
+        instance: ConsumerUuid,
+    ) -> Result<Self, BadRequest> {
+        check_topology(request, |name| {
+            state.levels().iter().any(|level| level.name == name)
+        })?;
         let mut rules = Self::default();
-        let mates = request
-            .instance_group
-            .as_ref()
-            .map(|group| mates(state, group, instance));
-        if let (Some(group), Some(mates)) = (&request.instance_group, &mates) {
-            let kept = state.group(group.uuid).map(|kept| kept.rules.clone());
-            for rule in kept.unwrap_or_else(|| of_policy(group)) {
-                rules.add(state, &rule, mates);
-            }
-        }
-        for (rule, others) in of_topology(request) {
-            if others.is_empty() {
-                rules.add(state, &rule, mates.as_deref().unwrap_or_default());
-            } else {
-                let hosts: Vec<ProviderId> = state.hosts_of(&others).collect();
+        let mut members = Vec::new();
+        if let Some(group) = &request.instance_group {
+            let kept = state.group(group.uuid);
+            members = mates(state, kept, &group.members, instance);
+            let hosts: Vec<ProviderId> = state.hosts_of(&members).collect();
+            let of_request = || of_group(group);
+            for rule in kept.map_or_else(of_request, |kept| kept.rules.clone()) {
                 rules.add(state, &rule, &hosts);
             }
         }
-        rules
+        for one in of_topology(request) {
+            let mut others = one.others;
+            if one.with_group {
+                others.extend(&members);
+                others.sort_unstable();
+                others.dedup();
+            }
+            others.retain(|other| *other != instance);
+            let hosts: Vec<ProviderId> = state.hosts_of(&others).collect();
+            rules.add(state, &one.rule, &hosts);
+        }
+        Ok(rules)
     }
 
     fn add(&mut self, state: &State, rule: &Rule, others: &[ProviderId]) {
@@ -122,6 +153,20 @@ impl Rules {
                     }
                 }
                 if most == 0 {
+                    bound.only = Some(Vec::new());
+                }
+            }
+            Relation::Spread(skew) => {
+                let skew = usize::try_from(skew).unwrap_or(usize::MAX);
+                let places: Vec<Place> = places.into_iter().flatten().collect();
+                let least = state.least(&places, &rule.scope);
+                for run in places.chunk_by(|a, b| a == b) {
+                    if run.len() >= skew.saturating_add(least) {
+                        bound.full.push(run[0]);
+                    }
+                }
+                // No place is less than one above the emptiest.
+                if skew == 0 {
                     bound.only = Some(Vec::new());
                 }
             }
@@ -197,26 +242,19 @@ impl Bound {
     }
 }
 
-/// The hosts of a group's other members: as placement keeps them, or as the request says.
-fn mates(state: &State, group: &ServerGroup, instance: ConsumerUuid) -> Vec<ProviderId> {
-    let mut members: Vec<ConsumerUuid> = match state.group(group.uuid) {
-        Some(kept) => {
-            let consumers = kept
-                .members
-                .iter()
-                .filter_map(|id| state.consumer_by_id(*id));
-            consumers.map(|consumer| consumer.uuid).collect()
-        }
-        None => Vec::new(),
-    };
-    members.extend(
-        group
-            .members
-            .iter()
-            .map(|uuid| ConsumerUuid::from_uuid(*uuid)),
-    );
+/// A group's other members: as placement keeps them, and as the request says.
+fn mates(
+    state: &State,
+    kept: Option<&Group>,
+    named: &BTreeSet<Uuid>,
+    instance: ConsumerUuid,
+) -> Vec<ConsumerUuid> {
+    let kept = kept.iter().flat_map(|group| &group.members);
+    let kept = kept.filter_map(|id| state.consumer_by_id(*id));
+    let mut members: Vec<ConsumerUuid> = kept.map(|consumer| consumer.uuid).collect();
+    members.extend(named.iter().copied().map(ConsumerUuid::from_uuid));
     members.sort_unstable();
     members.dedup();
     members.retain(|member| *member != instance);
-    state.hosts_of(&members).collect()
+    members
 }

@@ -29,7 +29,7 @@ pub(super) const ANTI_AFFINITY: Weigher = Weigher {
 /// The members of the request's group on every host, if it has the policy.
 fn members<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> Raw<'a> {
     let group = context.request.instance_group.as_ref();
-    let Some(group) = group.filter(|group| group.policy == policy) else {
+    let Some(group) = group.filter(|group| group.policy == Some(policy)) else {
         return Raw::Constant(0.0);
     };
     let counts = members_by_host(context, group).into_iter();

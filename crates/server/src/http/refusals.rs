@@ -86,6 +86,10 @@ pub(crate) fn reason(refusal: &Refusal) -> &'static str {
         Refusal::RuleBroken { .. } => "rule_broken",
         Refusal::GroupNotFound { .. } => "group_not_found",
         Refusal::TopologyOverlap { .. } => "topology_overlap",
+        Refusal::LevelName { .. } => "level_name",
+        Refusal::PlaceNotFound { .. } => "place_not_found",
+        Refusal::DistanceTwice { .. } => "distance_twice",
+        Refusal::DistanceAcrossLevels { .. } => "distance_across_levels",
     }
 }
 
@@ -139,7 +143,11 @@ pub(crate) fn to_error(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
         Refusal::NothingFits { .. }
         | Refusal::RuleBroken { .. }
         | Refusal::GroupNotFound { .. }
-        | Refusal::TopologyOverlap { .. } => ApiError::conflict(refusal.to_string()),
+        | Refusal::TopologyOverlap { .. }
+        | Refusal::LevelName { .. }
+        | Refusal::PlaceNotFound { .. }
+        | Refusal::DistanceTwice { .. }
+        | Refusal::DistanceAcrossLevels { .. } => ApiError::conflict(refusal.to_string()),
     }
 }
 

@@ -211,7 +211,7 @@ impl Core {
         let mut rules = rules.clone();
         rules
             .iter_mut()
-            .for_each(|(_, others)| others.retain(|other| *other != consumer));
+            .for_each(|one| one.others.retain(|other| *other != consumer));
         let intent = Intent {
             consumer,
             generation: claimant.generation,

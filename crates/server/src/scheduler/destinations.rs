@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use placewright_placement::Timestamp;
-use placewright_scheduler::select::rules::of_policy;
+use placewright_scheduler::select::rules::of_group;
 use uuid::Uuid;
 
 use super::claims::{Attempt, Claimant, check_owner};
@@ -94,7 +94,7 @@ pub(super) async fn select(call: &Call<'_>) -> Answer<Reply> {
     let wish = Wish {
         project: ask.request.project_id.clone(),
         user: ask.request.user_id.clone(),
-        group: group.map(|group| (group.uuid, of_policy(group))),
+        group: group.map(|group| (group.uuid, of_group(group))),
         image_properties: properties
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),

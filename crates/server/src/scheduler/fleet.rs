@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placewright_placement::Command;
-use placewright_placement::group::Level;
+use placewright_placement::group::{Distance, Level};
+use placewright_placement::{Command, Refusal};
 use placewright_scheduler::aggregate::{Aggregate, ZONE_KEY};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -42,6 +42,17 @@ struct AggregateTold<'a> {
 #[serde(deny_unknown_fields)]
 struct TopologyBody {
     levels: Vec<LevelBody>,
+    #[serde(default)]
+    distances: Vec<DistanceBody>,
+}
+
+/// How far apart two places of one level are, in the operator's own unit.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct DistanceBody {
+    from: Uuid,
+    to: Uuid,
+    distance: u32,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -94,7 +105,7 @@ pub(super) fn remove_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
 }
 
 pub(super) async fn show_topology(call: &Call<'_>) -> Answer<Reply> {
-    let levels = call.core.placement.read(|state| {
+    let topology = call.core.placement.read(|state| {
         let levels = state.levels().iter().map(|level| LevelBody {
             name: level.name.clone(),
             aggregates: level
@@ -103,14 +114,19 @@ pub(super) async fn show_topology(call: &Call<'_>) -> Answer<Reply> {
                 .filter_map(|uuid| uuid.parse().ok())
                 .collect(),
         });
-        levels.collect()
+        let distances = state.distances().iter().filter_map(|one| {
+            Some(DistanceBody {
+                from: one.from.parse().ok()?,
+                to: one.to.parse().ok()?,
+                distance: one.distance,
+            })
+        });
+        TopologyBody {
+            levels: levels.collect(),
+            distances: distances.collect(),
+        }
     });
-    json(
-        200,
-        &TopologyBody {
-            levels: levels.await,
-        },
-    )
+    json(200, &topology.await)
 }
 
 pub(super) async fn put_topology(call: &Call<'_>) -> Answer<Reply> {
@@ -119,11 +135,25 @@ pub(super) async fn put_topology(call: &Call<'_>) -> Answer<Reply> {
         name: level.name,
         aggregates: level.aggregates.iter().map(Uuid::to_string).collect(),
     });
+    let distances = body.distances.iter().map(|one| Distance {
+        from: one.from.to_string(),
+        to: one.to.to_string(),
+        distance: one.distance,
+    });
     let command = Command::SetLevels {
         levels: levels.collect(),
+        distances: distances.collect(),
     };
     match call.core.submit(command).await? {
         Ok(_) => Ok(Reply::empty(204)),
-        Err(refusal) => Err(Refused::field("levels", refusal.to_string())),
+        Err(refusal) => {
+            let field = match refusal {
+                Refusal::PlaceNotFound { .. }
+                | Refusal::DistanceTwice { .. }
+                | Refusal::DistanceAcrossLevels { .. } => "distances",
+                _ => "levels",
+            };
+            Err(Refused::field(field, format!("{field}: {refusal}")))
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use placewright_placement::group::Rule;
-use placewright_placement::{ConsumerUuid, IntentCandidate};
+use placewright_placement::{IntentCandidate, IntentRule};
 use uuid::Uuid;
 
 /// What all candidates of one request have in common.
@@ -22,7 +22,7 @@ pub(super) struct Wish {
 }
 
 /// Hard rules towards other consumers.
-pub(super) type Rules = Vec<(Rule, Vec<ConsumerUuid>)>;
+pub(super) type Rules = Vec<IntentRule>;
 
 /// A candidate with all that a claim of it needs.
 #[derive(Clone, Debug)]

@@ -109,7 +109,9 @@ impl Why {
                 before = after;
             }
         }
+        // A search that refused the rules did not come here.
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(instance));
+        let rules = rules.unwrap_or_default();
         for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
             *mask = rules.left_of(state, word, *mask);
         }

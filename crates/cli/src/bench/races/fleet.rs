@@ -88,6 +88,7 @@ pub(super) fn build(
     };
     let mut commands = vec![Command::SetLevels {
         levels: vec![level],
+        distances: Vec::new(),
     }];
     for number in 0..GROUPS {
         for (group, scope) in [

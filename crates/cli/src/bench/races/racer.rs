@@ -317,9 +317,10 @@ fn group(kind: u64, pick: u64) -> Option<ServerGroup> {
     };
     Some(ServerGroup {
         uuid,
-        policy: GroupPolicy::AntiAffinity,
+        policy: Some(GroupPolicy::AntiAffinity),
         max_server_per_host: None,
         members: std::collections::BTreeSet::new(),
         hosts: std::collections::BTreeSet::new(),
+        topology_rules: Vec::new(),
     })
 }

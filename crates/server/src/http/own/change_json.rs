@@ -4,7 +4,7 @@
 //! with a fraction. Classes and traits are shown by the names that they have now; one that is gone
 //! meanwhile is `null`, and its number tells which it was.
 
-use placewright_placement::group::{Level, Relation, Rule, Scope};
+use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
 use placewright_placement::{Change, ClassId, Inventory, State, Timestamp, TraitId};
 use uuid::Uuid;
 
@@ -49,6 +49,13 @@ pub(super) fn write(writer: &mut Writer, change: &Change, state: &State) {
             writer.key("levels");
             writer.open_array();
             levels.iter().for_each(|one| level(writer, one));
+            writer.close_array();
+        }
+        Change::DistancesSet { distances } => {
+            writer.text("distances_set");
+            writer.key("distances");
+            writer.open_array();
+            distances.iter().for_each(|one| distance(writer, one));
             writer.close_array();
         }
     }
@@ -296,6 +303,12 @@ fn rule(writer: &mut Writer, rule: &Rule) {
             writer.key("limit");
             writer.integer(most);
         }
+        Relation::Spread(skew) => {
+            writer.key("relation");
+            writer.text("spread");
+            writer.key("max_skew");
+            writer.integer(skew);
+        }
     }
     writer.close_object();
 }
@@ -311,5 +324,16 @@ fn level(writer: &mut Writer, level: &Level) {
         .iter()
         .for_each(|aggregate| writer.text(aggregate));
     writer.close_array();
+    writer.close_object();
+}
+
+fn distance(writer: &mut Writer, one: &Distance) {
+    writer.open_object();
+    writer.key("from");
+    writer.text(&one.from);
+    writer.key("to");
+    writer.text(&one.to);
+    writer.key("distance");
+    writer.integer(one.distance);
     writer.close_object();
 }

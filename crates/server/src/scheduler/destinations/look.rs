@@ -1,14 +1,12 @@
 //! One look at the state for one instance of a request.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use placewright_placement::{ConsumerUuid, IntentCandidate, State};
+use placewright_placement::{IntentCandidate, State};
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::ranking::Ranked;
 use placewright_scheduler::request::RequestSpec;
-use placewright_scheduler::request::group::{Strength, TopologyRelation};
 use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
@@ -71,7 +69,7 @@ impl Look<'_> {
     pub(super) fn run(&self, core: &Core, ask: &Ask) -> Answer<Found> {
         core.decide(|brain, state| {
             let scheduler = &mut brain.scheduler;
-            let request = request_of(ask, self.index, state);
+            let request = request_of(ask, self.index);
             let prepared = scheduler.prepare_once(state, &request)?;
             let for_mates = (self.mates * RANKED_PER_MATE).min(RANKED_FOR_MATES_MAX);
             let scope = Scope {
@@ -148,7 +146,7 @@ fn offer(
 /// Why an instance of a request finds no host.
 pub(super) fn explain(core: &Core, ask: &Ask, index: usize) -> Answer<Why> {
     core.decide(|brain, state| {
-        let request = request_of(ask, index, state);
+        let request = request_of(ask, index);
         let prepared = brain.scheduler.prepare(state, &request)?;
         let instance = ask.instances[index];
         let room = Why::room(&brain.scheduler, state, &prepared);
@@ -163,35 +161,19 @@ pub(super) fn explain(core: &Core, ask: &Ask, index: usize) -> Answer<Why> {
     })
 }
 
-/// The request for one of its instances: hard topology rules without a partner are about the members
-/// of its group and its other instances.
-fn request_of<'a>(ask: &'a Ask, index: usize, state: &State) -> Cow<'a, RequestSpec> {
-    let speaks_of_all = |rule: &placewright_scheduler::request::TopologyRule| {
-        rule.to.is_empty()
-            && rule.strength == Strength::Hard
-            && rule.relation != TopologyRelation::Spread
-    };
-    if !ask.request.topology_rules.iter().any(speaks_of_all) {
-        return Cow::Borrowed(&ask.request);
+/// The request for one of its instances: topology rules without a partner are about its others too.
+fn request_of(ask: &Ask, index: usize) -> Cow<'_, RequestSpec> {
+    let request = &ask.request;
+    let of_group = request
+        .instance_group
+        .iter()
+        .flat_map(|group| &group.topology_rules);
+    let mut rules = request.topology_rules.iter().chain(of_group);
+    if ask.instances.len() < 2 || !rules.any(|rule| rule.to.is_empty()) {
+        return Cow::Borrowed(request);
     }
-    let mut others: BTreeSet<Uuid> = ask.instances.iter().copied().collect();
-    if let Some(group) = &ask.request.instance_group {
-        others.extend(&group.members);
-        let kept = state.group(group.uuid);
-        let members = kept.iter().flat_map(|group| &group.members);
-        let consumers = members.filter_map(|id| state.consumer_by_id(*id));
-        others.extend(consumers.filter_map(|one| uuid_of(one.uuid)));
-    }
-    others.remove(&ask.instances[index]);
-    let mut request = ask.request.clone();
-    for rule in &mut request.topology_rules {
-        if speaks_of_all(rule) {
-            rule.to.clone_from(&others);
-        }
-    }
+    let mut request = request.clone();
+    request.mates = ask.instances.iter().copied().collect();
+    request.mates.remove(&ask.instances[index]);
     Cow::Owned(request)
-}
-
-fn uuid_of(consumer: ConsumerUuid) -> Option<Uuid> {
-    consumer.as_str().parse().ok()
 }

@@ -1,0 +1,197 @@
+//! Soft topology rules: what a request and its server group wish of the place.
+//!
+//! A host's number is the sum over the rules of `weight * value`, each value from 0 (the wish is not
+//! met at all) to 1. A host that is nowhere at a rule's level has 0.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use uuid::Uuid;
+
+use super::{Raw, Weigher};
+use crate::filter::Context;
+use crate::host_table::places::{Chain, LevelPlaces, NOWHERE, Places};
+use crate::request::group::{HOST_LEVEL, Strength, TopologyRelation, TopologyRule};
+
+/// `TopologyWeigher`
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "TopologyWeigher",
+    multiplier_key: "topology_weight_multiplier",
+    multiplier: |config| config.topology_weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |context| {
+        let group = context.request.instance_group.iter();
+        let of_group = group.flat_map(|group| &group.topology_rules);
+        let rules = context.request.topology_rules.iter().chain(of_group);
+        let soft = rules.filter(|rule| rule.strength == Strength::Soft);
+        let wishes: Vec<Wish<'_>> = soft.filter_map(|rule| Wish::of(context, rule)).collect();
+        if wishes.is_empty() {
+            return Ok(Raw::Constant(0.0));
+        }
+        Ok(Raw::Each(Box::new(move |slot| {
+            wishes.iter().fold(0.0, |sum, wish| sum + wish.value(slot))
+        })))
+    },
+};
+
+/// One rule, ready.
+struct Wish<'a> {
+    weight: f64,
+    values: Values<'a>,
+}
+
+/// What a rule gives the hosts.
+enum Values<'a> {
+    /// The same to all hosts of a place.
+    ByPlace {
+        /// None: each host is a place.
+        level: Option<&'a LevelPlaces>,
+        few: BTreeMap<u32, f64>,
+        rest: f64,
+    },
+    /// By the mean distance from some hosts.
+    ByDistance {
+        places: &'a Places,
+        /// The hosts, and how many of the others are on each.
+        hosts: BTreeMap<u32, u32>,
+        /// The same by where the hosts are.
+        chains: BTreeMap<Chain, u32>,
+        /// How many others there are.
+        count: u32,
+        likes_near: bool,
+    },
+}
+
+impl<'a> Wish<'a> {
+    /// Nothing if the rule can make no difference.
+    fn of(context: &Context<'a>, rule: &TopologyRule) -> Option<Self> {
+        let hosts = hosts_of_others(context, rule);
+        let places = context.hosts.places();
+        let count = hosts.values().sum();
+        let values = match rule.level.as_deref() {
+            None if count == 0 => return None,
+            None => {
+                let mut chains = BTreeMap::new();
+                for (host, count) in &hosts {
+                    *chains.entry(places.chain(*host)).or_default() += count;
+                }
+                Values::ByDistance {
+                    places,
+                    hosts,
+                    chains,
+                    count,
+                    likes_near: rule.relation == TopologyRelation::Near,
+                }
+            }
+            Some(HOST_LEVEL) => {
+                let all = context.hosts.known().len();
+                by_place(None, rule.relation, hosts, all)
+            }
+            Some(name) => {
+                let level = places.level(name)?;
+                let mut counts = BTreeMap::new();
+                for (host, count) in hosts {
+                    let place = level.of(host);
+                    if place != NOWHERE {
+                        *counts.entry(place).or_default() += count;
+                    }
+                }
+                by_place(Some(level), rule.relation, counts, level.all().count())
+            }
+        };
+        Some(Self {
+            weight: f64::from(rule.weight.unwrap_or(1)),
+            values,
+        })
+    }
+
+    fn value(&self, slot: u32) -> f64 {
+        self.weight * self.values.of(slot)
+    }
+}
+
+/// The values of a rule about places, given how many of the others each has, and how many places
+/// there are.
+fn by_place(
+    level: Option<&LevelPlaces>,
+    relation: TopologyRelation,
+    counts: BTreeMap<u32, u32>,
+    places: usize,
+) -> Values<'_> {
+    let all: u32 = counts.values().sum();
+    let most = counts.values().copied().max().unwrap_or(0);
+    let least = if counts.len() < places {
+        0
+    } else {
+        counts.values().copied().min().unwrap_or(0)
+    };
+    let value = |count: u32| match relation {
+        TopologyRelation::Same if all == 0 => 0.0,
+        TopologyRelation::Same => f64::from(count) / f64::from(all),
+        TopologyRelation::Different => f64::from(u8::from(count == 0)),
+        TopologyRelation::Spread if most == least => 1.0,
+        TopologyRelation::Spread => f64::from(most - count) / f64::from(most - least),
+        // These have no level.
+        TopologyRelation::Near | TopologyRelation::Far => 0.0,
+    };
+    let few = counts.iter().map(|(place, count)| (*place, value(*count)));
+    Values::ByPlace {
+        level,
+        few: few.collect(),
+        rest: value(0),
+    }
+}
+
+impl Values<'_> {
+    fn of(&self, slot: u32) -> f64 {
+        match self {
+            Self::ByPlace { level, few, rest } => {
+                let place = level.map_or(slot, |level| level.of(slot));
+                if level.is_some() && place == NOWHERE {
+                    return 0.0;
+                }
+                few.get(&place).copied().unwrap_or(*rest)
+            }
+            Self::ByDistance {
+                places,
+                hosts,
+                chains,
+                count,
+                likes_near,
+            } => {
+                let own = places.chain(slot);
+                let of_chain = |(chain, count): (&Chain, &u32)| {
+                    f64::from(places.distance(&own, chain)) * f64::from(*count)
+                };
+                let mut sum: f64 = chains.iter().map(of_chain).sum();
+                // The way to those on the host itself is none.
+                if let Some(here) = hosts.get(&slot) {
+                    sum -= f64::from(places.distance(&own, &own)) * f64::from(*here);
+                }
+                let far = sum / f64::from(*count) / f64::from(places.farthest().max(1));
+                if *likes_near { 1.0 - far } else { far }
+            }
+        }
+    }
+}
+
+/// How many of the instances that a rule is about each host has that has any.
+fn hosts_of_others(context: &Context<'_>, rule: &TopologyRule) -> BTreeMap<u32, u32> {
+    let mut others: BTreeSet<Uuid> = rule.to.clone();
+    if others.is_empty() {
+        others.extend(&context.request.mates);
+        if let Some(group) = &context.request.instance_group {
+            others.extend(&group.members);
+            others.extend(context.hosts.members_of(group.uuid));
+        }
+    }
+    others.remove(&context.instance);
+    let mut hosts = BTreeMap::new();
+    for other in others {
+        for slot in context.hosts.hosts_of(other) {
+            *hosts.entry(*slot).or_default() += 1;
+        }
+    }
+    hosts
+}

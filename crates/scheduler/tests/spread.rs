@@ -1,0 +1,297 @@
+//! Hard spread holds whatever schedulers do at the same time, on however old a copy of the state.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_placement::group::Level;
+use placewright_placement::{
+    Command, ConsumerGeneration, ConsumerUuid, Intent, Inventory, Outcome, State, Timestamp, decide,
+};
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::flavor::Flavor;
+use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::request::group::{TopologyRelation, TopologyRule};
+use placewright_scheduler::request::{RequestSpec, ServerGroup};
+use placewright_scheduler::select::rules::{of_group, of_topology};
+use placewright_scheduler::select::{Scheduler, Scope};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const HOSTS: u32 = 24;
+const ROOMS: u32 = 4;
+const SCHEDULERS: usize = 5;
+
+fn host_uuid(number: u32) -> Uuid {
+    Uuid::from_u128(0x1000 + u128::from(number))
+}
+
+fn room_uuid(room: u32) -> Uuid {
+    Uuid::from_u128(0xacc0 + u128::from(room))
+}
+
+fn group_uuid() -> Uuid {
+    Uuid::from_u128(0xe1)
+}
+
+/// Most hosts are in the first rooms; the last level of places has none at all.
+fn room_of(host: u32) -> u32 {
+    (host % 7).min(ROOMS - 1)
+}
+
+fn run(state: &mut State, command: &Command) -> Option<Outcome> {
+    let mut changes = Vec::new();
+    let outcome = decide(state, command, &mut changes).ok()?;
+    changes.iter().for_each(|change| drop(state.apply(change)));
+    Some(outcome)
+}
+
+fn fleet(sizes: &[u8]) -> State {
+    let at = Timestamp::from_seconds(1);
+    let mut state = State::default();
+    run(&mut state, &Command::SyncStandardNames { at }).unwrap();
+    for (number, size) in (0u32..).zip(sizes) {
+        let provider = host_uuid(number);
+        let create = Command::CreateProvider {
+            uuid: provider,
+            name: format!("host{number}"),
+            parent: None,
+            at,
+        };
+        run(&mut state, &create).unwrap();
+        let total = i32::from(*size % 4) + 1;
+        let inventory = Inventory {
+            total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: total,
+            step_size: 1,
+            allocation_ratio: 1.0,
+        };
+        let inventories = ["VCPU", "MEMORY_MB", "DISK_GB"].map(|class| (class.into(), inventory));
+        let set = Command::SetInventories {
+            provider,
+            generation: None,
+            inventories: inventories.into(),
+            may_reserve_all: true,
+            at,
+        };
+        run(&mut state, &set).unwrap();
+        let set = Command::SetAggregates {
+            provider,
+            generation: None,
+            aggregates: vec![room_uuid(room_of(number)).to_string()],
+            at,
+        };
+        run(&mut state, &set).unwrap();
+    }
+    // A room without hosts asks nothing of the others.
+    let aggregates = (0..=ROOMS).map(|room| room_uuid(room).to_string());
+    let levels = vec![Level {
+        name: "room".into(),
+        aggregates: aggregates.collect(),
+    }];
+    let distances = Vec::new();
+    run(&mut state, &Command::SetLevels { levels, distances }).unwrap();
+    state
+}
+
+/// How the rule is said.
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    /// By the group.
+    Group,
+    /// By each request, about its group's members.
+    Request,
+    /// By each request, about all others by name.
+    Names,
+}
+
+fn request(said: Said, max_skew: u32) -> RequestSpec {
+    let mut request = RequestSpec::new(Flavor {
+        vcpus: 1,
+        memory_mb: 1,
+        root_gb: 1,
+        ..Flavor::default()
+    });
+    let mut rule = TopologyRule::hard("room", TopologyRelation::Spread);
+    rule.max_skew = Some(max_skew);
+    let mut group = ServerGroup {
+        uuid: group_uuid(),
+        policy: None,
+        max_server_per_host: None,
+        members: BTreeSet::new(),
+        hosts: BTreeSet::new(),
+        topology_rules: Vec::new(),
+    };
+    match said {
+        Said::Group => group.topology_rules.push(rule),
+        Said::Request => request.topology_rules.push(rule),
+        Said::Names => {
+            rule.to = (0..60u8).map(instance).collect();
+            request.topology_rules.push(rule);
+            return request;
+        }
+    }
+    request.instance_group = Some(group);
+    request
+}
+
+fn instance(number: u8) -> Uuid {
+    Uuid::from_u128(0xc000 + u128::from(number))
+}
+
+/// What happens, to one of the schedulers.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// It ranks on its copy, and claims on the state.
+    Claim(u8),
+    /// It takes a new copy.
+    Refresh,
+    /// Somebody goes; spread does not forbid that.
+    Release(u8),
+}
+
+fn event() -> impl Strategy<Value = (usize, Event)> {
+    let event = prop_oneof![
+        12 => (0u8..60).prop_map(Event::Claim),
+        2 => Just(Event::Refresh),
+        2 => (0u8..60).prop_map(Event::Release),
+    ];
+    (0..SCHEDULERS, event)
+}
+
+/// How many of the instances each room with a host has, counted from the allocations.
+fn count(state: &State) -> BTreeMap<u32, usize> {
+    let mut counts: BTreeMap<u32, usize> = (0..HOSTS).map(|host| (room_of(host), 0)).collect();
+    for number in 0..60 {
+        let consumer = state.consumer(ConsumerUuid::from_uuid(instance(number)));
+        let held = consumer.and_then(|consumer| consumer.allocations.first());
+        let Some(held) = held else { continue };
+        let uuid = state.provider(held.provider).unwrap().uuid;
+        let host = u32::try_from(uuid.as_u128() - 0x1000).unwrap();
+        *counts.get_mut(&room_of(host)).unwrap() += 1;
+    }
+    counts
+}
+
+fn skew(counts: &BTreeMap<u32, usize>) -> usize {
+    counts.values().max().unwrap() - counts.values().min().unwrap()
+}
+
+/// The rooms in which a free host could take one more without breaking the rule.
+fn open_rooms(state: &State, max_skew: u32) -> BTreeSet<u32> {
+    let counts = count(state);
+    let least = *counts.values().min().unwrap();
+    let vcpu = state.class_id("VCPU").unwrap();
+    let free = (0..HOSTS).filter(|host| {
+        let provider = state.provider_by_uuid(host_uuid(*host)).unwrap();
+        let mut records = provider.inventories.iter();
+        let record = records.find(|record| record.class == vcpu).unwrap();
+        record.used < record.inventory.capacity()
+    });
+    free.map(room_of)
+        .filter(|room| counts[room] + 1 - least <= max_skew as usize)
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn no_claim_breaks_a_hard_spread(
+        sizes in prop::collection::vec(any::<u8>(), HOSTS as usize),
+        said in prop_oneof![Just(Said::Group), Just(Said::Request), Just(Said::Names)],
+        max_skew in 1u32..4,
+        events in prop::collection::vec(event(), 1..120),
+    ) {
+        let now = Timestamp::from_seconds(100);
+        let mut state = fleet(&sizes);
+        let request = request(said, max_skew);
+        if let Some(group) = &request.instance_group {
+            let rules = of_group(group);
+            run(&mut state, &Command::SetGroup { group: group.uuid, rules }).unwrap();
+        }
+        let mut scheduler =
+            Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
+        for number in 0..HOSTS {
+            let mut report = HostReport::default();
+            report.facts.names.service_host = format!("host{number}");
+            report.facts.names.node = format!("host{number}");
+            let full = HostUpdate::Full(Box::new(report));
+            scheduler.hosts_mut().apply(host_uuid(number), now, &full);
+        }
+        let mut seen: Vec<(Scheduler, State)> =
+            (0..SCHEDULERS).map(|_| (scheduler.fork(), state.clone())).collect();
+        // The schedulers whose copy is as the state is.
+        let mut fresh = [true; SCHEDULERS];
+        for (who, event) in events {
+            let (scheduler, copy) = &mut seen[who];
+            match event {
+                Event::Refresh => {
+                    *copy = state.clone();
+                    fresh[who] = true;
+                }
+                Event::Release(number) => {
+                    let consumer = ConsumerUuid::from_uuid(instance(number));
+                    if run(&mut state, &Command::Release { consumer }).is_some() {
+                        fresh = [false; SCHEDULERS];
+                    }
+                }
+                Event::Claim(number) => {
+                    let consumer = ConsumerUuid::from_uuid(instance(number));
+                    if state.consumer(consumer).is_some() {
+                        continue;
+                    }
+                    scheduler.observe(copy, now);
+                    let prepared = scheduler.prepare_once(copy, &request).unwrap();
+                    let scope = Scope {
+                        instance: instance(number),
+                        count: HOSTS as usize,
+                        ..Scope::default()
+                    };
+                    let ranked = scheduler.rank(copy, &request, &prepared, &scope).unwrap();
+                    if fresh[who] {
+                        // On what is so now, the rooms that are offered are those that will do.
+                        let offered: BTreeSet<u32> =
+                            ranked.iter().map(|one| room_of(number_of(copy, one.slot))).collect();
+                        prop_assert_eq!(offered, open_rooms(&state, max_skew));
+                    }
+                    let candidates = ranked.iter().flat_map(|one| {
+                        scheduler.candidates(copy, &prepared, one.slot, 1).unwrap()
+                    });
+                    let intent = Intent {
+                        consumer,
+                        generation: ConsumerGeneration::Is(None),
+                        project: "p".into(),
+                        user: "u".into(),
+                        consumer_type: None,
+                        group: request.instance_group.as_ref().map(|group| group.uuid),
+                        rules: of_topology(&request).collect(),
+                        candidates: candidates.collect(),
+                        alongside: Vec::new(),
+                    };
+                    let before = skew(&count(&state));
+                    let command = Command::ClaimFirst { intents: vec![intent], least: 1, at: now };
+                    if run(&mut state, &command).is_some() {
+                        fresh = [false; SCHEDULERS];
+                        // What others left behind may be worse; a claim makes nothing worse.
+                        let after = skew(&count(&state));
+                        prop_assert!(after <= before.max(max_skew as usize), "{after}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn number_of(state: &State, slot: u32) -> u32 {
+    let uuid = state
+        .provider(placewright_placement::ProviderId(slot))
+        .unwrap()
+        .uuid;
+    u32::try_from(uuid.as_u128() - 0x1000).unwrap()
+}
