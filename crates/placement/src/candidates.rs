@@ -28,12 +28,12 @@ mod traits;
 pub(crate) mod tree;
 
 pub use answer::{CandidateView, Candidates};
-pub use hosts::{HostSearch, HostWord};
+pub use hosts::{HostSearch, HostWord, KeptSearch};
 pub use query::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup, SearchOptions, Strategy};
 
 use crate::state::State;
 use anchors::Anchors;
-use lookup::SetFilter;
+use lookup::{Members, SetFilter};
 use plan::Plan;
 use resolve::{Resolved, ResolvedGroup, ResolvedRoot, resolve_group, resolve_root};
 use run::Run;
@@ -83,9 +83,9 @@ fn make_ready<'a>(
 ) -> Result<Option<Plan<'a>>, QueryRefusal> {
     let root = resolve_root(state, query)?;
     let mut filter = SetFilter::default();
-    filter.require_traits(state, &root.required);
-    filter.forbid_traits(state, &root.forbidden);
-    filter.all.push(smallvec::smallvec![state.roots()]);
+    filter.require_traits(&root.required);
+    filter.forbid_traits(&root.forbidden);
+    filter.all.push(smallvec::smallvec![Members::Roots]);
     if !filter.admits_any(state) {
         return Ok(None);
     }

@@ -27,24 +27,22 @@ impl Block {
     #[must_use]
     #[inline]
     pub fn room_for(&self, amount: i32) -> u64 {
-        let mut has_room = [0; BLOCK_SLOTS];
-        for (has_room, headroom) in has_room.iter_mut().zip(&self.headroom) {
-            *has_room = u8::from(*headroom >= amount);
-        }
-        bits_of(&has_room) & self.present
+        let headroom = &self.headroom;
+        let has_room = pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || at_least(headroom, amount),
+        );
+        has_room & self.present
     }
 }
 
-/// The mask of 64 answers, each 0 or 1.
-#[must_use]
-#[inline]
-pub fn bits_of(answers: &[u8; BLOCK_SLOTS]) -> u64 {
-    // Carries byte i of eight, which is 0 or 1, to bit 56 + i.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
+/// Which values are at least so much, one bit each. Inlined, so that it is compiled anew for each
+/// kind of processor: of 64 values a loop of the oldest kind takes 27 ns, with AVX2 6 ns.
+#[inline(always)]
+fn at_least(values: &[i32; BLOCK_SLOTS], least: i32) -> u64 {
     let mut mask = 0;
-    for (byte, eight) in answers.chunks_exact(8).enumerate() {
-        let eight = u64::from_le_bytes(eight.try_into().unwrap_or_default());
-        mask |= (eight.wrapping_mul(GATHER) >> 56) << (8 * byte);
+    for (bit, value) in values.iter().enumerate() {
+        mask |= u64::from(*value >= least) << bit;
     }
     mask
 }
@@ -118,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gathers_one_bit_an_answer() {
+    fn says_who_has_room() {
         for mask in [
             0,
             1,
@@ -127,11 +125,15 @@ mod tests {
             0x8421_0f0f_1234_5678,
             0xaaaa_5555_cccc_3333,
         ] {
-            let mut answers = [0; BLOCK_SLOTS];
-            for (bit, answer) in answers.iter_mut().enumerate() {
-                *answer = u8::from(mask >> bit & 1 == 1);
+            let mut block = Block::EMPTY;
+            block.present = u64::MAX;
+            for (bit, headroom) in block.headroom.iter_mut().enumerate() {
+                *headroom = if mask >> bit & 1 == 1 { 4 } else { 3 };
             }
-            assert_eq!(bits_of(&answers), mask);
+            assert_eq!(block.room_for(4), mask);
+            assert_eq!(block.room_for(3), u64::MAX);
+            block.present = 0xff;
+            assert_eq!(block.room_for(4), mask & 0xff);
         }
     }
 }

@@ -47,8 +47,8 @@ pub mod touch;
 
 pub use apply::Undo;
 pub use candidates::{
-    CandidateQuery, CandidateView, Candidates, GroupPolicy, HostSearch, HostWord, QueryRefusal,
-    RequestGroup, SearchOptions, Strategy, find_candidates,
+    CandidateQuery, CandidateView, Candidates, GroupPolicy, HostSearch, HostWord, KeptSearch,
+    QueryRefusal, RequestGroup, SearchOptions, Strategy, find_candidates,
 };
 pub use change::Change;
 pub use command::{

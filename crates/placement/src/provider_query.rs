@@ -50,20 +50,20 @@ pub fn find_providers(
         tree = state.provider(member).map(|provider| provider.root);
     }
     let required = any_of_traits(state, &query.required)?;
-    filter.require_traits(state, &required);
+    filter.require_traits(&required);
     if !required.is_empty() && !filter.admits_any(state) {
         return Ok(Vec::new());
     }
     let forbidden: Vec<TraitId> = trait_ids(state, &query.forbidden)?;
     let mut aggregates = SetFilter::default();
-    aggregates.require_aggregates(state, &any_of_aggregates(state, &query.member_of));
+    aggregates.require_aggregates(&any_of_aggregates(state, &query.member_of));
     if !query.member_of.is_empty() && !aggregates.admits_any(state) {
         return Ok(Vec::new());
     }
     filter.all.append(&mut aggregates.all);
-    filter.forbid_traits(state, &forbidden);
+    filter.forbid_traits(&forbidden);
     let bad: Vec<AggregateId> = aggregate_ids(state, &query.forbidden_aggregates);
-    filter.forbid_aggregates(state, &bad);
+    filter.forbid_aggregates(&bad);
     let mut resources = Vec::with_capacity(query.resources.len());
     for (name, amount) in &query.resources {
         resources.push((class_id(state, name)?, *amount));
@@ -73,7 +73,7 @@ pub fn find_providers(
         Err(Nobody) => return Ok(Vec::new()),
     };
     let fits = |word, mut mask| {
-        mask = filter.word(word, mask);
+        mask = filter.word(state, word, mask);
         for (class, amount) in &resources {
             mask = room_word(state, *class, *amount, word, mask);
         }

@@ -10,15 +10,17 @@ mod model;
 use std::collections::BTreeSet;
 
 use fleet::{
-    build, device_query, device_tree, fleet as any_fleet, provider_query, query as any_query,
+    TRAITS, aggregate, build, device_query, device_tree, fleet as any_fleet, provider_query,
+    query as any_query, uuid_at,
 };
 use model::{Found, Model, Verdict};
 use placewright_placement::candidates::{HostSearch, find_candidates_as_trees};
 use placewright_placement::{
-    CandidateQuery, Candidates, ProviderId, QueryRefusal, State, Strategy as Order,
-    find_candidates, find_providers,
+    CandidateQuery, Candidates, Command, ProviderId, QueryRefusal, State, Strategy as Order,
+    Timestamp, decide, find_candidates, find_providers,
 };
 use proptest::prelude::*;
+use uuid::Uuid;
 
 /// A candidate in the model's words.
 fn found(state: &State, candidates: &Candidates, index: usize) -> Found {
@@ -58,6 +60,55 @@ fn verdict(state: &State, answer: Result<Candidates, QueryRefusal>) -> Verdict {
         Ok(candidates) => Verdict::Found(all_found(state, &candidates), told(&candidates)),
         Err(QueryRefusal::UnknownClass { name }) => Verdict::NoClass(name),
         Err(QueryRefusal::UnknownTrait { name }) => Verdict::NoTrait(name),
+    }
+}
+
+/// Something that happens to a provider between two searches.
+#[derive(Clone, Debug)]
+enum Event {
+    Traits(BTreeSet<usize>),
+    Aggregates(BTreeSet<usize>),
+    Child(u128),
+    Gone,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => prop::collection::btree_set(0..TRAITS.len(), 0..3).prop_map(Event::Traits),
+        3 => prop::collection::btree_set(0usize..5, 0..3).prop_map(Event::Aggregates),
+        2 => (0u128..4).prop_map(Event::Child),
+        1 => Just(Event::Gone),
+    ]
+}
+
+/// Lets it happen, unless placement refuses.
+fn happen(state: &mut State, provider: Uuid, event: &Event) {
+    let at = Timestamp::from_seconds(9);
+    let generation = state.provider_by_uuid(provider).map(|one| one.generation);
+    let command = match event {
+        Event::Traits(traits) => Command::SetTraits {
+            provider,
+            generation,
+            traits: traits.iter().map(|one| TRAITS[*one].to_owned()).collect(),
+            at,
+        },
+        Event::Aggregates(places) => Command::SetAggregates {
+            provider,
+            generation,
+            aggregates: places.iter().map(|one| aggregate(*one)).collect(),
+            at,
+        },
+        Event::Child(number) => Command::CreateProvider {
+            uuid: Uuid::from_u128(0xc41d_0000 + number),
+            name: format!("child{number}"),
+            parent: Some(provider),
+            at,
+        },
+        Event::Gone => Command::DeleteProvider { uuid: provider },
+    };
+    let mut changes = Vec::new();
+    if decide(state, &command, &mut changes).is_ok() {
+        changes.iter().for_each(|change| drop(state.apply(change)));
     }
 }
 
@@ -111,6 +162,30 @@ proptest! {
             }
         }
         prop_assert_eq!(by_host, all_found(&state, &all));
+    }
+
+    #[test]
+    fn a_search_that_was_kept_finds_what_a_new_one_finds(
+        mut fleet in any_fleet(),
+        query in any_query(),
+        events in prop::collection::vec((0usize..9, event()), 1..6),
+    ) {
+        let mut state = build(&mut fleet);
+        let Ok(Some(search)) = HostSearch::new(&state, &query) else { return Ok(()) };
+        let Some(kept) = search.keep() else { return Ok(()) };
+        for (place, event) in &events {
+            happen(&mut state, uuid_at(*place), event);
+            let Some(resumed) = kept.resume(&state) else { continue };
+            let anew = HostSearch::new(&state, &query).unwrap();
+            for root in state.roots().iter().map(ProviderId) {
+                let ways = |search: &HostSearch<'_>| {
+                    let here = search.of_host(root, usize::MAX);
+                    (0..here.len()).map(|one| found(&state, &here, one)).collect::<BTreeSet<_>>()
+                };
+                let expected = anew.as_ref().map(ways).unwrap_or_default();
+                prop_assert_eq!(ways(&resumed), expected);
+            }
+        }
     }
 
     #[test]

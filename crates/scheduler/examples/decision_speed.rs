@@ -1,6 +1,8 @@
 //! How long a decision takes in process, on a fleet that is 80 % full.
 //!
-//! `cargo run --release -p placewright-scheduler --example decision_speed [HOSTS] [DECISIONS]`
+//! `cargo run --release -p placewright-scheduler --example decision_speed [HOSTS] [DECISIONS] [NAME]`
+//!
+//! With a name, only the kinds of requests are measured whose own names contain it.
 //!
 //! Every host is considered. A decision takes over what changed in placement since the last one,
 //! makes the request ready and names the best three hosts; the parts are timed on their own, too.
@@ -255,6 +257,8 @@ struct Bench {
     taken_mb: u64,
     taken_max_mb: u64,
     next: u128,
+    /// What the names of the kinds of requests contain that are measured.
+    only: String,
 }
 
 /// How long the parts of decisions took, in nanoseconds.
@@ -290,6 +294,7 @@ impl Bench {
             taken_mb: 0,
             taken_max_mb: u64::MAX,
             next: 1,
+            only: String::new(),
         }
     }
 
@@ -370,6 +375,9 @@ impl Bench {
     }
 
     fn measure(&mut self, name: &str, requests: &[RequestSpec], decisions: usize) {
+        if !name.contains(&self.only) {
+            return;
+        }
         let mut times = Times::default();
         let mut none = 0;
         for round in 0..decisions {
@@ -446,8 +454,10 @@ fn main() {
         .next()
         .and_then(|word| word.parse().ok())
         .unwrap_or(20_000);
+    let only = words.next().unwrap_or_default();
     for hosts in sizes {
         let mut bench = Bench::new(hosts);
+        bench.only.clone_from(&only);
         bench.fill(hosts);
         println!(
             "{hosts} hosts, {} instances; times in us",

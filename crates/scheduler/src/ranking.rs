@@ -6,35 +6,60 @@
 //! shortcut that rests on bounds of scores has to look at them all. So scores are kept, and brought
 //! up to date for the hosts that changed:
 //!
-//! - A [`Board`](board::Board) holds the score of every host under one scale. Requests of many
-//!   classes meet on the same board, since the hosts at the ends will do for most of them.
+//! - A [`Board`](board::Board) holds the score of every host under one scale, and the best score of
+//!   each block of 64 hosts, whoever may do. Requests of many classes meet on the same board, since
+//!   the hosts at the ends will do for most of them.
 //! - A [`Ranking`] belongs to one class of requests. It knows which hosts may do for the class, and
-//!   of each block of 64 hosts the best score among them. A decision takes the best blocks anew
-//!   where hosts changed, and opens the few that hold the best hosts.
-//! - [`Standing`] holds what all classes share that weigh alike: the boards, and the ends of the
-//!   terms in each block.
+//!   for each block a bound of the scores among them. A host that changed raises its block's bound
+//!   or leaves it; a bound that is too high comes out on top, and the block is looked at.
+//! - The ends of ranges are found in the same way: bounds of all classes and of the one class for
+//!   each block, and a look at the block with the highest.
+//! - [`Standing`] holds what all classes share that weigh alike: the boards, and how far each block
+//!   reaches in each term.
 //!
-//! A kept mask may have too many hosts, never too few: a host is looked at closely when it comes out
-//! on top, and leaves the mask if it will not do. What costs more than a look at a mask (trees, rules
-//! that lead through topology) is asked only of such hosts: see [`Admission`].
+//! So a decision looks at few blocks, and it costs little more to decide for a class that was never
+//! seen. A kept mask may have too many hosts, never too few: a host is looked at closely when it
+//! comes out on top, and leaves the mask if it will not do. What costs more than a look at a mask
+//! (trees, rules that lead through topology) is asked only of such hosts: see [`Admission`].
 
+use placewright_placement::slot_set::SlotSet;
 use smallvec::SmallVec;
 
 use crate::host_table::column;
 
+mod admission;
 mod board;
 mod changes;
+mod end;
+mod found;
+mod frontier;
 mod kernel;
 mod search;
 #[cfg(test)]
 mod tests;
 
+pub use admission::{Admission, Admitted};
 pub use board::Standing;
 pub use changes::ChangeLog;
-pub use search::{Admission, Admitted, Ranked, Ranking};
+pub use found::Ranked;
+pub use search::Ranking;
 
 /// Hosts in a block, one bit each in a word of a mask.
 pub const BLOCK_HOSTS: usize = 64;
+
+/// Blocks in a group.
+const GROUP_BLOCKS: usize = 16;
+
+/// All hosts as they are now.
+#[derive(Clone, Copy, Debug)]
+pub struct Fleet<'a> {
+    /// Which of them changed lately.
+    pub log: &'a ChangeLog,
+    /// The values that are weighed.
+    pub columns: &'a [Column],
+    /// The slots that hold a host. No other slot ever will do.
+    pub hosts: &'a SlotSet,
+}
 
 /// One number for each host, by slot; the length is a multiple of [`BLOCK_HOSTS`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,11 +74,12 @@ pub struct Column {
 impl Column {
     /// The value of a host.
     #[must_use]
+    #[inline]
     pub fn get(&self, slot: u32) -> f64 {
-        self.values
-            .get(slot as usize)
-            .copied()
-            .unwrap_or(self.usual)
+        match self.values.get(slot as usize) {
+            Some(value) => *value,
+            None => self.usual,
+        }
     }
 
     /// The value that all hosts have, if they all have the same.
@@ -114,9 +140,10 @@ pub struct Term {
 
 impl Term {
     /// A raw value within the bounds that the weigher declares.
+    #[inline]
     fn bounded(&self, raw: f64) -> f64 {
-        let raw = self.low.map_or(raw, |low| larger(raw, low));
-        self.high.map_or(raw, |high| smaller(raw, high))
+        let (low, high) = self.bounds();
+        smaller(larger(raw, low), high)
     }
 
     /// Whether a host that has less room than before may come to lie at an end that is looked for.
@@ -158,11 +185,13 @@ impl Scale {
 type Few<T> = SmallVec<[T; 6]>;
 
 /// The larger of two numbers, neither of them NaN: one instruction, unlike `f64::max`.
+#[inline(always)]
 fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
 /// The smaller of two numbers, neither of them NaN.
+#[inline(always)]
 fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }

@@ -32,10 +32,12 @@ use crate::translate::target::{ComputeNode, Target};
 pub mod capacity;
 mod classes;
 pub mod rules;
+mod searches;
 mod shelf;
 
 use classes::PreparedShelf;
 use rules::Rules;
+use searches::SearchShelf;
 use shelf::{ClassKey, Shelf, TreeShelf};
 
 /// Decides where requests go, on a copy of placement's state and what hosts say of themselves.
@@ -47,6 +49,7 @@ pub struct Scheduler {
     shelf: Shelf,
     trees: TreeShelf,
     prepared: PreparedShelf,
+    searches: SearchShelf,
     compute_version_min: u32,
 }
 
@@ -135,6 +138,7 @@ impl Scheduler {
             shelf: Shelf::default(),
             trees: TreeShelf::default(),
             prepared: PreparedShelf::default(),
+            searches: SearchShelf::default(),
             compute_version_min: 0,
         })
     }
@@ -257,7 +261,9 @@ impl Scheduler {
             (one, other) => one.or(other),
         };
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
-            let Some(search) = HostSearch::new(state, query)? else {
+            let is_fallback = !std::ptr::eq(query, &prepared.query);
+            let known = prepared.class.map(|class| (class, is_fallback));
+            let Some(search) = self.searches.search(state, query, known)? else {
                 continue;
             };
             let job = Job {
@@ -282,7 +288,7 @@ impl Scheduler {
             } else if let Some(terms) = terms() {
                 let key = prepared.class.map(|requests| ClassKey {
                     requests,
-                    is_fallback: !std::ptr::eq(query, &prepared.query),
+                    is_fallback,
                     aggregates: self.hosts.aggregates().version(),
                     cell: scope.cell,
                 });
@@ -319,8 +325,14 @@ impl Scheduler {
     ) -> Result<Vec<IntentCandidate>, SelectRefusal> {
         let host = ProviderId(slot);
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
-            let Some(search) = HostSearch::new(state, query)? else {
-                continue;
+            let is_fallback = !std::ptr::eq(query, &prepared.query);
+            let known = prepared.class.map(|class| (class, is_fallback));
+            let search = match known.and_then(|known| self.searches.known(state, known)) {
+                Some(search) => search,
+                None => match HostSearch::new(state, query)? {
+                    Some(search) => search,
+                    None => continue,
+                },
             };
             let found = candidates_of(state, &search, query, prepared, host, most);
             if !found.is_empty() {

@@ -260,6 +260,8 @@ impl State {
         if self.aggregate_members.len() <= id.index() {
             self.aggregate_members
                 .resize_with(id.index() + 1, Default::default);
+            // A query that names it found nothing to look up before.
+            self.touched.touch_structure();
         }
         id
     }

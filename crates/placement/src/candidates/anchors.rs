@@ -11,8 +11,9 @@ use crate::slot_set::bits;
 const RARE: usize = 8;
 
 /// How the roots of a fleet are to be searched.
-pub(crate) struct Anchors<'a> {
-    pub(crate) flat: FlatPass<'a>,
+#[derive(Debug)]
+pub(crate) struct Anchors {
+    pub(crate) flat: FlatPass,
     pub(crate) sharing: Sharing,
     /// By kind, the providers that may serve it; empty when there are only lone hosts, or when
     /// each provider is asked as it comes up.
@@ -34,9 +35,9 @@ pub(crate) struct RootWord {
     pub(crate) trees: u64,
 }
 
-impl<'a> Anchors<'a> {
+impl Anchors {
     /// Makes a search of single hosts ready.
-    pub(crate) fn by_host(plan: &Plan<'a>) -> Self {
+    pub(crate) fn by_host(plan: &Plan<'_>) -> Self {
         Self {
             flat: FlatPass::new(plan),
             sharing: Sharing::new(plan),
@@ -48,7 +49,7 @@ impl<'a> Anchors<'a> {
     }
 
     /// Makes a search ready. Nothing when it can be seen already that there is no candidate.
-    pub(crate) fn new(plan: &Plan<'a>, as_trees: bool) -> Option<Self> {
+    pub(crate) fn new(plan: &Plan<'_>, as_trees: bool) -> Option<Self> {
         let state = plan.state;
         let mut anchors = Self {
             as_trees,
@@ -97,7 +98,7 @@ impl<'a> Anchors<'a> {
         let state = plan.state;
         let roots = state.roots().word(word);
         let trees = state.parents().word(word) | self.sharing.reached_word(word);
-        self.flat.kind_word(word, roots & !trees) | plan.root.word(word, roots & trees)
+        self.flat.kind_word(plan, word, roots & !trees) | plan.root.word(state, word, roots & trees)
     }
 
     /// The 64 roots from slot `64 * word` on.
@@ -109,7 +110,7 @@ impl<'a> Anchors<'a> {
             trees = roots;
         }
         let hosts = self.flat.word(plan, word, roots & !trees);
-        trees = plan.root.word(word, roots & trees);
+        trees = plan.root.word(state, word, roots & trees);
         if let Some(worth) = &self.worth {
             trees &= worth[word];
         }

@@ -7,8 +7,9 @@ use super::plan::Plan;
 use crate::ids::ClassId;
 
 /// A query as one host sees that has to serve all of it alone.
-pub(crate) struct FlatPass<'a> {
-    filter: SetFilter<'a>,
+#[derive(Debug)]
+pub(crate) struct FlatPass {
+    filter: SetFilter,
     /// Each must be possible as one allocation.
     single: SmallVec<[(ClassId, i64); 6]>,
     /// What all groups take together, in rising order of class: one candidate's allocations.
@@ -19,8 +20,8 @@ pub(crate) struct FlatPass<'a> {
     possible: bool,
 }
 
-impl<'a> FlatPass<'a> {
-    pub(crate) fn new(plan: &Plan<'a>) -> Self {
+impl FlatPass {
+    pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let state = plan.state;
         let mut pass = Self {
             filter: plan.root.clone(),
@@ -60,9 +61,9 @@ impl<'a> FlatPass<'a> {
     }
 
     /// Which of the 64 hosts of a mask could serve the request if they had room.
-    pub(crate) fn kind_word(&self, word: usize, mask: u64) -> u64 {
+    pub(crate) fn kind_word(&self, plan: &Plan<'_>, word: usize, mask: u64) -> u64 {
         if self.possible {
-            self.filter.word(word, mask)
+            self.filter.word(plan.state, word, mask)
         } else {
             0
         }
@@ -75,7 +76,7 @@ impl<'a> FlatPass<'a> {
         if !self.possible || mask == 0 {
             return 0;
         }
-        mask = self.filter.word(word, mask);
+        mask = self.filter.word(plan.state, word, mask);
         for tree in plan.kinds.iter().filter_map(|kind| kind.tree.as_ref()) {
             mask &= tree.word(word);
         }

@@ -3,11 +3,13 @@
 //! Both ways give the same candidates for a host (`tests/candidates_by_host.rs`). This one does
 //! nothing for hosts that nobody asks about.
 
+use std::sync::Arc;
+
 use super::anchors::Anchors;
 use super::answer::Candidates;
 use super::complete::Scratch;
 use super::make_ready;
-use super::plan::Plan;
+use super::plan::{Form, Plan};
 use super::query::{CandidateQuery, QueryRefusal};
 use super::tree::TreeSearch;
 use crate::ids::ProviderId;
@@ -16,7 +18,36 @@ use crate::state::State;
 /// A query that can be asked of one host after the other.
 pub struct HostSearch<'a> {
     plan: Plan<'a>,
-    anchors: Anchors<'a>,
+    anchors: Arc<Anchors>,
+}
+
+/// A query that was made ready, to be asked again later without looking its names up.
+#[derive(Clone, Debug)]
+pub struct KeptSearch {
+    form: Arc<Form>,
+    anchors: Arc<Anchors>,
+    structure: u64,
+}
+
+impl KeptSearch {
+    /// The search, of the state as it is now; nothing if the query has to be made ready anew.
+    #[must_use]
+    pub fn resume<'a>(&self, state: &'a State) -> Option<HostSearch<'a>> {
+        let is_same = self.structure == state.touched().structure() && !anybody_shares(state);
+        is_same.then(|| HostSearch {
+            plan: Plan {
+                state,
+                form: Arc::clone(&self.form),
+            },
+            anchors: Arc::clone(&self.anchors),
+        })
+    }
+}
+
+/// Whether some provider shares what it has, with whomever.
+fn anybody_shares(state: &State) -> bool {
+    let sharing = state.sharing_trait();
+    sharing.is_some_and(|sharing| !state.trait_members(sharing).is_empty())
 }
 
 /// 64 hosts, by what can be said of them at a glance.
@@ -36,15 +67,29 @@ impl<'a> HostSearch<'a> {
     /// As [`find_candidates`](super::find_candidates).
     pub fn new(state: &'a State, query: &CandidateQuery) -> Result<Option<Self>, QueryRefusal> {
         Ok(make_ready(state, query)?.map(|plan| Self {
-            anchors: Anchors::by_host(&plan),
+            anchors: Arc::new(Anchors::by_host(&plan)),
             plan,
         }))
+    }
+
+    /// What is worth keeping of it; nothing if it depends on more than names: on providers that
+    /// share, or on the members of a tree.
+    #[must_use]
+    pub fn keep(&self) -> Option<KeptSearch> {
+        let state = self.plan.state;
+        let names_tree = self.plan.kinds.iter().any(|kind| kind.tree.is_some());
+        let may_keep = !names_tree && !anybody_shares(state);
+        may_keep.then(|| KeptSearch {
+            form: Arc::clone(&self.plan.form),
+            anchors: Arc::clone(&self.anchors),
+            structure: state.touched().structure(),
+        })
     }
 
     /// How many words of 64 hosts there are.
     #[must_use]
     pub fn words(&self) -> usize {
-        self.anchors.words
+        self.plan.state.provider_slots().div_ceil(64)
     }
 
     /// The 64 hosts from slot `64 * word` on.

@@ -64,51 +64,68 @@ pub(crate) fn provider_named(state: &State, text: &str) -> Option<ProviderId> {
         .flatten()
 }
 
-/// Masks of 64 providers each, put together from the sets that a filter names.
-#[derive(Clone, Default)]
-pub(crate) struct SetFilter<'a> {
-    /// A provider must be in one set of each list.
-    pub(crate) all: SmallVec<[SmallVec<[&'a SlotSet; 2]>; 4]>,
-    /// A provider must be in none of these.
-    pub(crate) none: SmallVec<[&'a SlotSet; 4]>,
+/// A set of providers that the state keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Members {
+    Trait(TraitId),
+    Aggregate(AggregateId),
+    /// The roots of all trees.
+    Roots,
 }
 
-impl<'a> SetFilter<'a> {
-    pub(crate) fn require_traits(&mut self, state: &'a State, lists: &AnyOf<TraitId>) {
-        self.all.extend(lists.iter().map(|list| {
-            list.iter()
-                .map(|id| state.trait_members(*id))
-                .collect::<SmallVec<_>>()
-        }));
+impl Members {
+    #[inline]
+    pub(crate) fn of(self, state: &State) -> &SlotSet {
+        match self {
+            Self::Trait(id) => state.trait_members(id),
+            Self::Aggregate(id) => state.aggregate_members(id),
+            Self::Roots => state.roots(),
+        }
+    }
+}
+
+/// Masks of 64 providers each, put together from the sets that a filter names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SetFilter {
+    /// A provider must be in one set of each list.
+    pub(crate) all: SmallVec<[SmallVec<[Members; 2]>; 4]>,
+    /// A provider must be in none of these.
+    pub(crate) none: SmallVec<[Members; 4]>,
+}
+
+impl SetFilter {
+    pub(crate) fn require_traits(&mut self, lists: &AnyOf<TraitId>) {
+        let members = |id: &TraitId| Members::Trait(*id);
+        let lists = lists.iter();
+        self.all
+            .extend(lists.map(|list| list.iter().map(members).collect()));
     }
 
-    pub(crate) fn forbid_traits(&mut self, state: &'a State, ids: &[TraitId]) {
+    pub(crate) fn forbid_traits(&mut self, ids: &[TraitId]) {
+        self.none.extend(ids.iter().map(|id| Members::Trait(*id)));
+    }
+
+    pub(crate) fn require_aggregates(&mut self, lists: &AnyOf<AggregateId>) {
+        let members = |id: &AggregateId| Members::Aggregate(*id);
+        let lists = lists.iter();
+        self.all
+            .extend(lists.map(|list| list.iter().map(members).collect()));
+    }
+
+    pub(crate) fn forbid_aggregates(&mut self, ids: &[AggregateId]) {
         self.none
-            .extend(ids.iter().map(|id| state.trait_members(*id)));
-    }
-
-    pub(crate) fn require_aggregates(&mut self, state: &'a State, lists: &AnyOf<AggregateId>) {
-        self.all.extend(lists.iter().map(|list| {
-            list.iter()
-                .map(|id| state.aggregate_members(*id))
-                .collect::<SmallVec<_>>()
-        }));
-    }
-
-    pub(crate) fn forbid_aggregates(&mut self, state: &'a State, ids: &[AggregateId]) {
-        self.none
-            .extend(ids.iter().map(|id| state.aggregate_members(*id)));
+            .extend(ids.iter().map(|id| Members::Aggregate(*id)));
     }
 
     /// Which of the 64 providers from `64 * word` on pass; those outside the mask do not.
     #[inline]
-    pub(crate) fn word(&self, word: usize, mut mask: u64) -> u64 {
+    pub(crate) fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
         for any in &self.all {
-            let members = any.iter().fold(0, |members, set| members | set.word(word));
-            mask &= members;
+            let members = any.iter().map(|set| set.of(state).word(word));
+            mask &= members.fold(0, |members, word| members | word);
         }
         for set in &self.none {
-            mask &= !set.word(word);
+            mask &= !set.of(state).word(word);
         }
         mask
     }
@@ -116,14 +133,14 @@ impl<'a> SetFilter<'a> {
     /// Whether any provider at all passes.
     pub(crate) fn admits_any(&self, state: &State) -> bool {
         (0..state.provider_slots().div_ceil(64))
-            .any(|word| self.word(word, state.existing_word(word)) != 0)
+            .any(|word| self.word(state, word, state.existing_word(word)) != 0)
     }
 
     /// Whether one provider passes.
     #[inline]
-    pub(crate) fn admits(&self, id: ProviderId) -> bool {
+    pub(crate) fn admits(&self, state: &State, id: ProviderId) -> bool {
         let bit = 1 << (id.0 % 64);
-        self.word(id.index() / 64, bit) != 0
+        self.word(state, id.index() / 64, bit) != 0
     }
 }
 

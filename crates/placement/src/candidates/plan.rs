@@ -1,9 +1,12 @@
 //! A query made ready for the search: who may serve what, and which rules bind the choices together.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::bits::Bits;
-use super::lookup::{SetFilter, room_word};
+use super::lookup::{Members, SetFilter, room_word};
 use super::query::{CandidateQuery, GroupPolicy};
 use super::resolve::{ResolvedGroup, ResolvedRoot};
 use crate::ids::{ClassId, ProviderId};
@@ -11,6 +14,7 @@ use crate::slot_set::SlotSet;
 use crate::state::{Provider, State};
 
 /// One choice to make: a suffixed group, or one resource class of the group without suffix.
+#[derive(Debug)]
 pub(crate) struct Choice {
     /// The place of the group in the query.
     pub(crate) group: usize,
@@ -29,22 +33,23 @@ pub(crate) struct Choice {
 }
 
 /// Who may serve a choice; equal choices share one.
-pub(crate) struct Kind<'a> {
+#[derive(Debug)]
+pub(crate) struct Kind {
     pub(crate) resources: SmallVec<[(ClassId, i64); 4]>,
-    pub(crate) filter: SetFilter<'a>,
+    pub(crate) filter: SetFilter,
     /// For the group without suffix: aggregates in which the provider or the root must be.
-    pub(crate) spanning: SetFilter<'a>,
+    pub(crate) spanning: SetFilter,
     /// The members of the only tree that may serve it.
     pub(crate) tree: Option<SlotSet>,
     /// Whether providers of other trees that share with this one may serve it.
     pub(crate) takes_shared: bool,
 }
 
-impl Kind<'_> {
+impl Kind {
     /// Which of the 64 providers from `64 * word` on may serve it, aggregates that span a tree left
     /// aside.
     pub(crate) fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
-        mask = self.filter.word(word, mask);
+        mask = self.filter.word(state, word, mask);
         if let Some(tree) = &self.tree {
             mask &= tree.word(word);
         }
@@ -69,15 +74,30 @@ pub(crate) struct Leniency {
     pub(crate) apart: SmallVec<[ClassId; 4]>,
 }
 
-/// A query made ready.
+/// A query made ready, and what it is asked of.
+#[derive(Clone)]
 pub(crate) struct Plan<'a> {
     pub(crate) state: &'a State,
+    pub(crate) form: Arc<Form>,
+}
+
+impl Deref for Plan<'_> {
+    type Target = Form;
+
+    fn deref(&self) -> &Form {
+        &self.form
+    }
+}
+
+/// A query made ready: all names are numbers.
+#[derive(Debug)]
+pub(crate) struct Form {
     pub(crate) choices: Vec<Choice>,
-    pub(crate) kinds: Vec<Kind<'a>>,
+    pub(crate) kinds: Vec<Kind>,
     /// How many groups the query has.
     pub(crate) groups: usize,
     /// What the root of a tree must be.
-    pub(crate) root: SetFilter<'a>,
+    pub(crate) root: SetFilter,
     /// The classes that more than one choice takes.
     pub(crate) contended: SmallVec<[ClassId; 4]>,
     /// How much of each of them all choices want.
@@ -91,7 +111,7 @@ pub(crate) struct Plan<'a> {
     /// Choices whose providers must lie under one of them.
     pub(crate) subtrees: Vec<SmallVec<[usize; 4]>>,
     /// One of each list must be among the traits of the providers of the group without suffix.
-    pub(crate) collective: Vec<SmallVec<[&'a SlotSet; 2]>>,
+    pub(crate) collective: Vec<SmallVec<[Members; 2]>>,
     /// Whether a candidate may take several providers of one tree.
     pub(crate) nested: bool,
     /// Whether choices of one component all take the same, so that exchanging choices one by one
@@ -121,8 +141,7 @@ impl<'a> Plan<'a> {
     ) -> Self {
         let mut contended = contended_classes(&groups);
         contended.retain(|class| !leniency.apart.contains(class));
-        let mut plan = Self {
-            state,
+        let mut plan = Form {
             choices: Vec::new(),
             kinds: Vec::new(),
             groups: groups.len(),
@@ -138,8 +157,8 @@ impl<'a> Plan<'a> {
             uniform: true,
             resolved: Vec::new(),
         };
-        plan.root.require_traits(state, &root.required);
-        plan.root.forbid_traits(state, &root.forbidden);
+        plan.root.require_traits(&root.required);
+        plan.root.forbid_traits(&root.forbidden);
         let mut kind_of: Vec<usize> = Vec::new();
         for (index, group) in groups.iter().enumerate() {
             let first = plan.kinds.len();
@@ -155,7 +174,7 @@ impl<'a> Plan<'a> {
                 plan.choose(index, kind, &group.resources, true);
             } else {
                 kind_of.push(first);
-                plan.add_unsuffixed(index, group);
+                plan.add_unsuffixed(state, index, group);
             }
         }
         plan.resolved = groups;
@@ -170,15 +189,18 @@ impl<'a> Plan<'a> {
         plan.subtrees.retain(|set| set.len() > 1);
         plan.number_twins();
         plan.number_components();
-        plan
+        Self {
+            state,
+            form: Arc::new(plan),
+        }
     }
+}
 
-    fn add_unsuffixed(&mut self, index: usize, group: &ResolvedGroup) {
-        let state = self.state;
-        self.root
-            .forbid_aggregates(state, &group.forbidden_aggregates);
+impl Form {
+    fn add_unsuffixed(&mut self, state: &State, index: usize, group: &ResolvedGroup) {
+        self.root.forbid_aggregates(&group.forbidden_aggregates);
         let mut required = SetFilter::default();
-        required.require_traits(state, &group.required);
+        required.require_traits(&group.required);
         // With one class there is one provider: what the group must have, that one must have.
         let alone = group.resources.len() <= 1;
         if !alone {
@@ -196,10 +218,9 @@ impl<'a> Plan<'a> {
                 tree: group.tree.map(|root| members_of_tree(state, root)),
                 takes_shared: group.tree.is_none(),
             };
-            kind.filter.forbid_traits(state, &group.forbidden);
-            kind.filter
-                .forbid_aggregates(state, &group.forbidden_aggregates);
-            kind.spanning.require_aggregates(state, &group.member_of);
+            kind.filter.forbid_traits(&group.forbidden);
+            kind.filter.forbid_aggregates(&group.forbidden_aggregates);
+            kind.spanning.require_aggregates(&group.member_of);
             self.kinds.push(kind);
             self.choose(index, self.kinds.len() - 1, resources, false);
         };
@@ -295,17 +316,17 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn granular_kind<'a>(state: &'a State, group: &ResolvedGroup, may_be_bare: bool) -> Kind<'a> {
+fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> Kind {
     let mut filter = SetFilter::default();
-    filter.require_traits(state, &group.required);
-    filter.require_aggregates(state, &group.member_of);
+    filter.require_traits(&group.required);
+    filter.require_aggregates(&group.member_of);
     let bare = group.resources.is_empty() && !may_be_bare;
     if bare && filter.all.is_empty() {
         // The reference finds nobody for a group that asks for nothing positive.
         filter.all.push(SmallVec::new());
     }
-    filter.forbid_traits(state, &group.forbidden);
-    filter.forbid_aggregates(state, &group.forbidden_aggregates);
+    filter.forbid_traits(&group.forbidden);
+    filter.forbid_aggregates(&group.forbidden_aggregates);
     Kind {
         resources: group.resources.clone(),
         filter,

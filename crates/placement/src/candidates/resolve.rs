@@ -80,7 +80,7 @@ pub(crate) fn resolve_group(state: &State, group: &RequestGroup) -> Resolved<Res
         .collect();
     if !resolved.member_of.is_empty() {
         let mut members = SetFilter::default();
-        members.require_aggregates(state, &resolved.member_of);
+        members.require_aggregates(&resolved.member_of);
         if !members.admits_any(state) {
             return Resolved::Nothing;
         }

@@ -41,7 +41,7 @@ impl FirstRound {
 /// One run of the search.
 pub(crate) struct Run<'r, 'a> {
     plan: &'r Plan<'a>,
-    anchors: &'r Anchors<'a>,
+    anchors: &'r Anchors,
     most: usize,
     /// Whether `most` is less than what the client asks for.
     cut: bool,
@@ -58,7 +58,7 @@ impl<'r, 'a> Run<'r, 'a> {
     /// `limit` is what the client asks for, `ceiling` what the operator allows.
     pub(crate) fn new(
         plan: &'r Plan<'a>,
-        anchors: &'r Anchors<'a>,
+        anchors: &'r Anchors,
         limit: Option<usize>,
         ceiling: Option<usize>,
     ) -> Self {

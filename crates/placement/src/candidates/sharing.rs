@@ -7,7 +7,7 @@ use crate::ids::ProviderId;
 use crate::slot_set::bits;
 
 /// The sharing providers that could serve something of a request, and whom they serve.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Sharing {
     /// By aggregate number: its sharing members.
     by_aggregate: Vec<SmallVec<[ProviderId; 2]>>,

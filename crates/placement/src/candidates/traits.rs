@@ -22,7 +22,7 @@ impl TreeSearch {
         for id in &self.places {
             let mut covers = Bits::default();
             for (list, any) in plan.collective.iter().enumerate() {
-                if any.iter().any(|members| members.contains(id.0)) {
+                if any.iter().any(|set| set.of(plan.state).contains(id.0)) {
                     covers.insert(list);
                 }
             }

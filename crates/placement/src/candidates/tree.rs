@@ -178,8 +178,8 @@ impl TreeSearch {
                 id,
                 |kind| {
                     kind.spanning.all.is_empty()
-                        || kind.spanning.admits(id)
-                        || kind.spanning.admits(root)
+                        || kind.spanning.admits(plan.state, id)
+                        || kind.spanning.admits(plan.state, root)
                 },
                 plan,
             );
@@ -208,7 +208,7 @@ impl TreeSearch {
                 self.add_place(
                     matches,
                     id,
-                    |kind| kind.takes_shared && kind.spanning.admits(id),
+                    |kind| kind.takes_shared && kind.spanning.admits(plan.state, id),
                     plan,
                 );
             }
@@ -219,7 +219,7 @@ impl TreeSearch {
         &mut self,
         matches: &Matches,
         id: ProviderId,
-        may_serve: impl Fn(&Kind<'_>) -> bool,
+        may_serve: impl Fn(&Kind) -> bool,
         plan: &Plan<'_>,
     ) {
         let (word, bit) = (id.index() / 64, id.0 % 64);

@@ -13,7 +13,7 @@ use crate::state::State;
 /// A query with some of its constraints.
 pub(super) struct Relaxed<'a> {
     plan: Plan<'a>,
-    anchors: Anchors<'a>,
+    anchors: Anchors,
     search: TreeSearch,
     scratch: Scratch,
 }
@@ -79,7 +79,7 @@ impl Relaxed<'_> {
     pub(super) fn served_trees(&self, lone: &[u64], root_of: &[ProviderId]) -> Vec<u64> {
         let plan = &self.plan;
         let words = self.anchors.words;
-        let root_filter = |word: usize, mask: u64| plan.root.word(word, mask);
+        let root_filter = |word: usize, mask: u64| plan.root.word(plan.state, word, mask);
         let Some(kind) = plan.kinds.first() else {
             return (0..words)
                 .map(|word| root_filter(word, plan.state.roots().word(word)))
@@ -93,7 +93,7 @@ impl Relaxed<'_> {
                 continue;
             }
             let mut mask = kind.word(plan.state, word, asked);
-            mask = kind.spanning.word(word, mask);
+            mask = kind.spanning.word(plan.state, word, mask);
             let is_root = plan.state.roots().word(word);
             roots[word] |= mask & is_root;
             for slot in bits(mask & !is_root, word) {

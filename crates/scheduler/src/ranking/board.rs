@@ -1,22 +1,33 @@
 //! What all requests share that weigh alike.
 
-use super::{BLOCK_HOSTS, ChangeLog, Column, Few, Scale, Term, kernel, larger, smaller};
+use crate::host_table::Touched;
+
+use super::end::Side;
+use super::frontier::Frontier;
+use super::{BLOCK_HOSTS, Few, Fleet, Scale, Term, kernel, larger, smaller};
 
 /// How many boards are kept.
 const BOARDS_MAX: usize = 16;
 
 /// The scores of all hosts under one scale.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Board {
     /// Tells this board from all others, former ones too.
     pub(super) number: u64,
     scales: Few<Scale>,
     scores: Vec<[f64; BLOCK_HOSTS]>,
+    /// The best score in each block, whoever may do.
+    tops: Vec<f64>,
     position: u64,
     used: u64,
 }
 
 impl Board {
+    /// The best score in each block, whoever may do.
+    pub(super) fn tops(&self) -> &[f64] {
+        &self.tops
+    }
+
     /// The scores of a block.
     pub(super) fn block(&self, block: usize) -> &[f64; BLOCK_HOSTS] {
         &self.scores[block]
@@ -30,10 +41,13 @@ pub struct Standing {
     boards: Vec<Board>,
     boards_made: u64,
     clock: u64,
-    /// By term, the smallest and the largest value in each block, whoever may do.
-    lows: Vec<Vec<f64>>,
-    highs: Vec<Vec<f64>>,
+    /// By term, how far out each block reaches on either side, whoever may do.
+    reaches: Vec<[Vec<f64>; 2]>,
+    /// How many blocks there were.
+    blocks: usize,
     position: u64,
+    /// Room to work in, for one search after the other.
+    frontier: Frontier,
 }
 
 impl Standing {
@@ -41,13 +55,14 @@ impl Standing {
     #[must_use]
     pub fn new(terms: Vec<Term>, number: u32) -> Self {
         Self {
-            lows: vec![Vec::new(); terms.len()],
-            highs: vec![Vec::new(); terms.len()],
+            reaches: vec![[Vec::new(), Vec::new()]; terms.len()],
             terms,
             boards: Vec::new(),
             boards_made: u64::from(number) << 32,
             clock: 0,
+            blocks: 0,
             position: 0,
+            frontier: Frontier::default(),
         }
     }
 
@@ -57,36 +72,50 @@ impl Standing {
         &self.terms
     }
 
-    /// The smallest and largest values of a term in each block, within the declared ends.
-    pub(super) fn ends(&self, term: usize) -> (&[f64], &[f64]) {
-        (&self.lows[term], &self.highs[term])
+    /// How far out each block reaches on one side of a term.
+    pub(super) fn reach(&self, term: usize, side: Side) -> &[f64] {
+        &self.reaches[term][side as usize]
     }
 
-    /// Brings the ends of blocks up to date.
-    pub(super) fn follow(&mut self, blocks: usize, log: &ChangeLog, columns: &[Column]) {
-        let known = self.lows.first().map_or(blocks, Vec::len);
-        let changed = log.since(self.position).filter(|_| known == blocks);
-        let take = |lows: &mut Vec<f64>, highs: &mut Vec<f64>, term: &Term, block: usize| {
-            let (low, high) = kernel::range(columns[term.column].block(block), u64::MAX);
-            (lows[block], highs[block]) = (term.bounded(low), term.bounded(high));
-        };
-        for (number, term) in self.terms.iter().enumerate() {
-            let (lows, highs) = (&mut self.lows[number], &mut self.highs[number]);
-            match changed {
-                Some(changed) => {
-                    let touched = changed.iter().map(|one| one.slot as usize / BLOCK_HOSTS);
-                    for block in touched.filter(|block| *block < blocks) {
-                        take(lows, highs, term, block);
+    pub(super) fn take_frontier(&mut self) -> Frontier {
+        std::mem::take(&mut self.frontier)
+    }
+
+    pub(super) fn put_frontier(&mut self, frontier: Frontier) {
+        self.frontier = frontier;
+    }
+
+    /// Brings the reaches of blocks up to date.
+    pub(super) fn follow(&mut self, blocks: usize, fleet: &Fleet<'_>) {
+        let changed = fleet.log.since(self.position);
+        let is_little = |changed: &&[Touched]| self.blocks == blocks && changed.len() < blocks;
+        let changed = changed.filter(is_little);
+        for (term, reaches) in self.terms.iter().zip(&mut self.reaches) {
+            if term.low.is_some() && term.high.is_some() {
+                continue;
+            }
+            let column = &fleet.columns[term.column];
+            for reaches in reaches.iter_mut() {
+                reaches.resize(blocks, f64::NEG_INFINITY);
+            }
+            let mut take = |block: usize| {
+                let mask = fleet.hosts.word(block);
+                for side in [Side::Low, Side::High] {
+                    let reach = side.reach(term, column.block(block), mask);
+                    if let Some(kept) = reaches[side as usize].get_mut(block) {
+                        *kept = reach;
                     }
                 }
-                None => {
-                    lows.resize(blocks, f64::INFINITY);
-                    highs.resize(blocks, f64::NEG_INFINITY);
-                    (0..blocks).for_each(|block| take(lows, highs, term, block));
-                }
+            };
+            if let Some(changed) = changed {
+                let touched = changed.iter();
+                touched.for_each(|one| take(one.slot as usize / BLOCK_HOSTS));
+            } else {
+                (0..blocks).for_each(take);
             }
         }
-        self.position = log.end();
+        self.blocks = blocks;
+        self.position = fleet.log.end();
     }
 
     /// The board of a scale, brought up to date.
@@ -94,88 +123,78 @@ impl Standing {
         &mut self,
         scales: &Few<Scale>,
         blocks: usize,
-        log: &ChangeLog,
-        columns: &[Column],
+        fleet: &Fleet<'_>,
     ) -> &Board {
         self.clock += 1;
         let terms = &self.terms;
-        let mut place = self.boards.iter().position(|board| board.scales == *scales);
-        let changed = place.and_then(|place| {
-            let board = &self.boards[place];
-            let is_whole = board.scores.len() == blocks;
-            log.since(board.position).filter(|_| is_whole)
-        });
-        if let (Some(place), Some(changed)) = (place, changed) {
-            let board = &mut self.boards[place];
-            for touched in changed {
-                let (block, bit) = (
-                    touched.slot as usize / BLOCK_HOSTS,
-                    touched.slot as usize % 64,
-                );
-                if let Some(scores) = board.scores.get_mut(block) {
-                    scores[bit] = score_of(terms, scales, touched.slot, columns);
+        let known = self.boards.iter().position(|board| board.scales == *scales);
+        let place = known.unwrap_or_else(|| {
+            let by_age = self.boards.iter().enumerate();
+            let oldest = by_age.min_by_key(|(_, board)| board.used);
+            match oldest.filter(|_| self.boards.len() >= BOARDS_MAX) {
+                Some((place, _)) => place,
+                None => {
+                    self.boards.push(Board::default());
+                    self.boards.len() - 1
                 }
+            }
+        });
+        let board = &mut self.boards[place];
+        let changed = fleet.log.since(board.position);
+        let is_little = |changed: &&[Touched]| {
+            known.is_some() && board.scores.len() == blocks && changed.len() < blocks * 8
+        };
+        if let Some(changed) = changed.filter(is_little) {
+            for touched in changed {
+                board.mend(terms, touched.slot, fleet);
             }
         } else {
             self.boards_made += 1;
-            let full = self.boards.len() >= BOARDS_MAX;
-            let by_age = self.boards.iter().enumerate();
-            let oldest = by_age.min_by_key(|(_, board)| board.used);
-            place = place.or_else(|| oldest.map(|(place, _)| place).filter(|_| full));
-            let mut scores = match place {
-                Some(place) => std::mem::take(&mut self.boards[place].scores),
-                None => Vec::new(),
-            };
-            scores.resize(blocks, [0.0; BLOCK_HOSTS]);
-            for (block, scores) in scores.iter_mut().enumerate() {
-                score_block(terms, scales, block, columns, scores);
-            }
-            let board = Board {
-                number: self.boards_made,
-                scales: scales.clone(),
-                scores,
-                position: 0,
-                used: 0,
-            };
-            match place {
-                Some(place) => self.boards[place] = board,
-                None => self.boards.push(board),
-            }
+            board.number = self.boards_made;
+            board.scales.clone_from(scales);
+            board.fill(terms, blocks, fleet);
         }
-        let place = place.unwrap_or(self.boards.len() - 1);
-        let board = &mut self.boards[place];
-        board.position = log.end();
+        board.position = fleet.log.end();
         board.used = self.clock;
         board
     }
 }
 
-/// The scores of the 64 hosts of a block.
-fn score_block(
-    terms: &[Term],
-    scales: &[Scale],
-    block: usize,
-    columns: &[Column],
-    scores: &mut [f64; BLOCK_HOSTS],
-) {
-    *scores = [0.0; BLOCK_HOSTS];
-    for (term, scale) in terms.iter().zip(scales) {
-        if scale.factor != 0.0 {
-            let values = columns[term.column].block(block);
-            kernel::add_share(scores, values, scale.factor, scale.low, term.bounds());
+impl Board {
+    /// Scores all hosts.
+    fn fill(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
+        self.scores.resize(blocks, [0.0; BLOCK_HOSTS]);
+        self.tops.resize(blocks, f64::NEG_INFINITY);
+        for (block, scores) in self.scores.iter_mut().enumerate() {
+            *scores = [0.0; BLOCK_HOSTS];
+            for (term, scale) in terms.iter().zip(&self.scales) {
+                if scale.factor != 0.0 {
+                    let values = fleet.columns[term.column].block(block);
+                    kernel::add_share(scores, values, scale.factor, scale.low, term.bounds());
+                }
+            }
+            self.tops[block] = kernel::most(scores, fleet.hosts.word(block));
         }
     }
-}
 
-/// The score of one host: the same arithmetic.
-fn score_of(terms: &[Term], scales: &[Scale], slot: u32, columns: &[Column]) -> f64 {
-    let mut score = 0.0;
-    for (term, scale) in terms.iter().zip(scales) {
-        if scale.factor != 0.0 {
-            let (low, high) = term.bounds();
-            let value = smaller(larger(columns[term.column].get(slot), low), high);
-            score += scale.factor * (value - scale.low);
+    /// Scores one host anew: the same arithmetic.
+    fn mend(&mut self, terms: &[Term], slot: u32, fleet: &Fleet<'_>) {
+        let (block, bit) = (slot as usize / BLOCK_HOSTS, slot as usize % BLOCK_HOSTS);
+        let Some(scores) = self.scores.get_mut(block) else {
+            return;
+        };
+        let mut score = 0.0;
+        for (term, scale) in terms.iter().zip(&self.scales) {
+            if scale.factor != 0.0 {
+                let (low, high) = term.bounds();
+                let value = smaller(larger(fleet.columns[term.column].get(slot), low), high);
+                score += scale.factor * (value - scale.low);
+            }
+        }
+        let was_top = scores[bit] >= self.tops[block];
+        scores[bit] = score;
+        if was_top || score > self.tops[block] {
+            self.tops[block] = kernel::most(scores, fleet.hosts.word(block));
         }
     }
-    score
 }

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use placewright_placement::touch::What;
 
-use super::{Admission, Admitted, ChangeLog, Column, Ranked, Ranking, Standing, Term};
+use placewright_placement::slot_set::SlotSet;
+
+use super::{Admission, Admitted, ChangeLog, Column, Fleet, Ranked, Ranking, Standing, Term};
 use crate::host_table::Touched;
 
 /// A change of one host: slot, feasible, values.
@@ -124,6 +126,8 @@ proptest! {
             set(&mut columns, &mut feasible, change);
         }
         let blocks = feasible.len().div_ceil(64);
+        let mut hosts = SlotSet::default();
+        (0..2500).for_each(|slot| { hosts.insert(slot); });
         let mut log = ChangeLog::default();
         let mut standing = Standing::new(terms.clone(), 1);
         // Two rankings share the scores, and one of them is rarely asked.
@@ -142,13 +146,14 @@ proptest! {
             };
             let admission = Asked(does, is_wanted);
             let ranking = &mut rankings[usize::from(odd_class)];
+            let fleet = Fleet { log: &log, columns: &columns, hosts: &hosts };
             let known = ranking.take().and_then(|mut ranking| {
-                let follows = ranking.follow(&standing, blocks, &log, &columns);
+                let follows = ranking.follow(&standing, blocks, &fleet);
                 follows.then_some(ranking)
             });
             let ranking = ranking
-                .insert(known.unwrap_or_else(|| Ranking::new(&standing, blocks, &admission, &log)));
-            let found = ranking.best(&mut standing, *count, &admission, (&log, &columns));
+                .insert(known.unwrap_or_else(|| Ranking::new(&standing, blocks, &fleet)));
+            let found = ranking.best(&mut standing, *count, &admission, &fleet);
             let admits = |slot: u32| is_wanted(slot) && does(slot);
             let expected = brute_force(&terms, &feasible, &columns, &admits, *count);
             prop_assert_eq!(found, expected);

@@ -42,6 +42,7 @@ impl Scheduler {
             shelf: Shelf::default(),
             trees: TreeShelf::default(),
             prepared: self.prepared.fork(),
+            searches: super::searches::SearchShelf::default(),
             compute_version_min: self.compute_version_min,
         }
     }

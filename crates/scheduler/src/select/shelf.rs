@@ -7,7 +7,7 @@ use placewright_placement::{HostSearch, ProviderId, State};
 use uuid::Uuid;
 
 use crate::host_table::{HostTable, Touched};
-use crate::ranking::{Admission, ChangeLog, Ranked, Ranking, Standing, Term};
+use crate::ranking::{Admission, ChangeLog, Fleet, Ranked, Ranking, Standing, Term};
 
 /// How many classes' rankings are kept.
 const RANKINGS_MAX: usize = 512;
@@ -93,38 +93,44 @@ impl Shelf {
         (count, admission): (usize, &A),
     ) -> Vec<Ranked> {
         self.clock += 1;
-        let (blocks, columns) = (search.words(), hosts.columns());
+        let blocks = search.words();
         let basis = Basis::of(state, search);
         let standing = self.standing(&terms);
+        let fleet = Fleet {
+            log: &self.log,
+            columns: hosts.columns(),
+            hosts: hosts.known(),
+        };
         let Some(key) = key else {
-            let (standing, log) = (&mut self.standings[standing], &self.log);
-            let mut ranking = Ranking::new(standing, blocks, admission, log);
-            return ranking.best(standing, count, admission, (log, columns));
+            let standing = &mut self.standings[standing];
+            let mut ranking = Ranking::new(standing, blocks, &fleet);
+            return ranking.best(standing, count, admission, &fleet);
         };
         let place = self.place_of.get(&key).copied();
         let place = place.filter(|place| {
             let one = &mut self.rankings[*place];
             let standing = &self.standings[standing];
-            one.basis == basis
-                && one.terms == terms
-                && one.ranking.follow(standing, blocks, &self.log, columns)
+            one.basis == basis && one.terms == terms && one.ranking.follow(standing, blocks, &fleet)
         });
         let place = place.unwrap_or_else(|| {
             let standing = &self.standings[standing];
-            let ranking = Ranking::new(standing, blocks, admission, &self.log);
-            self.put(Shelved {
-                key,
-                terms,
-                basis,
-                used: 0,
-                ranking,
-            })
+            let ranking = Ranking::new(standing, blocks, &fleet);
+            put(
+                &mut self.rankings,
+                &mut self.place_of,
+                Shelved {
+                    key,
+                    terms,
+                    basis,
+                    used: 0,
+                    ranking,
+                },
+            )
         });
         let one = &mut self.rankings[place];
         one.used = self.clock;
         let standing = &mut self.standings[standing];
-        one.ranking
-            .best(standing, count, admission, (&self.log, columns))
+        one.ranking.best(standing, count, admission, &fleet)
     }
 
     /// The place of what is kept for a list of terms.
@@ -140,28 +146,32 @@ impl Shelf {
             self.standings.len() - 1
         })
     }
+}
 
-    /// Puts a ranking in the place of that of the same key, of the one longest unused, or on top.
-    fn put(&mut self, one: Shelved) -> usize {
-        let oldest = || {
-            let by_age = self.rankings.iter().enumerate();
-            let oldest = by_age.min_by_key(|(_, one)| one.used);
-            oldest.filter(|_| self.rankings.len() >= RANKINGS_MAX)
-        };
-        let key = one.key;
-        let same = self.place_of.get(&key).copied();
-        let place = same.or_else(|| oldest().map(|(place, _)| place));
-        let place = if let Some(place) = place {
-            self.place_of.remove(&self.rankings[place].key);
-            self.rankings[place] = one;
-            place
-        } else {
-            self.rankings.push(one);
-            self.rankings.len() - 1
-        };
-        self.place_of.insert(key, place);
+/// Puts a ranking in the place of that of the same key, of the one longest unused, or on top.
+fn put(
+    rankings: &mut Vec<Shelved>,
+    place_of: &mut HashMap<ClassKey, usize, foldhash::quality::FixedState>,
+    one: Shelved,
+) -> usize {
+    let oldest = || {
+        let by_age = rankings.iter().enumerate();
+        let oldest = by_age.min_by_key(|(_, one)| one.used);
+        oldest.filter(|_| rankings.len() >= RANKINGS_MAX)
+    };
+    let key = one.key;
+    let same = place_of.get(&key).copied();
+    let place = same.or_else(|| oldest().map(|(place, _)| place));
+    let place = if let Some(place) = place {
+        place_of.remove(&rankings[place].key);
+        rankings[place] = one;
         place
-    }
+    } else {
+        rankings.push(one);
+        rankings.len() - 1
+    };
+    place_of.insert(key, place);
+    place
 }
 
 /// For one query, the trees of which is known whether they fit: up to which change of the tree, and
