@@ -278,8 +278,10 @@ pub fn claim_many(
     match decide(state, &command, changes)? {
         Outcome::Claimed(chosen) => Ok(chosen),
         // `ClaimFirst` answers nothing else.
-        Outcome::Done | Outcome::Provider(_) | Outcome::Generation(_) | Outcome::Named { .. } => {
-            Ok(Vec::new())
-        }
+        Outcome::Done
+        | Outcome::Provider(_)
+        | Outcome::Generation(_)
+        | Outcome::Traits { .. }
+        | Outcome::Named { .. } => Ok(Vec::new()),
     }
 }

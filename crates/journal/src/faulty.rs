@@ -50,6 +50,8 @@ struct Script {
     appends: u64,
     waiting: u64,
     held: bool,
+    /// How many appends go on though they are held.
+    let_through: u64,
     delay: Duration,
 }
 
@@ -91,6 +93,20 @@ impl Faults {
         self.script.1.notify_all();
     }
 
+    /// Lets this many held appends go on, and holds those behind them.
+    pub fn let_through(&self, appends: u64) {
+        self.script.0.lock().let_through = appends;
+        self.script.1.notify_all();
+    }
+
+    /// Waits until this many appends were tried.
+    pub fn wait_for_appends(&self, appends: u64) {
+        let mut script = self.script.0.lock();
+        while script.appends < appends {
+            self.script.1.wait(&mut script);
+        }
+    }
+
     /// Waits until an append is held.
     pub fn wait_until_held(&self) {
         let mut script = self.script.0.lock();
@@ -116,9 +132,10 @@ impl Faults {
             script.appends += 1;
             script.waiting += 1;
             self.script.1.notify_all();
-            while script.held {
+            while script.held && script.let_through == 0 {
                 self.script.1.wait(&mut script);
             }
+            script.let_through = script.let_through.saturating_sub(1);
             script.waiting -= 1;
             delay = script.delay;
         }

@@ -30,6 +30,13 @@ pub enum Outcome {
     Provider(ProviderView),
     /// The generation that the provider has now.
     Generation(u64),
+    /// The traits of a provider are set.
+    Traits {
+        /// The generation that the provider has now.
+        generation: u64,
+        /// When the newest of the traits was created; none when there is no trait.
+        modified_at: Option<Timestamp>,
+    },
     /// The index of the candidate that each intent got.
     Claimed(Vec<Option<u32>>),
     /// A resource class or trait exists now.

@@ -19,9 +19,14 @@ pub(super) fn set_traits(
     let provider = find_provider(state, uuid)?;
     check_generation(provider, generation)?;
     let traits = resolve(state, names)?;
+    let named = traits.iter().filter_map(|id| state.trait_named(*id));
+    let modified_at = named.map(|named| named.modified_at).max();
     // Setting what is there already counts nothing up: no client needs to look again.
     if traits == provider.traits {
-        return Ok(Outcome::Generation(provider.generation));
+        return Ok(Outcome::Traits {
+            generation: provider.generation,
+            modified_at,
+        });
     }
     let generation = provider.generation + 1;
     changes.push(Change::TraitsSet {
@@ -33,7 +38,10 @@ pub(super) fn set_traits(
         generation,
         at,
     });
-    Ok(Outcome::Generation(generation))
+    Ok(Outcome::Traits {
+        generation,
+        modified_at,
+    })
 }
 
 /// The numbers of traits by name, sorted, each once; or all the unknown names.

@@ -1,7 +1,7 @@
 //! `/traits` and `/resource_providers/{uuid}/traits`
 
 use placewright_placement::state::Named;
-use placewright_placement::{Command, Outcome};
+use placewright_placement::{Command, Outcome, Timestamp};
 
 use crate::http::call::{self, Call};
 use crate::http::error::{ApiError, ApiResult};
@@ -72,7 +72,7 @@ impl Filters {
 fn write<'a>(writer: &mut Writer, traits: impl Iterator<Item = &'a Named>) -> Option<i64> {
     let mut modified = None;
     writer.open_object();
-    writer.key("traits");
+    writer.plain_key("traits");
     writer.open_array();
     for named in traits {
         writer.text(&named.name);
@@ -148,7 +148,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 fn close_with_generation(writer: &mut Writer, generation: u64) {
-    writer.key("resource_provider_generation");
+    writer.plain_key("resource_provider_generation");
     writer.integer(generation);
     writer.close_object();
 }
@@ -199,19 +199,21 @@ pub(crate) async fn set_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
         traits: traits.clone(),
         at: call.at,
     };
-    let generation = match call.submit(command, Attempt::SetTraits).await? {
-        Outcome::Generation(generation) => generation,
-        _ => 0,
+    // What the answer shows comes with the outcome: a read would wait for the next append as well.
+    let (generation, modified) = match call.submit(command, Attempt::SetTraits).await? {
+        Outcome::Traits {
+            generation,
+            modified_at,
+        } => (generation, modified_at.map(Timestamp::seconds)),
+        _ => (0, None),
     };
-    let (writer, modified) = call
-        .read(|state| {
-            let mut writer = Writer::with_capacity(512);
-            let ids = traits.iter().filter_map(|name| state.trait_id(name));
-            let modified = write(&mut writer, ids.filter_map(|id| state.trait_named(id)));
-            close_with_generation(&mut writer, generation);
-            (writer, modified)
-        })
-        .await;
+    let mut writer = Writer::with_capacity(512);
+    writer.open_object();
+    writer.plain_key("traits");
+    writer.open_array();
+    traits.iter().for_each(|name| writer.text(name));
+    writer.close_array();
+    close_with_generation(&mut writer, generation);
     let modified = modified.unwrap_or_else(|| call.now());
     Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
 }

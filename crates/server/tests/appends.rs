@@ -1,0 +1,54 @@
+//! What a request waits for: the append that holds its own change, and no other.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+mod support;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use placewright_engine::Options;
+use placewright_journal::{Faults, Faulty, MemoryJournal};
+use placewright_server::ServerOptions;
+use support::{Answer, HOST, OTHER, call, create_host, service_on};
+
+/// Lets a request come as far as it can without waiting.
+async fn start(request: &mut Pin<&mut impl Future<Output = Answer>>) {
+    tokio::select! {
+        biased;
+        answer = request => panic!("answered already: {}", answer.text),
+        () = std::future::ready(()) => {}
+    }
+}
+
+#[tokio::test]
+async fn setting_traits_does_not_wait_for_the_changes_of_others() {
+    let faults = Faults::new();
+    let journal = Faulty::new(MemoryJournal::new(), faults.clone());
+    let service = service_on(journal, ServerOptions::default(), Options::default(), "").await;
+    create_host(&service, HOST).await;
+    faults.hold();
+    let done = faults.appends();
+    let path = format!("/resource_providers/{HOST}/traits");
+    let body = r#"{"resource_provider_generation": 1, "traits": ["HW_CPU_X86_AVX"]}"#;
+    let mut set = std::pin::pin!(call("PUT", &path).json(body).send(&service));
+    start(&mut set).await;
+    faults.wait_for_appends(done + 1);
+    let body = format!(r#"{{"name": "other", "uuid": "{OTHER}"}}"#);
+    let create = call("POST", "/resource_providers").json(body);
+    let mut create = std::pin::pin!(create.send(&service));
+    start(&mut create).await;
+    faults.let_through(1);
+    faults.wait_for_appends(done + 2);
+    let answer = tokio::time::timeout(Duration::from_secs(60), &mut set).await;
+    let answer = answer.expect("an answer while the other's append is held");
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let expected = r#"{"traits": ["HW_CPU_X86_AVX"], "resource_provider_generation": 2}"#;
+    assert_eq!(answer.text, expected);
+    faults.release();
+    assert_eq!(create.await.status, 200);
+}
