@@ -11,6 +11,8 @@ use crate::{Machine, SubmitError};
 
 /// A thread's own decider; kept for the capacity of its buffers.
 pub(crate) struct Decider<M: Machine> {
+    /// The commands to decide next; empty between two decisions.
+    pub(crate) batch: VecDeque<Pending<M>>,
     changes: Vec<M::Change>,
     /// Where the changes of each record end in `changes`.
     cuts: Vec<usize>,
@@ -19,14 +21,15 @@ pub(crate) struct Decider<M: Machine> {
 impl<M: Machine> Decider<M> {
     pub(crate) fn new() -> Self {
         Self {
+            batch: VecDeque::new(),
             changes: Vec::new(),
             cuts: Vec::new(),
         }
     }
 
-    /// Decides the commands in order, each on the state that the ones before left. What has to wait
+    /// Decides the commands of `batch` in order, each on the state that the ones before left. What has to wait
     /// for an append is put behind the queue's decided groups, all else is answered.
-    pub(crate) fn decide(&mut self, shared: &Shared<M>, batch: VecDeque<Pending<M>>) {
+    pub(crate) fn decide(&mut self, shared: &Shared<M>) {
         let started = Instant::now();
         let mut state = shared.state.write();
         let mut group = Group {
@@ -34,10 +37,10 @@ impl<M: Machine> Decider<M> {
             buffer: Vec::new(),
             ends: Vec::new(),
             undos: Vec::new(),
-            decided: Vec::with_capacity(batch.len()),
+            decided: Vec::with_capacity(self.batch.len()),
             decide: started.elapsed(),
         };
-        for pending in batch {
+        while let Some(pending) = self.batch.pop_front() {
             self.decide_one(&mut state, pending, &mut group);
         }
         // Readers may go on while the records are encoded; an undo, which needs the write lock,

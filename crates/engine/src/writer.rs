@@ -58,8 +58,9 @@ fn next_groups<M: Machine>(
         while !queue.waiting.is_empty()
             && queue.decided_commands < shared.options.batch_commands_max
         {
-            let batch = take_waiting(&mut queue, shared.options.decide_commands_max);
-            MutexGuard::unlocked(&mut queue, || decider.decide(shared, batch));
+            let commands_max = shared.options.decide_commands_max;
+            take_waiting(&mut queue, commands_max, &mut decider.batch);
+            MutexGuard::unlocked(&mut queue, || decider.decide(shared));
         }
         if !queue.decided.is_empty() {
             return Some(take_decided(shared, &mut queue));
@@ -90,12 +91,17 @@ fn gather<M: Machine>(shared: &Shared<M>, queue: &mut MutexGuard<'_, Queue<M>>, 
     queue.writer_wakes_at = 0;
 }
 
-fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize) -> VecDeque<Pending<M>> {
+/// Moves what waits into the empty `batch`, whose memory the queue gets in exchange.
+fn take_waiting<M: Machine>(
+    queue: &mut Queue<M>,
+    commands_max: usize,
+    batch: &mut VecDeque<Pending<M>>,
+) {
     if queue.waiting.len() <= commands_max {
-        return std::mem::take(&mut queue.waiting);
+        std::mem::swap(&mut queue.waiting, batch);
+    } else {
+        batch.extend(queue.waiting.drain(..commands_max));
     }
-    let later = queue.waiting.split_off(commands_max);
-    std::mem::replace(&mut queue.waiting, later)
 }
 
 fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDeque<Group<M>> {
@@ -133,8 +139,8 @@ pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
             continue;
         }
         queue.ahead_busy = true;
-        let batch = take_waiting(&mut queue, options.decide_commands_max);
-        MutexGuard::unlocked(&mut queue, || decider.decide(shared, batch));
+        take_waiting(&mut queue, options.decide_commands_max, &mut decider.batch);
+        MutexGuard::unlocked(&mut queue, || decider.decide(shared));
         queue.ahead_busy = false;
         wake_writer(shared, &mut queue);
     }

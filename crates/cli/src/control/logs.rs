@@ -41,6 +41,9 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
 /// Lines that wait to be written may take this much memory; further ones are counted and lost.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
+/// What is held ready for lines, so that a server which gets busy does not stop to make room.
+const READY_BYTES: usize = 256 << 10;
+
 /// After a write, lines gather for so long, so that a busy server writes them many at a time.
 const GATHER: Duration = Duration::from_millis(5);
 
@@ -50,13 +53,11 @@ pub(crate) struct Log {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
 struct Lines {
     waiting: Mutex<Waiting>,
     wake: Condvar,
 }
 
-#[derive(Default)]
 struct Waiting {
     bytes: Vec<u8>,
     lost: u64,
@@ -64,6 +65,17 @@ struct Waiting {
 }
 
 impl Lines {
+    fn new() -> Self {
+        Self {
+            waiting: Mutex::new(Waiting {
+                bytes: Vec::with_capacity(READY_BYTES),
+                lost: 0,
+                is_closed: false,
+            }),
+            wake: Condvar::new(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // Nothing under the lock can leave it half done.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -71,7 +83,7 @@ impl Lines {
 
     /// Writes until closed and empty.
     fn run(&self, mut out: impl io::Write) {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(READY_BYTES);
         loop {
             let mut waiting = self.lock();
             while waiting.bytes.is_empty() && !waiting.is_closed {
@@ -103,7 +115,7 @@ impl Lines {
 
 impl Log {
     fn start(out: impl io::Write + Send + 'static) -> io::Result<Self> {
-        let lines = Arc::new(Lines::default());
+        let lines = Arc::new(Lines::new());
         let thread = {
             let lines = Arc::clone(&lines);
             std::thread::Builder::new()
