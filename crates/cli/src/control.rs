@@ -5,6 +5,7 @@
 
 mod access;
 pub(crate) mod journal_metrics;
+mod log_fields;
 pub(crate) mod logs;
 pub(crate) mod observer;
 pub(crate) mod running;

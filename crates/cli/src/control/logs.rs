@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 
+use super::log_fields::LogFields;
 use crate::config::ConfigErrors;
 use crate::options::{LogFormat, LogOptions};
 
@@ -32,7 +33,7 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
         .with_writer(move || LineWriter(Arc::clone(&lines)))
         .with_ansi(io::stderr().is_terminal());
     match options.format {
-        LogFormat::Text => subscriber.init(),
+        LogFormat::Text => subscriber.fmt_fields(LogFields).init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
     Ok(log)

@@ -1,0 +1,166 @@
+//! How the fields of a log line are written where nobody wants colours: as
+//! [`DefaultVisitor`] writes them, but without styles, because each request has such a line.
+
+use std::error::Error;
+use std::fmt::{self, Debug};
+
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::{RecordFields, VisitOutput as _};
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{DefaultVisitor, Writer};
+
+/// Writes `name=value` with spaces between; texts stand in quotation marks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LogFields;
+
+impl<'writer> FormatFields<'writer> for LogFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut fast = FieldWriter {
+            writer,
+            is_empty: true,
+            result: Ok(()),
+        };
+        fields.record(&mut fast);
+        fast.result
+    }
+}
+
+struct FieldWriter<'a> {
+    writer: Writer<'a>,
+    is_empty: bool,
+    result: fmt::Result,
+}
+
+impl FieldWriter<'_> {
+    /// Leaves a field to the usual visitor: messages, whose control characters it hides, what comes
+    /// from the `log` crate, and everything in colour.
+    fn usually(&mut self, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
+        if self.result.is_ok() {
+            let mut usual = DefaultVisitor::new(self.writer.by_ref(), self.is_empty);
+            record(&mut usual);
+            self.result = usual.finish();
+            self.is_empty = false;
+        }
+    }
+
+    fn is_usual(&self, field: &Field) -> bool {
+        let name = field.name();
+        self.writer.has_ansi_escapes() || name == "message" || name.starts_with("log.")
+    }
+
+    fn write(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
+        if self.result.is_ok() {
+            let name = field.name();
+            self.result = self
+                .begin(name.strip_prefix("r#").unwrap_or(name))
+                .and_then(|()| value(&mut self.writer));
+        }
+    }
+
+    fn begin(&mut self, name: &str) -> fmt::Result {
+        if !std::mem::take(&mut self.is_empty) {
+            self.writer.write_char(' ')?;
+        }
+        self.writer.write_str(name)?;
+        self.writer.write_char('=')
+    }
+}
+
+impl Visit for FieldWriter<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if self.is_usual(field) {
+            return self.usually(|usual| usual.record_str(field, value));
+        }
+        self.write(field, |writer| {
+            if !is_plain(value) {
+                return write!(writer, "{value:?}");
+            }
+            writer.write_char('"')?;
+            writer.write_str(value)?;
+            writer.write_char('"')
+        });
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.usually(|usual| usual.record_error(field, value));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if self.is_usual(field) {
+            return self.usually(|usual| usual.record_debug(field, value));
+        }
+        self.write(field, |writer| write!(writer, "{value:?}"));
+    }
+}
+
+/// Whether a text stands between quotation marks as it is.
+fn is_plain(text: &str) -> bool {
+    let plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
+    text.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+    use tracing_subscriber::fmt::format::DefaultFields;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl MakeWriter<'_> for Lines {
+        type Writer = Self;
+
+        fn make_writer(&self) -> Self {
+            self.clone()
+        }
+    }
+
+    fn lines<F>(fields: F, is_coloured: bool) -> String
+    where
+        F: for<'w> FormatFields<'w> + Send + Sync + 'static,
+    {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::fmt()
+            .fmt_fields(fields)
+            .without_time()
+            .with_ansi(is_coloured)
+            .with_writer(lines.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let nothing: Option<&str> = None;
+            let error = io::Error::other(io::Error::other("deep"));
+            let error: &(dyn Error + 'static) = &error;
+            tracing::info!("alone");
+            tracing::info!(text = "plain", number = 7_u64, less = -7, yes = true, "all");
+            tracing::info!(text = "a \"quoted\" \\ line\n\u{1b}[31m", r#type = "kept");
+            tracing::info!(nothing, shown = %"as it is", seen = ?Some("x"), share = 0.5, "more");
+            tracing::warn!(error, "message {}", "with \u{1b}[31m colour");
+        });
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn lines_are_those_of_the_usual_format() {
+        for is_coloured in [false, true] {
+            let usual = lines(DefaultFields::new(), is_coloured);
+            assert_eq!(lines(LogFields, is_coloured), usual);
+            assert_eq!(usual.lines().count(), 5, "{usual}");
+        }
+    }
+}
