@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderValue};
 
 /// The headers of a request.
 ///
@@ -14,36 +14,38 @@ pub trait Headers {
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>>;
 }
 
+/// Up to so many headers, looking at each is faster than parsing and hashing a name.
+const FEW: usize = 16;
+
 impl Headers for HeaderMap {
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>> {
-        let mut values = self.get_all(name).iter();
-        let first = values.next()?.as_bytes();
-        let Some(second) = values.next() else {
-            return Some(Cow::Borrowed(first));
-        };
-        let mut joined = first.to_vec();
-        for value in std::iter::once(second).chain(values) {
-            joined.push(b',');
-            joined.extend_from_slice(value.as_bytes());
+        if self.len() <= FEW {
+            let named = self.iter().filter(|(known, _)| known.as_str() == name);
+            return join(named.map(|(_, value)| value.as_bytes()));
         }
-        Some(Cow::Owned(joined))
+        join(self.get_all(name).iter().map(HeaderValue::as_bytes))
     }
+}
+
+/// The values of one header as one value.
+fn join<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
+    let first = values.next()?;
+    let Some(second) = values.next() else {
+        return Some(Cow::Borrowed(first));
+    };
+    let mut joined = first.to_vec();
+    for value in std::iter::once(second).chain(values) {
+        joined.push(b',');
+        joined.extend_from_slice(value);
+    }
+    Some(Cow::Owned(joined))
 }
 
 /// Pairs of name and value, mostly for tests.
 impl Headers for [(&str, &str)] {
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>> {
-        let mut values = self.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-        let first = values.next()?.1.as_bytes();
-        let Some(second) = values.next() else {
-            return Some(Cow::Borrowed(first));
-        };
-        let mut joined = first.to_vec();
-        for (_, value) in std::iter::once(second).chain(values) {
-            joined.push(b',');
-            joined.extend_from_slice(value.as_bytes());
-        }
-        Some(Cow::Owned(joined))
+        let named = self.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        join(named.map(|(_, value)| value.as_bytes()))
     }
 }
 

@@ -15,6 +15,22 @@ use tokio::time::Sleep;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 4 << 20;
 
+/// Up to so many bytes in several pieces are put together before they are written: copying them
+/// costs less than the system takes to look at the pieces.
+const TOGETHER_BYTES: usize = 2048;
+
+/// The pieces as one, when they fit.
+fn gather<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut end = 0;
+    for slice in slices {
+        together
+            .get_mut(end..end + slice.len())?
+            .copy_from_slice(slice);
+        end += slice.len();
+    }
+    Some(&together[..end])
+}
+
 /// A stream that fails when a write stays stuck for too long.
 ///
 /// The clock runs only while the system takes no bytes, so a slow client that takes some is fine,
@@ -109,7 +125,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        let mut together = [0; TOGETHER_BYTES];
+        let result = match gather(slices, &mut together) {
+            Some(bytes) => Pin::new(&mut self.stream).poll_write(context, bytes),
+            None => Pin::new(&mut self.stream).poll_write_vectored(context, slices),
+        };
         self.watch(result, context)
     }
 

@@ -21,7 +21,33 @@ pub(crate) fn http_date(seconds: i64) -> String {
     let weekday = DAYS[usize::try_from(day.rem_euclid(7)).unwrap_or(0)];
     let month = MONTHS[usize::try_from(month - 1).unwrap_or(0)];
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{weekday}, {month_day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
+    // Written by hand: every answer has such a date.
+    let mut text = String::with_capacity(29);
+    text.push_str(weekday);
+    text.push_str(", ");
+    push_two(&mut text, month_day);
+    text.push(' ');
+    text.push_str(month);
+    text.push(' ');
+    if (0..10_000).contains(&year) {
+        push_two(&mut text, year / 100);
+        push_two(&mut text, year % 100);
+    } else {
+        text.push_str(&format!("{year:04}"));
+    }
+    for (sign, part) in [(' ', hour), (':', minute), (':', second)] {
+        text.push(sign);
+        push_two(&mut text, part);
+    }
+    text.push_str(" GMT");
+    text
+}
+
+/// A number below 100 with two digits.
+fn push_two(text: &mut String, number: i64) {
+    let digit = |number: i64| char::from(b'0' + u8::try_from(number % 10).unwrap_or(0));
+    text.push(digit(number / 10));
+    text.push(digit(number));
 }
 
 /// Year, month (1 to 12) and day of a day since 1970, by the method of eras of 400 years.
@@ -54,6 +80,8 @@ mod tests {
             (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
             (1_795_228_460, "Sat, 21 Nov 2026 02:34:20 GMT"),
             (-1, "Wed, 31 Dec 1969 23:59:59 GMT"),
+            (-62_167_219_201, "Fri, 31 Dec -001 23:59:59 GMT"),
+            (253_402_300_800, "Sat, 01 Jan 10000 00:00:00 GMT"),
         ] {
             assert_eq!(http_date(seconds), expected);
         }

@@ -42,6 +42,10 @@ fn is_space(character: char) -> bool {
 ///
 /// A number too large for `i128` becomes the nearest `i128`: nothing here can tell those apart.
 pub(crate) fn int(text: &str) -> Option<i128> {
+    // Almost all numbers are written plainly, and fit.
+    if text.len() <= 18 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok();
+    }
     let text = strip(text);
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

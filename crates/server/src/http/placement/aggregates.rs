@@ -12,14 +12,14 @@ use crate::http::schemas;
 fn reply<'a>(call: &Call<'_>, aggregates: impl Iterator<Item = &'a str>, generation: u64) -> Reply {
     let mut writer = Writer::with_capacity(256);
     writer.open_object();
-    writer.key("aggregates");
+    writer.plain_key("aggregates");
     writer.open_array();
     for aggregate in aggregates {
         writer.text(aggregate);
     }
     writer.close_array();
     if call.version.since(19) {
-        writer.key("resource_provider_generation");
+        writer.plain_key("resource_provider_generation");
         writer.integer(generation);
     }
     writer.close_object();

@@ -43,24 +43,24 @@ pub(crate) fn from_json(record: &Json<'_>) -> Inventory {
 }
 
 fn write_stored(writer: &mut Writer, inventory: &Inventory) {
-    writer.key("total");
+    writer.plain_key("total");
     writer.integer(inventory.total);
-    writer.key("reserved");
+    writer.plain_key("reserved");
     writer.integer(inventory.reserved);
-    writer.key("min_unit");
+    writer.plain_key("min_unit");
     writer.integer(inventory.min_unit);
-    writer.key("max_unit");
+    writer.plain_key("max_unit");
     writer.integer(inventory.max_unit);
-    writer.key("step_size");
+    writer.plain_key("step_size");
     writer.integer(inventory.step_size);
-    writer.key("allocation_ratio");
+    writer.plain_key("allocation_ratio");
     writer.float(inventory.allocation_ratio);
 }
 
 /// Shows a record as the client wrote it: `10.0` stays `10.0`.
 fn write_given(writer: &mut Writer, record: &Json<'_>) {
     for field in FIELDS {
-        writer.key(field);
+        writer.plain_key(field);
         match (record.get(field), field) {
             (Some(Json::Int(number)), _) => writer.integer(*number),
             (Some(Json::Float(number)), _) => writer.float(*number),
@@ -84,7 +84,7 @@ fn one(record: &Json<'_>, generation: u64) -> Writer {
 /// Generation 0 is left out of the answer about one inventory.
 fn write_generation(writer: &mut Writer, generation: u64) {
     if generation != 0 {
-        writer.key("resource_provider_generation");
+        writer.plain_key("resource_provider_generation");
         writer.integer(generation);
     }
 }
@@ -103,9 +103,9 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
             let provider = state.provider_by_uuid(uuid)?;
             let mut writer = Writer::with_capacity(128 + provider.inventories.len() * 160);
             writer.open_object();
-            writer.key("resource_provider_generation");
+            writer.plain_key("resource_provider_generation");
             writer.integer(provider.generation);
-            writer.key("inventories");
+            writer.plain_key("inventories");
             writer.open_object();
             for record in &provider.inventories {
                 writer.key(state.class_name(record.class));
@@ -264,9 +264,9 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
     let outcome = call.submit(command, attempt).await?;
     let mut writer = Writer::with_capacity(128 + given.members().len() * 160);
     writer.open_object();
-    writer.key("resource_provider_generation");
+    writer.plain_key("resource_provider_generation");
     writer.integer(generation_of(&outcome));
-    writer.key("inventories");
+    writer.plain_key("inventories");
     writer.open_object();
     for (class, record) in given.members() {
         writer.key(class);

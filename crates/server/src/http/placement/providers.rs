@@ -67,41 +67,47 @@ impl<'a> Shown<'a> {
     fn write(&self, writer: &mut Writer, version: Microversion) {
         let mut buffer = [0; 36];
         let uuid: &str = self.uuid.hyphenated().encode_lower(&mut buffer);
-        let base = ["/resource_providers/", uuid].concat();
         writer.open_object();
-        writer.key("uuid");
-        writer.text(uuid);
-        writer.key("name");
+        writer.plain_key("uuid");
+        writer.plain_text(uuid);
+        writer.plain_key("name");
         writer.text(self.name);
-        writer.key("generation");
+        writer.plain_key("generation");
         writer.integer(self.generation);
-        writer.key("links");
+        writer.plain_key("links");
         writer.open_array();
-        write_link(writer, "self", &base);
+        let mut path = String::with_capacity(80);
+        path.push_str("/resource_providers/");
+        path.push_str(uuid);
+        write_link(writer, "self", &path);
+        path.push('/');
+        let length = path.len();
         for name in links(version) {
-            write_link(writer, name, &[&base, "/", name].concat());
+            path.truncate(length);
+            path.push_str(name);
+            write_link(writer, name, &path);
         }
         writer.close_array();
         if version.since(14) {
-            let mut buffer = [0; 36];
-            writer.key("parent_provider_uuid");
-            let parent = self
-                .parent
-                .map(|parent| &*parent.hyphenated().encode_lower(&mut buffer));
-            writer.optional_text(parent);
-            writer.key("root_provider_uuid");
-            writer.text(self.root.hyphenated().encode_lower(&mut [0; 36]));
+            writer.plain_key("parent_provider_uuid");
+            match self.parent {
+                Some(parent) => writer.plain_text(parent.hyphenated().encode_lower(&mut [0; 36])),
+                None => writer.raw(b"null"),
+            }
+            writer.plain_key("root_provider_uuid");
+            writer.plain_text(self.root.hyphenated().encode_lower(&mut [0; 36]));
         }
         writer.close_object();
     }
 }
 
+/// A link whose texts need no escapes.
 fn write_link(writer: &mut Writer, relation: &str, path: &str) {
     writer.open_object();
-    writer.key("rel");
-    writer.text(relation);
-    writer.key("href");
-    writer.text(path);
+    writer.plain_key("rel");
+    writer.plain_text(relation);
+    writer.plain_key("href");
+    writer.plain_text(path);
     writer.close_object();
 }
 

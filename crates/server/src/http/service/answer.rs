@@ -14,10 +14,14 @@ use crate::http::reply::Reply;
 
 const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
 
+/// Room for the headers of an answer, also for those that are put on it later.
+const HEADERS: usize = 12;
+
 pub(crate) fn accepted(parts: &Parts, reply: Reply, exchange: &Exchange) -> Response<Body> {
     let mut response = Response::new(reply.body);
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
     let headers = response.headers_mut();
+    headers.reserve(HEADERS);
     if let Some(content_type) = reply.content_type {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
