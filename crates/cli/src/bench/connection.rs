@@ -193,44 +193,65 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 /// The head of an answer when all of it is there.
 fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
-    let Some(end) = find(buffer, b"\r\n\r\n") else {
+    let mut lines = Lines(buffer);
+    let Some(status_line) = lines.next() else {
         return Ok(None);
     };
-    let text = std::str::from_utf8(&buffer[..end]).map_err(|_| broken("a head that is no text"))?;
-    let mut lines = text.split("\r\n");
-    let status_line = lines.next().unwrap_or_default();
-    let status = status_line
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    let status = status.ok_or_else(|| broken("no status line"))?;
+    let status = status_line.split(|byte| *byte == b' ').nth(1);
+    let status = status
+        .and_then(number)
+        .ok_or_else(|| broken("no status line"))?;
     let mut head = Head {
         status,
-        length: end + 4,
+        length: 0,
         body: Body::UntilClose,
         close: false,
     };
     if status == 204 || status == 304 {
         head.body = Body::Sized(0);
     }
-    for line in lines {
-        let Some((name, value)) = line.split_once(':') else {
+    loop {
+        let Some(line) = lines.next() else {
+            return Ok(None);
+        };
+        if line.is_empty() {
+            break;
+        }
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
             return Err(broken("a header without a colon"));
         };
-        let value = value.trim();
-        if name.eq_ignore_ascii_case("content-length") {
-            let bytes = value
-                .parse()
-                .map_err(|_| broken("a length that is no number"))?;
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        // Most names differ by their length from the few that count.
+        if name.len() == 14 && name.eq_ignore_ascii_case(b"content-length") {
+            let bytes = number(value).ok_or_else(|| broken("a length that is no number"))?;
             head.body = Body::Sized(bytes);
-        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+        } else if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") {
             head.body = Body::Chunked;
-        } else if name.eq_ignore_ascii_case("connection") {
-            head.close = value.eq_ignore_ascii_case("close");
+        } else if name.len() == 10 && name.eq_ignore_ascii_case(b"connection") {
+            head.close = value.eq_ignore_ascii_case(b"close");
         }
     }
-    head.close |= head.body == Body::UntilClose || status_line.starts_with("HTTP/1.0");
+    head.length = buffer.len() - lines.0.len();
+    head.close |= head.body == Body::UntilClose || status_line.starts_with(b"HTTP/1.0");
     Ok(Some(head))
+}
+
+fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The lines of a buffer that have an end, without it.
+struct Lines<'a>(&'a [u8]);
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| *byte == b'\n')?;
+        let line = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
 }
 
 #[cfg(test)]
