@@ -204,6 +204,10 @@ impl CellLink for Cell {
                 spec: *spec,
             },
             Act::RemoveHost { host } => Event::HostRemoved { host },
+            Act::RefuseRebuild { instance, fault } => Event::RebuildRefused {
+                instance,
+                fault: *fault,
+            },
         };
         Box::pin(async {
             let replies = self.submit(vec![event]).await?;

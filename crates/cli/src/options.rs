@@ -235,6 +235,10 @@ options! {
         /// Scheme and host that clients use (`https://cloud.example:8774`), where that is not what
         /// their requests say.
         public_url: Option<String> = "";
+        /// A file with the properties of images, as the image service lists them (`GET /v2/images`):
+        /// what they say decides about places and rebuilds. Read again when it changes. Not set: an
+        /// image is any UUID and decides nothing.
+        images_file: Option<PathBuf> = "";
     }
 
     /// The store: where the journal is kept, how often it is summed up in a snapshot.

@@ -15,6 +15,7 @@ mod call;
 mod error;
 mod fields;
 mod flavors;
+mod images;
 mod page;
 mod query;
 mod routes;
@@ -24,4 +25,5 @@ mod time;
 mod version;
 mod versions;
 
+pub use images::{Images, ImagesError};
 pub use service::{ComputeOptions, ComputeService};

@@ -11,12 +11,15 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use matchit::Router;
-use placewright_control::Conductor;
+use placewright_control::{Conductor, Runtime};
 use placewright_scheduler::translate::TranslateOptions;
-use placewright_server::{Body, Exchange, HttpMetrics, HttpService, ServerOptions, Service};
+use placewright_server::{
+    Body, Exchange, HttpMetrics, HttpService, Ranker, ServerOptions, Service,
+};
 
 use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
+use crate::images::Images;
 use crate::query::{Query, decode_path};
 use crate::routes::{self, Entry, TABLE};
 use crate::version::{self, NoVersion, Version};
@@ -25,13 +28,15 @@ use crate::{time, versions};
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
 /// What can be chosen about the compute API.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ComputeOptions {
     /// Scheme and host that clients use (`https://cloud.example:8774`), where that is not what
     /// their requests say.
     pub public_url: Option<String>,
     /// How the scheduler will read requests: what it cannot read is refused at once.
     pub translate: TranslateOptions,
+    /// What is known of images.
+    pub images: Arc<Images>,
 }
 
 /// The compute API without sockets: a request in, an answer out.
@@ -43,6 +48,7 @@ pub struct ComputeService {
 pub(crate) struct Core {
     pub(crate) placement: Arc<Service>,
     pub(crate) conductor: Conductor,
+    pub(crate) ranker: Ranker,
     options: ComputeOptions,
     router: Router<usize>,
 }
@@ -50,6 +56,10 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn translate(&self) -> &TranslateOptions {
         &self.options.translate
+    }
+
+    pub(crate) fn images(&self) -> &Images {
+        &self.options.images
     }
 }
 
@@ -63,13 +73,14 @@ impl fmt::Debug for ComputeService {
 }
 
 impl ComputeService {
-    /// The compute API of a conductor, behind the same authentication, policies and limits as the
-    /// placement service.
-    pub fn new(placement: Arc<Service>, conductor: Conductor, options: ComputeOptions) -> Self {
+    /// The compute API of a running control, behind the same authentication, policies and limits as
+    /// the placement service.
+    pub fn new(placement: Arc<Service>, runtime: &Runtime, options: ComputeOptions) -> Self {
         Self {
             core: Arc::new(Core {
                 placement,
-                conductor,
+                conductor: runtime.conductor().clone(),
+                ranker: runtime.ranker().clone(),
                 options,
                 router: routes::router(),
             }),

@@ -117,6 +117,12 @@ impl Runtime {
         &self.parts.conductor
     }
 
+    /// The scheduler.
+    #[must_use]
+    pub fn ranker(&self) -> &Ranker {
+        &self.parts.ranker
+    }
+
     /// How many hosts the scheduler can choose from.
     #[must_use]
     pub fn hosts_known(&self) -> usize {

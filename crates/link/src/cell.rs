@@ -53,6 +53,14 @@ pub enum Act {
         /// Which.
         host: HostId,
     },
+    /// Writes into an instance's history that the scheduler does not let it be built anew where it
+    /// is. Nothing else changes.
+    RefuseRebuild {
+        /// Which.
+        instance: InstanceId,
+        /// Why.
+        fault: Box<Fault>,
+    },
 }
 
 /// What control hears from a cell that it follows.

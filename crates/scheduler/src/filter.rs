@@ -9,6 +9,7 @@ use crate::config::SchedulerConfig;
 use crate::error::BadRequest;
 use crate::host_table::HostTable;
 use crate::request::RequestSpec;
+use crate::select::rebuild::CHECK_HINT;
 use crate::verdict::Verdict;
 
 pub(crate) use server_group::members_by_host;
@@ -125,7 +126,7 @@ pub(crate) fn hint_field(name: &str) -> String {
 /// Whether a request asks if an instance may be rebuilt where it is.
 #[must_use]
 pub fn is_rebuild(request: &RequestSpec) -> bool {
-    request.hints("_nova_check_type") == ["rebuild"]
+    request.hints(CHECK_HINT) == ["rebuild"]
 }
 
 /// A filter by its name.

@@ -27,6 +27,7 @@ use crate::expression::Expression;
 use crate::filter::{self, Context, Filter};
 use crate::host_table::HostTable;
 use crate::request::{Destination, RequestSpec};
+use crate::select::rebuild::CHECK_HINT;
 use crate::verdict::Verdict;
 use crate::weigher::{Compiled, CompiledWeighers, Weigher, metrics};
 
@@ -153,7 +154,7 @@ impl Policy {
     ) -> Result<CompiledFilters<'a>, BadRequest> {
         let mut filters = restrictions(context);
         let is_rebuild = filter::is_rebuild(context.request);
-        let has_check = !context.request.hints("_nova_check_type").is_empty();
+        let has_check = !context.request.hints(CHECK_HINT).is_empty();
         // What an administrator forced is not filtered, unless only a check was asked for.
         let is_filtered = has_check || !context.request.is_forced();
         let asked = self

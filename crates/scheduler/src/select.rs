@@ -26,11 +26,13 @@ use crate::prefilter::Surroundings;
 use crate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
 use crate::ranking::{Admission, Admitted, Ranked};
 use crate::request::RequestSpec;
+use crate::translate::TranslateOptions;
 use crate::translate::rule::CandidateRule;
 use crate::translate::target::{ComputeNode, Target};
 
 pub mod capacity;
 mod classes;
+pub mod rebuild;
 pub mod rules;
 mod searches;
 mod shelf;
@@ -158,6 +160,12 @@ impl Scheduler {
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// How requests are translated.
+    #[must_use]
+    pub fn translate_options(&self) -> TranslateOptions {
+        self.options.translate.clone()
     }
 
     /// Says which version the oldest compute service has; some pre-filters wait for it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use placewright_compute::{ComputeOptions, ComputeService};
+use placewright_compute::{ComputeOptions, ComputeService, Images};
 use placewright_conductor::CellId;
 use placewright_control::{AuditMetrics, CellConfig, Conductor, Runtime};
 use placewright_engine::Engine;
@@ -133,16 +133,13 @@ impl Running {
             let listener = socket.map(|socket| socket.listen(BACKLOG));
             listener.transpose()
         };
-        let compute = listen(sockets.compute)?.zip(runtime.as_ref());
-        let compute = compute.map(|(listener, runtime)| {
-            let options = ComputeOptions {
-                public_url: options.compute.public_url.clone(),
-                ..ComputeOptions::default()
-            };
-            let conductor = runtime.conductor().clone();
-            let service = ComputeService::new(Arc::clone(service), conductor, options);
-            (Server::new(service), listener)
-        });
+        let compute = match listen(sockets.compute)?.zip(runtime.as_ref()) {
+            Some((listener, runtime)) => {
+                let service = compute_api(options, service, runtime)?;
+                Some((Server::new(service), listener))
+            }
+            None => None,
+        };
         let scheduler =
             listen(sockets.scheduler)?.map(|listener| (Server::new(scheduler), listener));
         let running = Self {
@@ -289,4 +286,27 @@ pub(crate) async fn close(
     }
     tokio::task::spawn_blocking(move || engine.shutdown()).await?;
     Ok(())
+}
+
+/// The compute API of a running control.
+fn compute_api(
+    options: &Options,
+    service: &Arc<Service>,
+    runtime: &Runtime,
+) -> anyhow::Result<ComputeService> {
+    let images = match &options.compute.images_file {
+        Some(path) => Images::load(path.clone()).map_err(|error| {
+            let error = crate::config::chain(&error);
+            ConfigErrors(vec![format!("compute.images_file: {error}")])
+        })?,
+        None => Images::default(),
+    };
+    let options = ComputeOptions {
+        public_url: options.compute.public_url.clone(),
+        translate: runtime
+            .ranker()
+            .decide(|scheduler, _| scheduler.translate_options()),
+        images: Arc::new(images),
+    };
+    Ok(ComputeService::new(Arc::clone(service), runtime, options))
 }

@@ -157,6 +157,8 @@ fn look_up(
     request.is_bfv = wish.is_bfv;
     request.scheduler_hints.clone_from(&wish.hints);
     request.requested_destination.clone_from(&wish.destination);
+    let image = wish.server.image.as_deref();
+    request.image = image.and_then(|image| call.core.images().find(image));
     if let Some(group) = wish.group {
         let row = conductor.groups().get(&group);
         let row = row.filter(|row| row.project == call.project() || call.sees_all_projects());

@@ -55,6 +55,10 @@ impl Told {
 
 impl Api {
     pub async fn start(cells: u32, hosts: u32) -> Self {
+        Self::start_with(cells, hosts, ComputeOptions::default()).await
+    }
+
+    pub async fn start_with(cells: u32, hosts: u32, options: ComputeOptions) -> Self {
         let site = Site::start(Stores::Memory, cells, hosts, Arc::default()).await;
         let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
         let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
@@ -68,9 +72,7 @@ impl Api {
             metrics,
             Arc::new(registry),
         );
-        let conductor = site.conductor.clone();
-        let service =
-            ComputeService::new(Arc::new(placement), conductor, ComputeOptions::default());
+        let service = ComputeService::new(Arc::new(placement), &site.runtime, options);
         Self { site, service }
     }
 

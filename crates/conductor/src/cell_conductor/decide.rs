@@ -97,6 +97,11 @@ pub fn decide(
             work.start_step(Step::Rebuild);
             work.store(changes);
         }
+        Event::RebuildRefused { instance, fault } => {
+            let mut work = now.idle(*instance, &[VmState::Active, VmState::Error])?;
+            work.note_refusal("rebuild", fault);
+            work.store(changes);
+        }
         Event::AgentStarted {
             host,
             session,

@@ -4,6 +4,7 @@ use placewright_placement::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::Answer;
+use crate::fault::Fault;
 use crate::ids::{HostId, InstanceId};
 use crate::message::Envelope;
 use crate::spec::Spec;
@@ -24,6 +25,14 @@ pub enum Event {
         instance: InstanceId,
         /// What it is to be.
         spec: Spec,
+    },
+    /// The scheduler does not let an instance be built anew where it is: it stays as it is, and its
+    /// history says why.
+    RebuildRefused {
+        /// Which.
+        instance: InstanceId,
+        /// Why.
+        fault: Fault,
     },
     /// An agent begins a session.
     AgentStarted {

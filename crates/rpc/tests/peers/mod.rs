@@ -90,7 +90,9 @@ impl CellLink for Fake {
         Box::pin(async move {
             match act {
                 Act::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
-                Act::Rebuild { .. } | Act::RemoveHost { .. } => Ok(Reply::Accepted),
+                Act::Rebuild { .. }
+                | Act::RemoveHost { .. }
+                | Act::RefuseRebuild { .. } => Ok(Reply::Accepted),
             }
         })
     }

@@ -3,9 +3,10 @@
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::Command;
-use placewright_conductor::{Control, Spec};
+use placewright_conductor::{CellId, Control, Fault, HostId, InstanceId, Spec};
 use placewright_control::Views;
 use placewright_link::Act;
+use placewright_scheduler::request::RequestSpec;
 use serde_json::{Value, json};
 
 use super::super::body::Body;
@@ -100,10 +101,72 @@ fn check<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResu
     Err(ApiError::conflict(message))
 }
 
-/// What the server will be.
-fn renewed(control: &Control, seen: &Seen<'_>, wish: &Wish) -> ApiResult<Spec> {
+/// What a rebuild needs to know.
+struct Prepared {
+    id: InstanceId,
+    cell: CellId,
+    spec: Spec,
+    /// Where it is, and what it was placed with and would be now; nothing without another image.
+    check: Option<(HostId, RequestSpec, RequestSpec)>,
+}
+
+impl Prepared {
+    fn of(call: &Call<'_>, control: &Control, views: &Views, wish: &Wish) -> ApiResult<Self> {
+        let seen = check(call, control, views)?;
+        let (spec, image) = renewed(call, control, &seen, wish)?;
+        let host = seen.view.and_then(|view| view.guest);
+        Ok(Self {
+            id: seen.id,
+            cell: seen.cell().ok_or_else(ApiError::nothing_here)?,
+            check: host
+                .zip(image)
+                .map(|(guest, (before, now))| (guest.host, before, now)),
+            spec,
+        })
+    }
+
+    /// Asks the scheduler whether the server may stay where it is with its new image. It holds its
+    /// place all the while: nothing is claimed.
+    async fn refusal(&self, call: &Call<'_>) -> Option<Fault> {
+        let (host, before, now) = self.check.clone()?;
+        let (instance, ranker) = (self.id.0, call.core.ranker.clone());
+        // Whoever ranks holds the scheduler for a moment.
+        let checked = tokio::task::spawn_blocking(move || {
+            ranker.decide(|scheduler, control| {
+                let state = &control.placement;
+                scheduler.check_rebuild(state, (instance, host.0), &now, &before)
+            })
+        });
+        let why = match checked.await {
+            Ok(Ok(())) => return None,
+            Ok(Err(refusal)) => refusal.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Some(Fault {
+            code: 500,
+            message: format!("No valid host was found. The server cannot be rebuilt: {why}."),
+            details: String::new(),
+            at: call.at,
+        })
+    }
+}
+
+/// What the server will be. With another image also what it was placed with, and the same with that
+/// image.
+fn renewed(
+    call: &Call<'_>,
+    control: &Control,
+    seen: &Seen<'_>,
+    wish: &Wish,
+) -> ApiResult<(Spec, Option<(RequestSpec, RequestSpec)>)> {
     let mut spec = seen.stored.clone();
     let mut body = Body::of(&spec)?;
+    let mut requests = None;
+    if body.server.image.as_ref() != Some(&wish.image) {
+        let before = body.request.clone();
+        body.request.image = call.core.images().find(&wish.image);
+        requests = Some((before, body.request.clone()));
+    }
     let server = &mut body.server;
     server.image = Some(wish.image.clone());
     if let Some(data) = &wish.user_data {
@@ -136,7 +199,7 @@ fn renewed(control: &Control, seen: &Seen<'_>, wish: &Wish) -> ApiResult<Spec> {
         server.key_name.clone_from(key);
     }
     body.put(&mut spec)?;
-    Ok(spec)
+    Ok((spec, requests))
 }
 
 /// Writes on the server what changes with it.
@@ -169,20 +232,24 @@ async fn write_labels(call: &Call<'_>, wish: &Wish) -> ApiResult<()> {
 
 pub(super) async fn rebuild(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
     let wish = read(call, wish)?;
-    let prepared = call.try_read(|control, views| {
-        let seen = check(call, control, views)?;
-        let spec = renewed(control, &seen, &wish)?;
-        let cell = seen.cell().ok_or_else(ApiError::nothing_here)?;
-        Ok((seen.id, cell, spec))
-    });
-    let (instance, cell, spec) = prepared.await?;
-    let order = Act::Rebuild {
-        instance,
-        spec: Box::new(spec.clone()),
-    };
-    call.act(cell, order).await?;
-    call.carry_out(Command::SetSpec { instance, spec }).await?;
-    write_labels(call, &wish).await?;
+    let prepared = call
+        .try_read(|control, views| Prepared::of(call, control, views, &wish))
+        .await?;
+    let (instance, cell) = (prepared.id, prepared.cell);
+    if let Some(fault) = prepared.refusal(call).await {
+        let fault = Box::new(fault);
+        call.act(cell, Act::RefuseRebuild { instance, fault })
+            .await?;
+    } else {
+        let order = Act::Rebuild {
+            instance,
+            spec: Box::new(prepared.spec.clone()),
+        };
+        call.act(cell, order).await?;
+        let spec = prepared.spec;
+        call.carry_out(Command::SetSpec { instance, spec }).await?;
+        write_labels(call, &wish).await?;
+    }
     let sight = Sight::of(call);
     let server = call.try_read(|control, views| {
         let seen = Seen::find(control, views, instance);

@@ -4,7 +4,7 @@ use placewright_placement::Timestamp;
 
 use super::Now;
 use crate::cell_conductor::state::{Change, Instance, Job, JobKind, Place, Stage, State, Step};
-use crate::fault::{Action, Try};
+use crate::fault::{Action, Fault, Try};
 use crate::ids::InstanceId;
 use crate::spec::Spec;
 
@@ -72,6 +72,19 @@ impl<'a> Work<'a> {
             fault: None,
             clearing: Vec::new(),
         })
+    }
+
+    /// Records an action that was refused before anything was done. The instance stays as it is.
+    pub(super) fn note_refusal(&mut self, name: &str, fault: &Fault) {
+        self.close_action();
+        self.row.actions += 1;
+        self.action = Some(Action {
+            name: name.to_owned(),
+            started_at: self.now.at,
+            finished_at: Some(self.now.at),
+            tries: Vec::new(),
+            fault: Some(fault.clone()),
+        });
     }
 
     /// The latest action as it is now.

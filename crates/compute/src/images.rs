@@ -1,0 +1,291 @@
+//! What is known of images: the properties by which they restrict where servers can run.
+//!
+//! Images are another service's. An operator gives the part that decides about places as a file, in
+//! the form in which the image service lists them (`GET /v2/images`):
+//!
+//! ```json
+//! {"images": [{
+//!   "id": "70ace000-0000-4000-8000-000000000001", "disk_format": "qcow2",
+//!   "hw_architecture": "x86_64", "trait:HW_CPU_X86_AVX2": "required"
+//! }]}
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use placewright_scheduler::image::{Image, ImageProperties};
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+use uuid::Uuid;
+
+/// The file is looked at again after so long.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the image service says of an image that is no property of it.
+const ATTRIBUTES: [&str; 24] = [
+    "checksum",
+    "container_format",
+    "created_at",
+    "direct_url",
+    "file",
+    "id",
+    "locations",
+    "min_disk",
+    "min_ram",
+    "name",
+    "os_hash_algo",
+    "os_hash_value",
+    "os_hidden",
+    "owner",
+    "protected",
+    "schema",
+    "self",
+    "size",
+    "status",
+    "stores",
+    "tags",
+    "updated_at",
+    "virtual_size",
+    "visibility",
+];
+
+/// Why a file of images cannot be used.
+#[derive(Debug, Error)]
+pub enum ImagesError {
+    /// It cannot be read.
+    #[error("{path}: it cannot be read: {error}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It is not a list of images.
+    #[error("{path}: it is no list of images: {error}")]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: serde_json::Error,
+    },
+    /// A property of an image cannot be understood.
+    #[error("{path}: image {id}: {why}")]
+    Property {
+        /// The file.
+        path: PathBuf,
+        /// The image.
+        id: Uuid,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// The images of an operator's file. It is read again when it changes; without a file nothing is
+/// known of any image.
+#[derive(Default)]
+pub struct Images {
+    path: Option<PathBuf>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    images: BTreeMap<Uuid, Image>,
+    /// What the file was like when it was read.
+    stamp: Option<Stamp>,
+    looked_at: Option<Instant>,
+}
+
+/// When a file was written, and how long it is.
+type Stamp = (SystemTime, u64);
+
+#[derive(Deserialize)]
+struct Listed {
+    images: Vec<Described>,
+}
+
+#[derive(Deserialize)]
+struct Described {
+    id: Uuid,
+    name: Option<String>,
+    disk_format: Option<String>,
+    #[serde(default)]
+    properties: BTreeMap<String, Value>,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+impl fmt::Debug for Images {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Images")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Images {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ImagesError`] when it cannot be read or understood.
+    pub fn load(path: PathBuf) -> Result<Self, ImagesError> {
+        let stamp = stamp(&path);
+        let images = read(&path)?;
+        Ok(Self {
+            path: Some(path),
+            kept: Mutex::new(Kept {
+                images,
+                stamp,
+                looked_at: Some(Instant::now()),
+            }),
+        })
+    }
+
+    /// What is known of an image.
+    pub(crate) fn find(&self, id: &str) -> Option<Image> {
+        let path = self.path.as_deref()?;
+        let id = Uuid::try_parse(id).ok()?;
+        let mut kept = self.kept.lock();
+        kept.refresh(path);
+        kept.images.get(&id).cloned()
+    }
+}
+
+impl Kept {
+    /// Reads the file again if it changed. One that became wrong changes nothing.
+    fn refresh(&mut self, path: &Path) {
+        if (self.looked_at).is_some_and(|looked_at| looked_at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        self.looked_at = Some(Instant::now());
+        let now = stamp(path);
+        if now == self.stamp {
+            return;
+        }
+        self.stamp = now;
+        match read(path) {
+            Ok(images) => {
+                tracing::info!(images = images.len(), "images were read again");
+                self.images = images;
+            }
+            Err(error) => tracing::warn!(%error, "images stay as they were"),
+        }
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+fn read(path: &Path) -> Result<BTreeMap<Uuid, Image>, ImagesError> {
+    let text = std::fs::read_to_string(path).map_err(|error| ImagesError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    let listed: Listed = serde_json::from_str(&text).map_err(|error| ImagesError::Json {
+        path: path.to_owned(),
+        error,
+    })?;
+    let images = listed.images.into_iter().map(|one| {
+        let id = one.id;
+        let image = one.image().map_err(|why| ImagesError::Property {
+            path: path.to_owned(),
+            id,
+            why,
+        });
+        Ok((id, image?))
+    });
+    images.collect()
+}
+
+impl Described {
+    fn image(self) -> Result<Image, String> {
+        let others = self.others.into_iter();
+        let others = others.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
+        // Nothing is said by what is null.
+        let given = others
+            .chain(self.properties)
+            .filter(|(_, value)| !value.is_null());
+        let values = Value::Object(given.collect());
+        let properties: ImageProperties =
+            serde_json::from_value(values).map_err(|error| error.to_string())?;
+        Ok(Image {
+            id: Some(self.id.to_string()),
+            name: self.name,
+            disk_format: self.disk_format,
+            properties,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "70ace000-0000-4000-8000-000000000001";
+
+    fn write(path: &Path, image: &str) {
+        let text = format!(r#"{{"images": [{{"id": "{ID}", {image}}}]}}"#);
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn properties_are_told_from_what_all_images_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("images.json");
+        write(
+            &path,
+            r#""name": "a", "size": 7, "tags": [], "owner": null, "disk_format": "raw",
+               "hw_architecture": "x86_64", "trait:HW_CPU_X86_AVX2": "required",
+               "properties": {"os_distro": "debian"}"#,
+        );
+        let image = Images::load(path).unwrap().find(ID).unwrap();
+        assert_eq!(image.disk_format.as_deref(), Some("raw"));
+        assert_eq!(image.properties.get("hw_architecture"), Some("x86_64"));
+        let names: Vec<_> = image.properties.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["hw_architecture", "os_distro"]);
+        let traits: Vec<_> = image.properties.traits_required().collect();
+        assert_eq!(traits, ["HW_CPU_X86_AVX2"]);
+    }
+
+    #[test]
+    fn a_file_that_became_wrong_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("images.json");
+        write(&path, r#""os_distro": "debian""#);
+        let images = Images::load(path.clone()).unwrap();
+        let find = || {
+            images.kept.lock().looked_at = None;
+            let image = images.find(ID)?;
+            image.properties.raw("os_distro").map(str::to_owned)
+        };
+        std::fs::write(&path, "no").unwrap();
+        assert_eq!(find().as_deref(), Some("debian"));
+        write(&path, r#""os_distro": "freebsd""#);
+        assert_eq!(find().as_deref(), Some("freebsd"));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(find().as_deref(), Some("freebsd"));
+    }
+
+    #[test]
+    fn wrong_files_are_refused_with_what_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("images.json");
+        let refused = |path: &Path| Images::load(path.to_owned()).unwrap_err().to_string();
+        assert!(refused(&path).contains("cannot be read"));
+        std::fs::write(&path, "{}").unwrap();
+        assert!(refused(&path).contains("missing field `images`"));
+        write(&path, r#""hw_architecture": "abacus""#);
+        let told = refused(&path);
+        assert!(
+            told.contains(ID) && told.contains("hw_architecture"),
+            "{told}"
+        );
+    }
+}
