@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::{Event, Refusal};
+use placewright_conductor::{HostId, Reply};
 use placewright_link::{AgentConnection, HostStart, ToAgent, ToCell};
 use tokio::sync::mpsc;
 
@@ -183,6 +183,23 @@ fn event(message: ToCell) -> Option<Event> {
             number,
         }),
         ToCell::Started(_) | ToCell::State { .. } | ToCell::Alive { .. } => None,
+    }
+}
+
+/// Has the agent of a host begin a new session.
+pub(crate) fn start_again(shared: &Shared, host: HostId) -> Reply {
+    let route = {
+        let known = shared.known.lock();
+        let found = known.find_host(host);
+        found.and_then(|host| host.route.clone())
+    };
+    let Some(route) = route else {
+        return Reply::Refused("the host's agent is not connected".to_owned());
+    };
+    let after = route.session;
+    match route.to_agent.try_send(ToAgent::StartAgain { host, after }) {
+        Ok(()) => Reply::Accepted,
+        Err(_) => Reply::Refused("the host's agent does not listen".to_owned()),
     }
 }
 

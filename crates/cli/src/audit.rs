@@ -15,6 +15,10 @@ pub(crate) struct AuditCommand {
     #[arg(long)]
     repair: bool,
 
+    /// With --repair: have hosts destroy the guests that no cell knows
+    #[arg(long, requires = "repair")]
+    destroy_unknown_guests: bool,
+
     /// Print the server's answer as it is
     #[arg(long)]
     json: bool,
@@ -38,6 +42,7 @@ struct Finding {
     host: Option<String>,
     what: String,
     repair: Option<String>,
+    outcome: Option<String>,
 }
 
 impl AuditCommand {
@@ -47,7 +52,13 @@ impl AuditCommand {
     /// The server does not answer, or refuses.
     pub(crate) fn run(&self) -> anyhow::Result<bool> {
         let answer = if self.repair {
-            self.client.post("/placewright/v1/audit/repair")?
+            let path = "/placewright/v1/audit/repair";
+            match self.destroy_unknown_guests {
+                true => self
+                    .client
+                    .post(&format!("{path}?destroy_unknown_guests=true"))?,
+                false => self.client.post(path)?,
+            }
         } else {
             self.client.get("/placewright/v1/audit")?
         };
@@ -76,8 +87,17 @@ impl AuditCommand {
                 }
             }
             let _ = write!(text, "\n    {}", finding.what);
-            if let Some(repair) = &finding.repair {
-                let _ = write!(text, " --repair {repair}.");
+            match (&finding.outcome, &finding.repair) {
+                (Some(outcome), Some(repair)) if outcome == "done" => {
+                    let _ = write!(text, " Repaired: {repair}.");
+                }
+                (Some(outcome), _) => {
+                    let _ = write!(text, " Not repaired: {outcome}.");
+                }
+                (None, Some(repair)) => {
+                    let _ = write!(text, " --repair {repair}.");
+                }
+                (None, None) => {}
             }
             text.push('\n');
         }

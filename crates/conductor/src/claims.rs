@@ -176,6 +176,18 @@ pub fn held(state: &State, instance: InstanceId) -> Vec<Amounts> {
     held
 }
 
+/// Whether an instance holds anything of a host or of a part of it.
+#[must_use]
+pub fn holds_on(state: &State, instance: InstanceId, host: HostId) -> bool {
+    let consumer = state.consumer(instance.consumer());
+    let mut held = consumer.iter().flat_map(|consumer| &consumer.allocations);
+    held.any(|one| {
+        let root = state.provider(one.provider).map(|found| found.root);
+        let root = root.and_then(|root| state.provider(root));
+        root.is_some_and(|root| root.uuid == host.0)
+    })
+}
+
 /// The host that an instance was put on by its claim.
 #[must_use]
 pub fn host_of(state: &State, instance: InstanceId) -> Option<HostId> {

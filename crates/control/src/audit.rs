@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use placewright_conductor::cell_conductor::{Stage, VmState};
-use placewright_conductor::claims::{INSTANCE, MIGRATION};
+use placewright_conductor::claims::{self, INSTANCE, MIGRATION};
 use placewright_conductor::super_conductor::{Mapping, MoveStage};
 use placewright_conductor::{CellId, Control, HostId, InstanceId, MigrationId};
+use placewright_link::InstanceView;
 use placewright_placement::{Consumer, ConsumerId, Timestamp};
 use placewright_server::Ranker;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::conductor::{Conductor, now};
+use crate::mend::Mend;
 use crate::views::Views;
 
 /// So many rows are looked at while nothing can change.
 const ROWS_AT_ONCE: usize = 2000;
-/// What makes no progress for so long is stuck: longer than any step may take.
-const STUCK_AFTER_US: i64 = 15 * 60 * 1_000_000;
 
 /// Something that does not add up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +38,30 @@ pub struct Finding {
     pub what: String,
     /// What repairing does; nothing if an operator has to decide.
     pub repair: Option<&'static str>,
+    /// What repairing came to, if it was tried: `done`, or why it was not.
+    pub outcome: Option<String>,
+    /// How it is repaired.
+    #[serde(skip)]
+    pub(crate) mend: Option<Mend>,
+}
+
+impl Finding {
+    fn new(kind: Kind, id: Uuid, what: impl Into<String>, mend: Option<Mend>) -> Self {
+        Self {
+            kind,
+            id,
+            cell: None,
+            host: None,
+            what: what.into(),
+            repair: mend.as_ref().map(Mend::words),
+            outcome: None,
+            mend,
+        }
+    }
+
+    fn at(self, cell: Option<CellId>, host: Option<HostId>) -> Self {
+        Self { cell, host, ..self }
+    }
 }
 
 /// What kind of thing does not add up.
@@ -94,11 +118,28 @@ impl Kind {
 /// Suspicions by what they are about.
 pub(crate) type Found = BTreeMap<(Kind, Uuid), Finding>;
 
+/// How long ago something has to be to be stuck.
+#[derive(Clone, Copy)]
+struct Late {
+    at: Timestamp,
+    after_us: i64,
+}
+
+impl Late {
+    fn is(self, since: Timestamp) -> bool {
+        self.at.0.saturating_sub(since.0) > self.after_us
+    }
+}
+
 /// Looks at everything once.
 pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
     let mut look = Look {
         conductor,
-        at: now(),
+        late: Late {
+            at: now(),
+            after_us: i64::try_from(conductor.options().stuck_after.as_micros())
+                .unwrap_or(i64::MAX),
+        },
         found: Found::new(),
     };
     look.mappings();
@@ -110,7 +151,7 @@ pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
 
 struct Look<'a> {
     conductor: &'a Conductor,
-    at: Timestamp,
+    late: Late,
     found: Found,
 }
 
@@ -141,7 +182,7 @@ impl Look<'_> {
                 let mut findings = Vec::new();
                 let mut last = None;
                 for (instance, mapping) in mappings.take(ROWS_AT_ONCE) {
-                    findings.extend(of_mapping(control, views, *instance, mapping, self.at));
+                    findings.extend(of_mapping(control, views, *instance, mapping, self.late));
                     last = Some(*instance);
                 }
                 (findings, last)
@@ -188,7 +229,8 @@ impl Look<'_> {
                     let instances = view.map(|view| view.instances.range((after, Unbounded)));
                     for (instance, view) in instances.into_iter().flatten().take(ROWS_AT_ONCE) {
                         let mapping = control.conductor.mappings().get(instance);
-                        findings.extend(of_view(cell, *instance, view, mapping, self.at));
+                        let of = (control, mapping);
+                        findings.extend(of_view(cell, *instance, view, of, self.late));
                         last = Some(*instance);
                     }
                     (findings, last)
@@ -223,25 +265,17 @@ impl Look<'_> {
             }
             for (instance, is_sure) in &of_host {
                 if *is_sure && !guests.contains(instance) {
-                    self.find(Finding {
-                        kind: Kind::MissingGuest,
-                        id: *instance,
-                        cell: Some(*cell),
-                        host: Some(*host),
-                        what: "The instance is active, and its host does not have it.".to_owned(),
-                        repair: None,
-                    });
+                    let what = "The instance is active, and its host does not have it.";
+                    let mend = Some(Mend::LoseGuest);
+                    let finding = Finding::new(Kind::MissingGuest, *instance, what, mend);
+                    self.find(finding.at(Some(*cell), Some(*host)));
                 }
             }
             for instance in guests.iter().filter(|guest| !of_host.contains_key(guest)) {
-                self.find(Finding {
-                    kind: Kind::UnknownGuest,
-                    id: *instance,
-                    cell: Some(*cell),
-                    host: Some(*host),
-                    what: "The host has a guest of an instance that is not there.".to_owned(),
-                    repair: None,
-                });
+                let what = "The host has a guest of an instance that is not there.";
+                let mend = Some(Mend::DestroyGuest);
+                let finding = Finding::new(Kind::UnknownGuest, *instance, what, mend);
+                self.find(finding.at(Some(*cell), Some(*host)));
             }
         }
     }
@@ -276,47 +310,33 @@ impl Look<'_> {
     }
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one question after the other about one instance"
-)]
 fn of_mapping(
     control: &Control,
     views: &Views,
     instance: InstanceId,
     mapping: &Mapping,
-    at: Timestamp,
+    late: Late,
 ) -> Option<Finding> {
     let state = &control.conductor;
-    let finding = |kind, what: &str, repair| Finding {
-        kind,
-        id: instance.0,
-        cell: mapping.cell,
-        host: None,
-        what: what.to_owned(),
-        repair,
+    let finding = |kind, what: &str, mend| {
+        Finding::new(kind, instance.0, what, Some(mend)).at(mapping.cell, None)
     };
-    let forget = Some("deletes the record");
-    let is_late = |since: Timestamp| at.0.saturating_sub(since.0) > STUCK_AFTER_US;
     let build = state.builds().get(&instance);
     let cell = match mapping.cell {
         None if build.is_none() => {
-            return Some(finding(
-                Kind::LostRequest,
-                "The instance has neither a cell nor a build request.",
-                forget,
-            ));
+            let what = "The instance has neither a cell nor a build request.";
+            return Some(finding(Kind::LostRequest, what, Mend::Forget));
         }
         None => {
             let what = "The instance waits for a place, and nobody finds one or says that there is \
                         none.";
-            let is_stuck = is_late(mapping.created_at);
-            return is_stuck.then(|| finding(Kind::Stuck, what, None));
+            let is_stuck = late.is(mapping.created_at);
+            return is_stuck.then(|| finding(Kind::Stuck, what, Mend::Bury));
         }
         Some(CellId::CELL0) => {
             let what = "The instance found no host, and there is no record of why.";
             let is_buried = state.buried().contains_key(&instance);
-            return (!is_buried).then(|| finding(Kind::LostRequest, what, forget));
+            return (!is_buried).then(|| finding(Kind::LostRequest, what, Mend::Forget));
         }
         Some(cell) => cell,
     };
@@ -325,45 +345,39 @@ fn of_mapping(
     }
     if let Some(deletion) = state.deletions().get(&instance) {
         let what = "The instance is to be deleted, and its cell does not do it.";
-        return is_late(deletion.at).then(|| finding(Kind::Stuck, what, None));
+        let is_stuck = late.is(deletion.at);
+        return is_stuck.then(|| finding(Kind::Stuck, what, Mend::TellAgain));
     }
     if build.is_some() {
         let what = "The instance has a place, and its cell does not take it.";
-        return is_late(mapping.created_at).then(|| finding(Kind::Stuck, what, None));
+        let is_stuck = late.is(mapping.created_at);
+        return is_stuck.then(|| finding(Kind::Stuck, what, Mend::TellAgain));
     }
     let Some(view) = views.instance(cell, instance) else {
-        return Some(finding(
-            Kind::LostInstance,
-            "The instance's cell does not have it.",
-            Some("deletes the record and what is held for it"),
-        ));
+        let what = "The instance's cell does not have it.";
+        return Some(finding(Kind::LostInstance, what, Mend::ForgetWithClaim));
     };
-    let under_way = mapping.migrations.last();
-    if let Some(row) = under_way.and_then(|migration| state.moves().get(migration)) {
-        let waits = row.stage == MoveStage::InCell;
-        let record = under_way.and_then(|migration| state.migrations().get(migration));
-        let is_stuck = !waits && record.is_some_and(|record| is_late(record.updated_at));
+    let latest = mapping.migrations.last();
+    if let Some((migration, row)) = latest.and_then(|id| Some((*id, state.moves().get(id)?))) {
+        let record = state.migrations().get(&migration);
+        let is_late = record.is_some_and(|record| late.is(record.updated_at));
         let what = "A move of the instance does not go on.";
-        return is_stuck.then(|| finding(Kind::Stuck, what, None));
+        let mend = match row.stage {
+            MoveStage::InCell => return None,
+            MoveStage::Reserved => Mend::FailMove(migration),
+            MoveStage::Requested | MoveStage::Placed { .. } | MoveStage::Cancelling => {
+                Mend::TellAgain
+            }
+        };
+        return is_late.then(|| finding(Kind::Stuck, what, mend));
     }
     let guest = view.guest.filter(|_| view.job.is_none())?;
-    let consumer = control.placement.consumer(instance.consumer());
-    let holds = consumer.is_some_and(|consumer| {
-        let mut providers = consumer.allocations.iter().map(|held| held.provider);
-        providers.any(|provider| {
-            let root = control.placement.provider(provider).map(|found| found.root);
-            let root = root.and_then(|root| control.placement.provider(root));
-            root.is_some_and(|root| root.uuid == guest.host.0)
-        })
-    });
-    (!holds).then(|| Finding {
-        host: Some(guest.host),
-        ..finding(
-            Kind::MissingAllocation,
-            "The instance is on a host, and nothing is held for it there.",
-            None,
-        )
-    })
+    if claims::holds_on(&control.placement, instance, guest.host) {
+        return None;
+    }
+    let what = "The instance is on a host, and nothing is held for it there.";
+    let missing = finding(Kind::MissingAllocation, what, Mend::Reclaim);
+    Some(missing.at(mapping.cell, Some(guest.host)))
 }
 
 /// Only consumers of the conductor's own types: others are somebody else's.
@@ -384,50 +398,54 @@ fn orphan(control: &Control, consumer: &Consumer) -> Option<Finding> {
         .get(&MigrationId(uuid))
         .and_then(|row| state.mappings().get(&row.instance))
         .is_some_and(|mapping| mapping.is_deleting);
-    (!is_known && !is_ending).then(|| Finding {
-        kind: Kind::OrphanAllocation,
-        id: uuid,
-        cell: None,
-        host: consumer
-            .placing
-            .and_then(|placing| control.placement.provider(placing.host))
-            .map(|host| HostId(host.uuid)),
-        what: format!("Resources are held for {kind} {uuid}, which there is not."),
-        repair: Some("releases what is held"),
+    let host = consumer
+        .placing
+        .and_then(|placing| control.placement.provider(placing.host));
+    let what = format!("Resources are held for {kind} {uuid}, which there is not.");
+    (!is_known && !is_ending).then(|| {
+        Finding::new(Kind::OrphanAllocation, uuid, what, Some(Mend::Release))
+            .at(None, host.map(|host| HostId(host.uuid)))
     })
 }
 
 fn of_view(
     cell: CellId,
     instance: InstanceId,
-    view: &placewright_link::InstanceView,
-    mapping: Option<&Mapping>,
-    at: Timestamp,
+    view: &InstanceView,
+    (control, mapping): (&Control, Option<&Mapping>),
+    late: Late,
 ) -> Option<Finding> {
     let host = view.guest.map(|guest| guest.host);
+    let finding =
+        |kind, what: &str, mend| Finding::new(kind, instance.0, what, mend).at(Some(cell), host);
     if mapping.and_then(|mapping| mapping.cell) != Some(cell) {
         let what = match mapping {
             None => "The cell has an instance that control does not know.",
             Some(_) => "The cell has an instance that belongs to another cell.",
         };
-        return Some(Finding {
-            kind: Kind::UnknownInstance,
-            id: instance.0,
-            cell: Some(cell),
-            host,
-            what: what.to_owned(),
-            repair: Some("has the cell delete it"),
-        });
+        return Some(finding(
+            Kind::UnknownInstance,
+            what,
+            Some(Mend::DeleteInCell),
+        ));
     }
     let job = view.job.as_ref()?;
-    let waits = job.stage == Stage::Verify;
-    let is_late = at.0.saturating_sub(view.updated_at.0) > STUCK_AFTER_US;
-    (is_late && !waits).then(|| Finding {
-        kind: Kind::Stuck,
-        id: instance.0,
-        cell: Some(cell),
-        host,
-        what: format!("{:?} of the instance does not go on.", job.kind),
-        repair: None,
-    })
+    if job.stage == Stage::Verify || !late.is(view.updated_at) {
+        return None;
+    }
+    let mend = match (job.stage, job.migration) {
+        // Control looks for a place, or has lost the move.
+        (Stage::Reserved, Some(migration)) => {
+            let under_way = control.conductor.moves().contains_key(&migration);
+            (!under_way).then_some(Mend::CancelReservation(migration))
+        }
+        (Stage::Step(_) | Stage::Clear(_), _) => {
+            let hosts: Vec<HostId> = host.into_iter().chain(job.target).collect();
+            (!hosts.is_empty()).then_some(Mend::Reconcile(hosts))
+        }
+        // The cell asks again by itself.
+        (Stage::Reserved | Stage::Swap | Stage::Ask(_) | Stage::Verify, _) => None,
+    };
+    let what = format!("{:?} of the instance does not go on.", job.kind);
+    Some(finding(Kind::Stuck, &what, mend))
 }

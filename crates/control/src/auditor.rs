@@ -4,12 +4,8 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use placewright_conductor::super_conductor::Command;
-use placewright_conductor::{InstanceId, Message, message};
-use placewright_placement as placement;
-use placewright_server::{Audit, submit_placement};
+use placewright_server::{Audit, RepairOptions};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,11 +13,8 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 
 use crate::audit::{Finding, Found, Kind, look};
-use crate::conductor::now;
+use crate::mend::mend_all;
 use crate::runtime::Parts;
-
-/// What is suspected is looked at again after this much time.
-const CONFIRM: Duration = Duration::from_secs(2);
 
 /// How many findings of each kind there were at the last look, for Prometheus.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +77,7 @@ impl Auditor {
         let first = self.look().await;
         let mut findings = Vec::new();
         if !first.is_empty() {
-            tokio::time::sleep(CONFIRM).await;
+            tokio::time::sleep(self.parts.conductor.options().confirm_after).await;
             let again = self.look().await;
             let both = again.into_iter().filter(|(key, _)| first.contains_key(key));
             findings = both.map(|(_, finding)| finding).collect();
@@ -121,57 +114,22 @@ impl Auditor {
         }
     }
 
-    /// Repairs what can be repaired; true for what was.
-    async fn repair(&self, finding: &Finding) -> bool {
-        let conductor = &self.parts.conductor;
-        let instance = InstanceId(finding.id);
-        match finding.kind {
-            Kind::OrphanAllocation => {
-                let consumer = instance.consumer();
-                let release = placement::Command::Release { consumer };
-                let released = submit_placement(conductor.engine(), release).await;
-                matches!(released, Ok(Ok(_)))
-            }
-            Kind::LostInstance | Kind::LostRequest => {
-                let deleted = conductor.submit(Command::Delete { instance }).await;
-                matches!(deleted, Ok(Ok(_)))
-            }
-            Kind::UnknownInstance => {
-                let Some(cell) = finding.cell else {
-                    return false;
-                };
-                let Ok(link) = conductor.link(cell) else {
-                    return false;
-                };
-                let message = Message::Delete { instance, claim: 0 };
-                let sent_at = now();
-                let envelope = message::Envelope { sent_at, message };
-                let delivered = conductor.in_time(cell, link.deliver(vec![envelope]));
-                delivered.await.is_ok()
-            }
-            Kind::MissingAllocation | Kind::Stuck | Kind::UnknownGuest | Kind::MissingGuest => {
-                false
-            }
-        }
-    }
-
     /// Checks, and repairs if wanted.
-    pub(crate) async fn audit(&self, repair: bool) -> Audited {
-        let findings = self.check().await;
-        let mut repaired = 0;
-        if repair {
-            for finding in findings.iter().filter(|finding| finding.repair.is_some()) {
-                let is_done = self.repair(finding).await;
-                tracing::info!(kind = finding.kind.name(), id = %finding.id, is_done, "repaired");
-                repaired += usize::from(is_done);
-            }
-        }
+    pub(crate) async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
+        let mut findings = self.check().await;
+        let repaired = match repair {
+            Some(options) => mend_all(&self.parts, &mut findings, options).await,
+            None => 0,
+        };
         Audited { findings, repaired }
     }
 }
 
 impl Audit for Auditor {
-    fn audit(&self, repair: bool) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+    fn audit(
+        &self,
+        repair: Option<RepairOptions>,
+    ) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
         Box::pin(async move {
             let audited = self.audit(repair).await;
             serde_json::to_string(&audited).unwrap_or_default()

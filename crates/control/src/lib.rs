@@ -16,6 +16,7 @@ mod body;
 mod cells;
 mod conductor;
 mod fleet;
+mod mend;
 mod options;
 mod outbox;
 mod place;

@@ -23,6 +23,11 @@ pub struct Options {
     pub messages_max: usize,
     /// How often what does not add up is looked for. Default 30 s.
     pub audit_every: Duration,
+    /// What makes no progress for so long is stuck: longer than any step may take. Default 15 min.
+    pub stuck_after: Duration,
+    /// What is suspected of not adding up is looked at again after so long, and is a finding if it
+    /// is still so. Default 2 s.
+    pub confirm_after: Duration,
 }
 
 impl Default for Options {
@@ -36,6 +41,8 @@ impl Default for Options {
             resend_max: Duration::from_secs(60),
             messages_max: 256,
             audit_every: Duration::from_secs(30),
+            stuck_after: Duration::from_secs(15 * 60),
+            confirm_after: Duration::from_secs(2),
         }
     }
 }

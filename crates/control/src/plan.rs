@@ -115,9 +115,9 @@ struct Looked {
 }
 
 /// A request, made ready.
-struct Ready {
+pub(crate) struct Ready {
     request: Arc<RequestSpec>,
-    prepared: Prepared,
+    pub(crate) prepared: Prepared,
 }
 
 /// Where to look.
@@ -461,7 +461,7 @@ fn choose(scheduler: &Scheduler, slots: &[u32], cell: Uuid, wanted: usize) -> Ve
     chosen
 }
 
-fn make_ready(
+pub(crate) fn make_ready(
     scheduler: &Scheduler,
     control: &Control,
     request: Arc<RequestSpec>,
@@ -509,7 +509,7 @@ fn closed_cells(control: &Control) -> Vec<Uuid> {
     closed.map(|(CellId(cell), _)| *cell).collect()
 }
 
-fn candidate(zone: Option<&str>, found: IntentCandidate) -> Candidate {
+pub(crate) fn candidate(zone: Option<&str>, found: IntentCandidate) -> Candidate {
     let amounts = found.allocations.into_iter().map(|one| Amounts {
         provider: one.provider,
         resources: one.resources,

@@ -10,7 +10,7 @@ use placewright_conductor::control::{Change, Control};
 use placewright_conductor::super_conductor::{self, Command, Refusal};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitError};
 use placewright_link::CellLink;
-use placewright_server::{Audit, ControlMachine, Ranker};
+use placewright_server::{Audit, ControlMachine, Ranker, RepairOptions};
 use tokio::task::JoinSet;
 
 use crate::auditor::{AuditMetrics, Audited, Auditor};
@@ -105,8 +105,8 @@ impl Runtime {
         auditor
     }
 
-    /// What does not add up now; with `repair` it is mended where that can be done safely.
-    pub async fn audit(&self, repair: bool) -> Audited {
+    /// What does not add up now; with `repair` it is mended where that can be done.
+    pub async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
         let auditor = Auditor::new(Arc::clone(&self.parts), AuditMetrics::default());
         auditor.audit(repair).await
     }

@@ -13,7 +13,7 @@ use placewright_control::{Finding, Kind, now};
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
 };
-use placewright_server::submit_placement;
+use placewright_server::{RepairOptions, submit_placement};
 use site::{Site, Stores, host, instance};
 use uuid::Uuid;
 
@@ -58,20 +58,26 @@ async fn orphans_are_found_and_released_and_others_are_left_alone() {
     })
     .await;
     site.rest().await;
-    let audited = site.runtime.audit(true).await;
+    let audited = site.runtime.audit(Some(RepairOptions::default())).await;
     assert_eq!(without_guests(audited.findings), []);
 
     let orphan = Uuid::from_u128(0xdead);
     claim(&site, orphan, "INSTANCE").await;
     claim(&site, Uuid::from_u128(0xbeef), "VOLUME").await;
-    let found = without_guests(site.runtime.audit(false).await.findings);
+    let found = without_guests(site.runtime.audit(None).await.findings);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(
         (found[0].kind, found[0].id),
         (Kind::OrphanAllocation, orphan)
     );
-    assert_eq!(site.runtime.audit(true).await.repaired, 1);
-    let audited = site.runtime.audit(false).await;
+    assert_eq!(
+        site.runtime
+            .audit(Some(RepairOptions::default()))
+            .await
+            .repaired,
+        1
+    );
+    let audited = site.runtime.audit(None).await;
     assert_eq!(without_guests(audited.findings), []);
     let held = site.conductor.read(|control, _| {
         let holds = |uuid| {

@@ -37,7 +37,7 @@ pub use http::body::Body;
 pub use http::cors::Cors;
 pub use http::door::Denied;
 pub use http::microversion::{Microversion, VersionError};
-pub use http::service::{Audit, Exchange, Service};
+pub use http::service::{Audit, Exchange, RepairOptions, Service};
 pub use machine::{ControlMachine, submit_placement};
 pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};

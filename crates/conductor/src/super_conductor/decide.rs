@@ -3,6 +3,7 @@
 mod ask;
 mod build;
 mod cell;
+mod mend;
 mod moves;
 mod table;
 
@@ -80,6 +81,15 @@ pub enum Command {
     CreateAccepted {
         /// Which.
         instance: InstanceId,
+    },
+    /// Claims again what an instance needs on the host where it is and holds nothing.
+    Reclaim {
+        /// Which.
+        instance: InstanceId,
+        /// The host.
+        host: HostId,
+        /// Ways in which the host can serve it, best first.
+        candidates: Vec<Candidate>,
     },
     /// Deletes an instance, wherever it is.
     Delete {
@@ -346,6 +356,11 @@ impl<'a> Round<'a> {
             Command::Place { wishes, least } => self.place(wishes, *least),
             Command::Bury { instances, fault } => self.bury(instances, fault),
             Command::CreateAccepted { instance } => Ok(self.create_accepted(*instance)),
+            Command::Reclaim {
+                instance,
+                host,
+                candidates,
+            } => self.reclaim(*instance, *host, candidates),
             Command::Delete { instance } => self.delete(*instance),
             Command::Ask(ask) => Ok(Outcome::Answered(self.ask(ask))),
             Command::StartMove {

@@ -27,7 +27,7 @@ use placewright_journal::{Journal, MemoryJournal, SqliteJournal, SqliteOptions};
 use placewright_link::{AgentConnection, AgentLink, CellLink, HostStart, ToAgent, ToCell};
 use placewright_placement::{self as placement, Inventory};
 use placewright_scheduler::config::SchedulerConfig;
-use placewright_scheduler::host_state::{HostReport, HostUpdate, NumberedUpdate};
+use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, NumberedUpdate};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
 use placewright_server::{
@@ -46,6 +46,8 @@ pub use world::{cell, host, instance};
 pub struct Fleet {
     pub agents: BTreeMap<HostId, Agent>,
     pub failing: Vec<HostId>,
+    /// Those that hear no orders until their next session.
+    pub deaf: Vec<HostId>,
 }
 
 /// A running installation.
@@ -70,6 +72,8 @@ fn options() -> Options {
         answer_timeout: Duration::from_secs(2),
         resend_min: Duration::from_millis(500),
         resend_max: Duration::from_secs(1),
+        stuck_after: Duration::from_secs(1),
+        confirm_after: Duration::from_millis(300),
         ..Options::default()
     }
 }
@@ -394,6 +398,7 @@ async fn serve(mut connection: AgentConnection, hosts: &[HostId], fleet: &Mutex<
 async fn begin(connection: &AgentConnection, host: HostId, fleet: &Mutex<Fleet>) -> Option<()> {
     let start = {
         let mut fleet = fleet.lock();
+        fleet.deaf.retain(|deaf| *deaf != host);
         let agent = fleet.agents.get_mut(&host)?;
         agent.restart();
         HostStart {
@@ -403,7 +408,10 @@ async fn begin(connection: &AgentConnection, host: HostId, fleet: &Mutex<Fleet>)
             guests: agent.guests.keys().copied().collect(),
         }
     };
-    let mut report = HostReport::default();
+    let mut report = HostReport {
+        instances: start.guests.iter().map(|(id, _)| guest(id.0)).collect(),
+        ..HostReport::default()
+    };
     report.facts.names.service_host.clone_from(&start.name);
     report.facts.names.node.clone_from(&start.name);
     let update = NumberedUpdate {
@@ -417,11 +425,22 @@ async fn begin(connection: &AgentConnection, host: HostId, fleet: &Mutex<Fleet>)
     to_cell.send(ToCell::State { host, update }).await.ok()
 }
 
+/// A guest, as a host reports it.
+pub fn guest(uuid: Uuid) -> InstanceReport {
+    InstanceReport {
+        uuid,
+        ..InstanceReport::default()
+    }
+}
+
 fn carry_out(effect: &Effect, fleet: &Mutex<Fleet>) -> Option<ToCell> {
     let (Effect::Agent { host, .. } | Effect::Destroy { host, .. }) = effect else {
         return None;
     };
     let mut fleet = fleet.lock();
+    if matches!(effect, Effect::Agent { .. }) && fleet.deaf.contains(host) {
+        return None;
+    }
     let fails = fleet.failing.contains(host);
     match fleet.agents.get_mut(host)?.carry_out(effect, fails)? {
         Event::StepEnded {

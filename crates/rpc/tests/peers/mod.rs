@@ -92,7 +92,9 @@ impl CellLink for Fake {
                 Act::Shelve { instance } => Ok(Reply::Refused(instance.to_string())),
                 Act::Rebuild { .. }
                 | Act::RemoveHost { .. }
-                | Act::RefuseRebuild { .. } => Ok(Reply::Accepted),
+                | Act::RefuseRebuild { .. }
+                | Act::GuestLost { .. }
+                | Act::Reconcile { .. } => Ok(Reply::Accepted),
             }
         })
     }

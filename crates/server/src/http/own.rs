@@ -17,7 +17,7 @@ use placewright_auth::{Identity, Rule, Target};
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
-use crate::http::service::Service;
+use crate::http::service::{RepairOptions, Service};
 
 /// One of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,8 +116,8 @@ pub(crate) async fn show(
         Page::OpenApi => openapi::show(&query),
         Page::Changes => changes::follow(service, &query, &parts.headers),
         Page::Explain => explain::show(service, parts).await,
-        Page::Audit => audit(service, false).await,
-        Page::Repair => audit(service, true).await,
+        Page::Audit => audit(service, None).await,
+        Page::Repair => audit(service, Some(repair_options(&query)?)).await,
     }
 }
 
@@ -130,12 +130,28 @@ fn store_fails(service: &Service) -> bool {
     ago.is_some_and(|ago| ago < STORE_FAILED)
 }
 
-async fn audit(service: &Service, repair: bool) -> ApiResult<Reply> {
+async fn audit(service: &Service, repair: Option<RepairOptions>) -> ApiResult<Reply> {
     let audit = service.audit.get().ok_or_else(|| {
         ApiError::not_found("Here is no conductor, so there is nothing to audit.")
     })?;
     let json = audit.audit(repair).await;
     Ok(Reply::text(200, "application/json", json))
+}
+
+/// What a request for repairs allows.
+fn repair_options(query: &Query<'_>) -> ApiResult<RepairOptions> {
+    let key = "destroy_unknown_guests";
+    let destroy_unknown_guests = match query.get(key) {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            let message = format!("{key}: it must be true or false");
+            return Err(ApiError::bad_request(message));
+        }
+    };
+    Ok(RepairOptions {
+        destroy_unknown_guests,
+    })
 }
 
 fn plain(status: u16, text: &'static str) -> Reply {

@@ -103,10 +103,20 @@ impl Default for Exchange {
     }
 }
 
+/// How what does not add up is mended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairOptions {
+    /// Whether hosts destroy guests that nobody knows. They may be somebody's.
+    pub destroy_unknown_guests: bool,
+}
+
 /// Looks for what does not add up beyond placement.
 pub trait Audit: Send + Sync {
     /// What does not add up, as JSON; with `repair` what can be mended is.
-    fn audit(&self, repair: bool) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
+    fn audit(
+        &self,
+        repair: Option<RepairOptions>,
+    ) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
 }
 
 impl Service {

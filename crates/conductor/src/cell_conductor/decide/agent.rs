@@ -65,14 +65,23 @@ impl Now<'_> {
         if !is_it || work.job.is_some() || work.row.vm_state != VmState::Active {
             return;
         }
-        work.row.vm_state = VmState::Error;
-        work.row.fault = Some(Fault {
-            code: 500,
-            message: "The host does not have the instance any more.".into(),
-            details: String::new(),
-            at: self.at,
-        });
+        work.lose_guest();
         work.store(changes);
+    }
+
+    pub(super) fn guest_lost(
+        self,
+        host: HostId,
+        instance: InstanceId,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let mut work = self.idle(instance, &[VmState::Active])?;
+        if work.row.guest.is_none_or(|guest| guest.host != host) {
+            return Err(Refusal::WrongState(instance));
+        }
+        work.lose_guest();
+        work.store(changes);
+        Ok(())
     }
 
     /// Jobs that wait for guests to be gone go on without those that are.
@@ -195,5 +204,18 @@ impl Now<'_> {
             work.store(changes);
         }
         Ok(())
+    }
+}
+
+impl Work<'_> {
+    /// The guest that should run is not there.
+    pub(super) fn lose_guest(&mut self) {
+        self.row.vm_state = VmState::Error;
+        self.row.fault = Some(Fault {
+            code: 500,
+            message: "The host does not have the instance any more.".into(),
+            details: String::new(),
+            at: self.now.at,
+        });
     }
 }

@@ -1,0 +1,261 @@
+//! How what does not add up is mended. What it does is decided where it is done: control and cells
+//! look at their own states once more, and refuse what is not so any more.
+
+use std::collections::BTreeSet;
+
+use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
+use placewright_conductor::{
+    Candidate, Control, Fault, HostId, InstanceId, Message, MigrationId, Reply, message,
+};
+use placewright_engine::SubmitError;
+use placewright_link::Act;
+use placewright_placement as placement;
+use placewright_scheduler::select::Scheduler;
+use placewright_server::{RepairOptions, submit_placement};
+
+use crate::audit::{Finding, Kind};
+use crate::body::Bodies;
+use crate::conductor::now;
+use crate::plan::{candidate, make_ready};
+use crate::runtime::Parts;
+
+/// The ways that are tried in which a host can serve an instance.
+const WAYS: usize = 8;
+
+/// What mends a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mend {
+    /// Nobody holds it any more.
+    Release,
+    /// The record goes.
+    Forget,
+    /// The record goes, and what is held for it.
+    ForgetWithClaim,
+    /// The cell deletes what nobody else knows.
+    DeleteInCell,
+    /// What is needed is claimed.
+    Reclaim,
+    /// The request fails.
+    Bury,
+    /// The move fails; the instance stays where it is.
+    FailMove(MigrationId),
+    /// The cell forgets a move that control does not know.
+    CancelReservation(MigrationId),
+    /// The cell is told once more.
+    TellAgain,
+    /// The agents of hosts and the cell tell each other what there is.
+    Reconcile(Vec<HostId>),
+    /// The instance is in error.
+    LoseGuest,
+    /// The host destroys what its cell does not know.
+    DestroyGuest,
+}
+
+impl Mend {
+    /// What it does, for operators.
+    pub(crate) fn words(&self) -> &'static str {
+        match self {
+            Self::Release => "releases what is held",
+            Self::Forget => "deletes the record",
+            Self::ForgetWithClaim => "deletes the record and what is held for it",
+            Self::DeleteInCell => "has the cell delete it",
+            Self::Reclaim => "claims what it needs there, if that fits",
+            Self::Bury => "fails the request, with a fault that says so",
+            Self::FailMove(_) => "fails the move; the instance stays where it is",
+            Self::CancelReservation(_) => "has the cell forget the move",
+            Self::TellAgain => "tells the cell again",
+            Self::Reconcile(_) => {
+                "has the agent begin a session anew, and the step asked for again"
+            }
+            Self::LoseGuest => "sets the instance to ERROR, with a fault that says so",
+            Self::DestroyGuest => "--destroy-unknown-guests has the host destroy it",
+        }
+    }
+}
+
+/// Mends what was found, and notes on each finding what came of it. The result is how many were
+/// mended.
+pub(crate) async fn mend_all(
+    parts: &Parts,
+    findings: &mut [Finding],
+    options: RepairOptions,
+) -> usize {
+    let unknown = findings.iter().filter(|one| one.kind == Kind::UnknownGuest);
+    let strange: BTreeSet<HostId> = unknown.filter_map(|one| one.host).collect();
+    let mut mended = 0;
+    for finding in findings {
+        let Some(mend) = finding.mend.clone() else {
+            continue;
+        };
+        if mend == Mend::DestroyGuest && !options.destroy_unknown_guests {
+            continue;
+        }
+        // A new session has the host destroy every guest that its cell does not know.
+        let would_destroy = matches!(&mend, Mend::Reconcile(hosts)
+            if hosts.iter().any(|host| strange.contains(host)));
+        let outcome = if would_destroy && !options.destroy_unknown_guests {
+            Err("its host has a guest that nobody knows: see --destroy-unknown-guests".to_owned())
+        } else {
+            carry_out(parts, finding, &mend).await
+        };
+        let (kind, id) = (finding.kind.name(), finding.id);
+        match outcome {
+            Ok(()) => {
+                mended += 1;
+                tracing::info!(kind, %id, "repaired");
+                finding.outcome = Some("done".to_owned());
+            }
+            Err(why) => {
+                tracing::warn!(kind, %id, why, "not repaired");
+                finding.outcome = Some(why);
+            }
+        }
+    }
+    mended
+}
+
+async fn carry_out(parts: &Parts, finding: &Finding, mend: &Mend) -> Result<(), String> {
+    let conductor = &parts.conductor;
+    let instance = InstanceId(finding.id);
+    let submit = async |command| meaning(conductor.submit(command).await);
+    match mend {
+        Mend::Release => {
+            let consumer = instance.consumer();
+            let release = placement::Command::Release { consumer };
+            match submit_placement(conductor.engine(), release).await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(refusal)) => Err(refusal.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+        Mend::Forget | Mend::ForgetWithClaim => submit(Command::Delete { instance }).await,
+        Mend::DeleteInCell => tell(parts, finding, Message::Delete { instance, claim: 0 }).await,
+        Mend::CancelReservation(migration) => {
+            let migration = *migration;
+            let cancel = Message::Cancel {
+                instance,
+                migration,
+            };
+            tell(parts, finding, cancel).await
+        }
+        Mend::Reclaim => reclaim(parts, finding).await,
+        Mend::Bury => {
+            let fault = fault("Nobody found a place for the request or said that there is none.");
+            let instances = vec![instance];
+            submit(Command::Bury { instances, fault }).await
+        }
+        Mend::FailMove(migration) => {
+            let fault = fault("Nobody found a place for the move or said that there is none.");
+            let migration = *migration;
+            submit(Command::FailMove { migration, fault }).await
+        }
+        Mend::TellAgain => {
+            let cell = finding.cell.ok_or("its cell is not known")?;
+            parts.returned(cell);
+            Ok(())
+        }
+        Mend::Reconcile(hosts) => {
+            for host in hosts {
+                act(parts, finding, Act::Reconcile { host: *host }).await?;
+            }
+            Ok(())
+        }
+        Mend::LoseGuest => {
+            let host = finding.host.ok_or("its host is not known")?;
+            act(parts, finding, Act::GuestLost { host, instance }).await
+        }
+        Mend::DestroyGuest => {
+            let host = finding.host.ok_or("its host is not known")?;
+            act(parts, finding, Act::Reconcile { host }).await
+        }
+    }
+}
+
+fn fault(message: &str) -> Fault {
+    Fault {
+        code: 500,
+        message: message.to_owned(),
+        details: String::new(),
+        at: now(),
+    }
+}
+
+fn meaning(answer: Result<Result<Outcome, Refusal>, SubmitError>) -> Result<(), String> {
+    match answer {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(refusal)) => Err(refusal.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn tell(parts: &Parts, finding: &Finding, message: Message) -> Result<(), String> {
+    let cell = finding.cell.ok_or("its cell is not known")?;
+    let conductor = &parts.conductor;
+    let link = conductor.link(cell).map_err(|error| error.to_string())?;
+    let sent_at = now();
+    let envelope = message::Envelope { sent_at, message };
+    let replies = conductor.in_time(cell, link.deliver(vec![envelope])).await;
+    let replies = replies.map_err(|error| error.to_string())?;
+    replies.into_iter().try_for_each(heard)
+}
+
+async fn act(parts: &Parts, finding: &Finding, act: Act) -> Result<(), String> {
+    let cell = finding.cell.ok_or("its cell is not known")?;
+    let reply = parts.conductor.act(cell, act).await;
+    heard(reply.map_err(|error| error.to_string())?)
+}
+
+fn heard(reply: Reply) -> Result<(), String> {
+    match reply {
+        Reply::Accepted => Ok(()),
+        Reply::Refused(why) => Err(why),
+    }
+}
+
+/// Claims what an instance needs on the host where it is.
+async fn reclaim(parts: &Parts, finding: &Finding) -> Result<(), String> {
+    let instance = InstanceId(finding.id);
+    let host = finding.host.ok_or("its host is not known")?;
+    let ranker = parts.ranker.clone();
+    // Whoever ranks holds the scheduler for a moment.
+    let looked = tokio::task::spawn_blocking(move || {
+        ranker.decide(|scheduler, control| ways(scheduler, control, instance, host))
+    });
+    let candidates = looked.await.map_err(|error| error.to_string())??;
+    let command = Command::Reclaim {
+        instance,
+        host,
+        candidates,
+    };
+    meaning(parts.conductor.submit(command).await)
+}
+
+/// The ways in which a host can serve an instance that is on it.
+fn ways(
+    scheduler: &Scheduler,
+    control: &Control,
+    instance: InstanceId,
+    host: HostId,
+) -> Result<Vec<Candidate>, String> {
+    let spec = control.conductor.specs().get(&instance);
+    let spec = spec.ok_or("there is no record of what it needs")?;
+    let read = Bodies::default().read(&spec.body);
+    let read = read.map_err(|error| format!("what it needs cannot be read: {error}"))?;
+    let mut request = (*read.request).clone();
+    // It is where it is, whatever was asked for once.
+    request.force_hosts.clear();
+    request.force_nodes.clear();
+    request.requested_destination = None;
+    let ready = make_ready(scheduler, control, request.into()).map_err(|fault| fault.message)?;
+    let (slot, _) = scheduler
+        .hosts()
+        .by_uuid(host.0)
+        .ok_or("the scheduler does not know its host")?;
+    let found = scheduler.candidates(&control.placement, &ready.prepared, slot, WAYS);
+    let found = found.map_err(|error| error.to_string())?;
+    if found.is_empty() {
+        return Err("its host has no room for what it needs".to_owned());
+    }
+    let zone = scheduler.hosts().aggregates().zone(slot);
+    Ok(found.into_iter().map(|one| candidate(zone, one)).collect())
+}

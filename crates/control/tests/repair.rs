@@ -1,0 +1,283 @@
+//! What an audit finds is mended, and where it cannot be, it says why.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+mod site;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use placewright_conductor::cell_conductor::VmState;
+use placewright_conductor::message::Envelope;
+use placewright_conductor::super_conductor::Command;
+use placewright_conductor::{InstanceId, Message, MigrationId, MoveKind, Reply};
+use placewright_control::{Finding, Kind, now};
+use placewright_link::{CellLink as _, InstanceView};
+use placewright_placement as placement;
+use placewright_placement::{AllocationRequest, ConsumerClaim, ConsumerGeneration, ConsumerUuid};
+use placewright_scheduler::host_state::{HostUpdate, Load};
+use placewright_server::{RepairOptions, submit_placement};
+use site::{Site, Stores, cell, host, instance};
+use uuid::Uuid;
+
+async fn start(hosts: u32) -> Site {
+    Site::start(Stores::Memory, 1, hosts, Arc::default()).await
+}
+
+/// Instances that are active, on a site at rest. Their guests are reported to the scheduler, which
+/// the agents of these tests do not do.
+async fn active(site: &Site, count: usize, vcpus: u32) {
+    site.create(0..count, vcpus).await;
+    for number in 0..count {
+        until(site, number, |view| view.vm_state == VmState::Active).await;
+    }
+    site.rest().await;
+    for number in 0..count {
+        let place = view(site, number).await.unwrap().guest.unwrap();
+        report(site, place.host.0, instance(number).0);
+    }
+}
+
+fn report(site: &Site, host: Uuid, guest: Uuid) {
+    let came = Box::new(site::guest(guest));
+    let update = HostUpdate::InstanceCame(came, Load::default());
+    site.runtime
+        .ranker()
+        .with_hosts(|hosts| hosts.apply(host, now(), &update));
+}
+
+async fn view(site: &Site, number: usize) -> Option<InstanceView> {
+    let read = site
+        .conductor
+        .read(move |_, views| views.instance(cell(0), instance(number)).cloned());
+    read.await
+}
+
+async fn until(site: &Site, number: usize, holds: impl Fn(&InstanceView) -> bool) {
+    for _ in 0..1000 {
+        if view(site, number).await.is_some_and(|view| holds(&view)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {:?}", view(site, number).await);
+}
+
+/// The only thing that an audit finds, after repairing it with these options.
+async fn repaired(site: &Site, options: RepairOptions) -> Finding {
+    let audited = site.runtime.audit(Some(options)).await;
+    assert_eq!(audited.findings.len(), 1, "{:?}", audited.findings);
+    let finding = audited.findings.into_iter().next().unwrap();
+    let is_done = finding.outcome.as_deref() == Some("done");
+    assert_eq!(audited.repaired, usize::from(is_done), "{finding:?}");
+    finding
+}
+
+async fn is_clean(site: &Site) {
+    let found = site.runtime.audit(None).await.findings;
+    assert_eq!(found, []);
+}
+
+fn carefully() -> RepairOptions {
+    RepairOptions::default()
+}
+
+async fn release(site: &Site, number: usize) {
+    let consumer = instance(number).consumer();
+    let release = placement::Command::Release { consumer };
+    let engine = site.conductor.engine();
+    submit_placement(engine, release).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_instance_does_not_hold_is_claimed_again() {
+    let mut site = start(1).await;
+    active(&site, 2, 2).await;
+    is_clean(&site).await;
+    let before = site.rest().await;
+    release(&site, 1).await;
+    let finding = repaired(&site, carefully()).await;
+    assert_eq!(
+        (finding.kind, finding.id),
+        (Kind::MissingAllocation, instance(1).0)
+    );
+    assert_eq!(finding.outcome.as_deref(), Some("done"));
+    is_clean(&site).await;
+    let held = |control: &placewright_conductor::Control| {
+        placewright_conductor::claims::held(&control.placement, instance(1))
+    };
+    let now_held = site.conductor.read(move |control, _| held(control)).await;
+    assert_eq!(now_held, held(&before.control));
+    // Whatever its cell asks afterwards is understood.
+    let delete = Command::Delete {
+        instance: instance(1),
+    };
+    site.conductor.submit(delete).await.unwrap().unwrap();
+    site.until("it is gone", |control, _| {
+        !control.conductor.mappings().contains_key(&instance(1))
+    })
+    .await;
+    site.rest().await;
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_any_more_is_not_claimed_and_said_so() {
+    let mut site = start(1).await;
+    active(&site, 1, 10).await;
+    release(&site, 0).await;
+    // Somebody else was faster.
+    let claim = ConsumerClaim {
+        consumer: ConsumerUuid::from_uuid(Uuid::from_u128(0xbeef)),
+        generation: ConsumerGeneration::Any,
+        project: "p".into(),
+        user: "u".into(),
+        consumer_type: Some("VOLUME".into()),
+        allocations: vec![AllocationRequest {
+            provider: host(0, 0).0,
+            resources: vec![("VCPU".into(), 10)],
+        }],
+    };
+    let claim = placement::Command::Claim {
+        consumers: vec![claim],
+        at: now(),
+    };
+    let engine = site.conductor.engine();
+    submit_placement(engine, claim).await.unwrap().unwrap();
+    let finding = repaired(&site, carefully()).await;
+    assert_eq!(finding.kind, Kind::MissingAllocation);
+    assert_eq!(
+        finding.outcome.as_deref(),
+        Some("its host has no room for what it needs")
+    );
+    let nothing = site
+        .conductor
+        .read(|control, _| control.placement.consumer(instance(0).consumer()).is_none());
+    assert!(nothing.await);
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_whose_guest_is_gone_is_in_error() {
+    let mut site = start(1).await;
+    active(&site, 2, 1).await;
+    let place = view(&site, 0).await.unwrap().guest.unwrap();
+    let gone = HostUpdate::InstanceWent(instance(0).0, Load::default());
+    site.runtime
+        .ranker()
+        .with_hosts(|hosts| hosts.apply(place.host.0, now(), &gone));
+    let finding = repaired(&site, carefully()).await;
+    assert_eq!(
+        (finding.kind, finding.id),
+        (Kind::MissingGuest, instance(0).0)
+    );
+    until(&site, 0, |view| view.vm_state == VmState::Error).await;
+    let fault = view(&site, 0).await.unwrap().fault.unwrap();
+    assert!(fault.message.contains("does not have"), "{fault:?}");
+    let other = view(&site, 1).await.unwrap();
+    assert_eq!(other.vm_state, VmState::Active);
+    is_clean(&site).await;
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_that_nobody_knows_is_destroyed_only_when_that_is_allowed() {
+    let mut site = start(1).await;
+    active(&site, 1, 1).await;
+    let stranger = InstanceId(Uuid::from_u128(0x5742));
+    let on = host(0, 0);
+    let has = |site: &Site| {
+        let fleet = site.fleet.lock();
+        fleet.agents[&on].guests.contains_key(&(stranger, 1))
+    };
+    site.fleet
+        .lock()
+        .agents
+        .get_mut(&on)
+        .unwrap()
+        .guests
+        .insert((stranger, 1), true);
+    report(&site, on.0, stranger.0);
+    let finding = repaired(&site, carefully()).await;
+    assert_eq!(
+        (finding.kind, finding.id, finding.outcome),
+        (Kind::UnknownGuest, stranger.0, None)
+    );
+    assert!(has(&site));
+
+    let boldly = RepairOptions {
+        destroy_unknown_guests: true,
+    };
+    let finding = repaired(&site, boldly).await;
+    assert_eq!(finding.outcome.as_deref(), Some("done"));
+    for _ in 0..1000 {
+        if !has(&site) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!has(&site));
+    let world = site.rest().await;
+    let known = |key: &(InstanceId, u32)| key.0 == instance(0);
+    assert!(world.agents[&on].guests.keys().all(known));
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
+    let mut site = start(2).await;
+    active(&site, 1, 1).await;
+    let reserve = Envelope {
+        sent_at: now(),
+        message: Message::Reserve {
+            instance: instance(0),
+            migration: MigrationId(Uuid::from_u128(0x1057)),
+            kind: MoveKind::ColdMigrate,
+            turn: 1,
+        },
+    };
+    let link = Arc::clone(&site.cells[&cell(0)]);
+    let replies = link.deliver(vec![reserve]).await.unwrap();
+    assert_eq!(replies, [Reply::Accepted]);
+    until(&site, 0, |view| view.job.is_some()).await;
+    // Nothing goes on for longer than the site's options let pass.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let finding = repaired(&site, carefully()).await;
+    assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(0).0));
+    assert_eq!(finding.outcome.as_deref(), Some("done"));
+    until(&site, 0, |view| {
+        view.job.is_none() && view.vm_state == VmState::Active
+    })
+    .await;
+    is_clean(&site).await;
+    // The next move begins as if nothing had been.
+    let migration = MigrationId(Uuid::from_u128(0x1058));
+    let begin = Command::StartMove {
+        migration,
+        instance: instance(0),
+        kind: MoveKind::LiveMigrate,
+        spec: None,
+    };
+    site.conductor.submit(begin).await.unwrap().unwrap();
+    site.rest().await;
+    site.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_whose_order_was_lost_is_asked_for_again() {
+    let mut site = start(1).await;
+    active(&site, 1, 1).await;
+    // Until its next session the agent hears no orders.
+    site.fleet.lock().deaf.push(host(0, 0));
+    site.create(1..2, 1).await;
+    until(&site, 1, |view| view.job.is_some()).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let finding = repaired(&site, carefully()).await;
+    assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(1).0));
+    until(&site, 1, |view| view.vm_state == VmState::Active).await;
+    site.rest().await;
+    site.shutdown().await;
+}
