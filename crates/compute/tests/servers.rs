@@ -395,3 +395,52 @@ async fn others_see_and_touch_only_what_is_theirs() {
     api.ask("DELETE", &path, &member, None).await.is(204);
     api.until_gone(his).await;
 }
+
+/// The ids of a whole list, page by page.
+async fn paged(api: &Api, query: &str) -> Vec<String> {
+    let mut path = format!("/servers?limit=700&{query}");
+    let mut ids = Vec::new();
+    loop {
+        let list = api.get(&path).await.is(200);
+        let page = list["servers"].as_array().unwrap().iter();
+        ids.extend(page.map(|one| one["id"].as_str().unwrap().to_owned()));
+        let Some(next) = list["servers_links"][0]["href"].as_str() else {
+            return ids;
+        };
+        path = next
+            .strip_prefix("http://cloud:8774/v2.1")
+            .unwrap()
+            .to_owned();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_of_more_servers_than_are_looked_at_at_once_are_whole() {
+    let api = Api::start(1, 0).await;
+    api.flavor("1", 1).await;
+    for name in ["a", "b", "c"] {
+        api.create(name, json!({"min_count": 1000})).await.is(202);
+    }
+    let of_mappings = api.site.conductor.read(|control, _| {
+        let mappings = control.conductor.mappings().iter();
+        let mut places: Vec<_> = mappings.map(|(id, row)| (row.created_at, *id)).collect();
+        places.sort_unstable();
+        let ids = places.iter().map(|(_, id)| id.to_string());
+        ids.collect::<Vec<_>>()
+    });
+    let mut oldest_first = of_mappings.await;
+    assert_eq!(oldest_first.len(), 3000);
+    assert_eq!(paged(&api, "sort_dir=asc").await, oldest_first);
+    oldest_first.reverse();
+    assert_eq!(paged(&api, "").await, oldest_first);
+    // The filter takes the oldest: all others are passed over.
+    let list = api.get("/servers?name=^a-&limit=1").await.is(200);
+    assert_eq!(list["servers"][0]["id"], oldest_first[2000].as_str());
+    let mut by_name = paged(&api, "sort_key=display_name&name=^[bc]-").await;
+    assert_eq!(by_name.len(), 2000);
+    let mut of_two = oldest_first[..2000].to_vec();
+    by_name.sort_unstable();
+    of_two.sort_unstable();
+    assert_eq!(by_name, of_two);
+    assert_eq!(paged(&api, "project_id=other&all_tenants=1").await.len(), 0);
+}

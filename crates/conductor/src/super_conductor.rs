@@ -10,10 +10,12 @@
 
 mod decide;
 mod effect;
+mod listing;
 pub mod state;
 
 pub use decide::{Command, NewBuild, Outcome, Refusal, Wish, decide};
 pub use effect::Effect;
+pub use listing::{ListKey, Listing};
 pub use state::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, HostMapping,
     Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage, ServerGroup,

@@ -121,16 +121,27 @@ pub(crate) fn digest(save: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> u12
     u128::from_le_bytes(half)
 }
 
-/// Declares a state, its kinds of fact, and what takes them back.
+/// What follows from the rows of a state and is kept beside them, so that it need not be worked out.
+pub(crate) trait Index<C>: Clone + std::fmt::Debug + Default + PartialEq {
+    /// A row changed: what it was, and what it is now.
+    fn follow(&mut self, before: &C, now: &C);
+}
+
+impl<C> Index<C> for () {
+    fn follow(&mut self, _before: &C, _now: &C) {}
+}
+
+/// Declares a state, its kinds of fact, and what takes them back; and the index that follows it.
 macro_rules! tables {
     (
-        $(#[$doc:meta])* tables;
+        $(#[$doc:meta])* tables with $index:ty;
         $( $(#[$table_doc:meta])* $table:ident: $fact:ident($key:ty => $row:ty), )*
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct State {
             $( pub(crate) $table: std::collections::BTreeMap<$key, $row>, )*
+            index: $index,
         }
 
         /// One fact: a row is so from now on, or is gone.
@@ -154,7 +165,7 @@ macro_rules! tables {
 
             /// Carries out a fact. The result takes it back.
             pub fn apply(&mut self, change: &Change) -> Undo {
-                match change {
+                let undo = match change {
                     $( Change::$fact(key, row) => {
                         let before = match row {
                             Some(row) => self.$table.insert(key.clone(), (**row).clone()),
@@ -162,7 +173,9 @@ macro_rules! tables {
                         };
                         Undo(Change::$fact(key.clone(), before.map(Box::new)))
                     } )*
-                }
+                };
+                crate::table::Index::follow(&mut self.index, &undo.0, change);
+                undo
             }
 
             /// Whether a fact is so already.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::Mapping;
 use placewright_placement::Timestamp;
 use regex::{Regex, RegexBuilder};
 
@@ -263,13 +262,12 @@ impl Filter {
         self.is_empty
     }
 
-    /// What can be said without looking further.
-    pub(crate) fn takes_mapping(&self, mapping: &Mapping) -> bool {
-        self.project
-            .as_ref()
-            .is_none_or(|project| *project == mapping.project)
+    /// Of which project servers are; of all if none.
+    pub(crate) fn project(&self) -> Option<&str> {
+        self.project.as_deref()
     }
 
+    /// Whether a server of that project is one that is wanted.
     pub(crate) fn takes(&self, seen: &Seen<'_>) -> bool {
         if !self.conditions.iter().all(|one| one.takes(seen)) {
             return false;

@@ -173,6 +173,14 @@ impl Order {
         })
     }
 
+    /// Whether servers are in the order of their age alone; true for the youngest first.
+    pub(crate) fn by_age(&self) -> Option<bool> {
+        match self.columns[..] {
+            [(Column::Created, descends)] => Some(descends),
+            _ => None,
+        }
+    }
+
     /// The place of a server.
     pub(crate) fn key(&self, seen: &Seen<'_>) -> Key {
         let mut values = self.columns.iter().map(|(column, _)| column.value(seen));

@@ -12,7 +12,7 @@ use crate::table::tables;
 
 tables! {
     /// Everything of a cell that must not be lost.
-    tables;
+    tables with ();
     /// What holds for the cell as a whole; only row 0.
     meta: Meta(u8 => Meta),
     /// The hosts that were heard of.

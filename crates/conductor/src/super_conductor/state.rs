@@ -7,6 +7,7 @@ use placewright_placement::group::Rule;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::listing::Listing;
 use crate::ask::{Answer, Keep};
 use crate::fault::Fault;
 use crate::ids::{CellId, HostId, InstanceId, MigrationId};
@@ -16,7 +17,7 @@ use crate::table::tables;
 
 tables! {
     /// Everything of control that must not be lost, but for what placement keeps.
-    tables;
+    tables with Listing;
     /// The cells.
     cells: Cell(CellId => Cell),
     /// The cell of each host.
@@ -49,6 +50,14 @@ tables! {
     services: Service(HostId => Service),
     /// What users changed about instances that decides nothing.
     labels: Labels(InstanceId => Labels),
+}
+
+impl State {
+    /// The instances in the order of lists.
+    #[must_use]
+    pub fn listing(&self) -> &Listing {
+        &self.index
+    }
 }
 
 /// A cell.

@@ -26,6 +26,14 @@ impl World {
     /// What holds at every moment.
     pub fn check(&self) {
         let conductor = &self.control.conductor;
+        let mut listed: Vec<_> = conductor.listing().after(None, None, false).collect();
+        let mappings = conductor.mappings().iter();
+        let mut mapped: Vec<_> = mappings.map(|(id, row)| (row.created_at, *id)).collect();
+        mapped.sort_unstable();
+        assert_eq!(listed, mapped, "lists show what there is");
+        listed.reverse();
+        let descending: Vec<_> = conductor.listing().after(None, None, true).collect();
+        assert_eq!(listed, descending);
         for (id, state) in &self.cells {
             for (instance, row) in state.instances() {
                 let is_shown = matches!(row.vm_state, VmState::Active | VmState::Resized);
