@@ -3,21 +3,19 @@
 import contextlib
 import os
 import pathlib
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(1, str(ROOT / "tests/lib"))
+
+from ports import free_port
+
 UP_S = 60
 HOSTS = 12
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def hosts_up(url: str) -> int:

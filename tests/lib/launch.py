@@ -9,11 +9,11 @@ import contextlib
 import os
 import pathlib
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 
 import servers
+from ports import free_port
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 OURS = f"{TESTS}/conformance/serve {{port}} {{dir}} {{profile}}"
@@ -40,12 +40,6 @@ def program() -> pathlib.Path:
 
 def command_of(serve: str) -> str:
     return {"ours": OURS, "reference": REFERENCE}.get(serve, serve)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def make_server(

@@ -7,9 +7,13 @@
 #![allow(dead_code, reason = "each test uses another part of it")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+mod ports;
+
+pub(crate) use ports::free_address;
 
 /// The program with these arguments, away from this machine's configuration.
 pub(crate) fn placewright(arguments: &[&str]) -> Command {
@@ -30,14 +34,6 @@ pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
     } = placewright(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
-}
-
-/// An address on loopback that nobody uses.
-pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 /// A running `placewright control`.
@@ -86,6 +82,19 @@ impl Control {
             line.clear();
         }
         panic!("the log ended before a line with {text:?}");
+    }
+
+    /// Sends a request without a body and with this header, and answers what came back.
+    pub(crate) fn request_with(&self, head: &str, header: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        write!(
+            stream,
+            "{head} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{header}\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     /// Sends a request on a connection of its own and answers what came back.

@@ -1,0 +1,51 @@
+//! Ports for servers that a test starts, and may start again on the same port.
+//!
+//! A port that the system gives (bind to 0, close, start the server) may be taken in between: by
+//! another test, or by any connection that somebody opens, because both come from the same range.
+//! So ports are taken from below that range, and each is held by a lock on a file for as long as
+//! this process lives. `tests/lib/ports.py` does the same.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Mutex;
+
+const FIRST: u16 = 20_000;
+/// Where the system's own range begins, when it does not say so.
+const SYSTEM_FIRST: u16 = 32_768;
+
+/// What is held, and where the search goes on.
+static HELD: Mutex<(Vec<File>, Option<u32>)> = Mutex::new((Vec::new(), None));
+
+fn system_first() -> u16 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let first = text.ok().and_then(|text| {
+        let first = text.split_whitespace().next()?;
+        first.parse().ok()
+    });
+    first.unwrap_or(SYSTEM_FIRST)
+}
+
+/// An address on loopback that nobody else gets while this process lives.
+pub(crate) fn free_address() -> SocketAddr {
+    let folder = std::env::temp_dir().join("placewright-ports");
+    std::fs::create_dir_all(&folder).unwrap();
+    let count = u32::from(system_first().saturating_sub(FIRST).max(1_000));
+    let mut held = HELD.lock().unwrap();
+    // Processes that start together begin at different places.
+    let mut next = held
+        .1
+        .unwrap_or_else(|| std::process::id().wrapping_mul(61));
+    for _ in 0..count {
+        let port = FIRST + u16::try_from(next % count).unwrap();
+        next = next.wrapping_add(1);
+        held.1 = Some(next);
+        let lock = File::create(folder.join(port.to_string()));
+        let Ok(lock) = lock else { continue };
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if lock.try_lock().is_ok() && TcpListener::bind(address).is_ok() {
+            held.0.push(lock);
+            return address;
+        }
+    }
+    panic!("no port is free");
+}
