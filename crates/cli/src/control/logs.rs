@@ -3,6 +3,7 @@
 //! Lines are gathered in memory and written by a thread of their own, many at a time: a slow reader
 //! of the log, or a line for every request, must not hold up requests.
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -39,8 +40,15 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     Ok(log)
 }
 
-/// Lines that wait to be written may take this much memory; further ones are counted and lost.
+/// Lines that wait to be written may take this much memory.
 const WAITING_BYTES_MAX: usize = 8 << 20;
+
+/// Of further ones the newest are kept, up to so much; the others are counted and lost. So the last
+/// words of a program are never among the lost.
+const NEWEST_BYTES_MAX: usize = 64 << 10;
+
+/// When what is written to takes nothing just now, it is tried again after so long.
+const WRITE_AGAIN: Duration = Duration::from_millis(5);
 
 /// What is held ready for lines, so that a server which gets busy does not stop to make room.
 const READY_BYTES: usize = 256 << 10;
@@ -61,8 +69,45 @@ struct Lines {
 
 struct Waiting {
     bytes: Vec<u8>,
+    /// How many lines were lost behind those.
     lost: u64,
+    /// The newest lines behind the lost ones.
+    newest: VecDeque<Vec<u8>>,
+    newest_bytes: usize,
     is_closed: bool,
+}
+
+impl Waiting {
+    fn put(&mut self, line: &[u8]) {
+        if self.newest.is_empty() && self.bytes.len() + line.len() <= WAITING_BYTES_MAX {
+            self.bytes.extend_from_slice(line);
+            return;
+        }
+        self.newest_bytes += line.len();
+        self.newest.push_back(line.to_vec());
+        while self.newest_bytes > NEWEST_BYTES_MAX && self.newest.len() > 1 {
+            let oldest = self.newest.pop_front();
+            self.newest_bytes -= oldest.map_or(0, |line| line.len());
+            self.lost += 1;
+        }
+    }
+}
+
+/// Writes everything; what takes nothing just now (a terminal or pipe that does not block) is waited
+/// for.
+fn write_all(out: &mut impl io::Write, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match out.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::thread::sleep(WRITE_AGAIN);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 impl Lines {
@@ -71,6 +116,8 @@ impl Lines {
             waiting: Mutex::new(Waiting {
                 bytes: Vec::with_capacity(READY_BYTES),
                 lost: 0,
+                newest: VecDeque::new(),
+                newest_bytes: 0,
                 is_closed: false,
             }),
             wake: Condvar::new(),
@@ -96,15 +143,20 @@ impl Lines {
             let is_closed = waiting.is_closed;
             std::mem::swap(&mut waiting.bytes, &mut bytes);
             let lost = std::mem::take(&mut waiting.lost);
+            let newest = std::mem::take(&mut waiting.newest);
+            waiting.newest_bytes = 0;
             drop(waiting);
             // There is nowhere to report that the log cannot be written.
-            let _ = out.write_all(&bytes);
+            let _ = write_all(&mut out, &bytes);
             bytes.clear();
             if lost > 0 {
-                let _ = writeln!(
-                    out,
-                    "{lost} log lines were lost: they came faster than they could be written"
+                let told = format!(
+                    "{lost} log lines were lost: they came faster than they could be written\n"
                 );
+                let _ = write_all(&mut out, told.as_bytes());
+            }
+            for line in newest {
+                let _ = write_all(&mut out, &line);
             }
             if is_closed {
                 return;
@@ -150,12 +202,8 @@ impl io::Write for LineWriter {
             // The last words of a program on its way out.
             return io::stderr().write(line);
         }
-        if waiting.bytes.len() + line.len() > WAITING_BYTES_MAX {
-            waiting.lost += 1;
-            return Ok(line.len());
-        }
         let was_empty = waiting.bytes.is_empty();
-        waiting.bytes.extend_from_slice(line);
+        waiting.put(line);
         drop(waiting);
         if was_empty {
             self.0.wake.notify_one();
@@ -187,6 +235,38 @@ mod tests {
         }
     }
 
+    /// Takes a few bytes, then nothing for a moment.
+    struct Hesitant(Arc<Mutex<Vec<u8>>>, bool);
+
+    impl io::Write for Hesitant {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let taken = bytes.len().min(7);
+            self.0.lock().unwrap().extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_takes_nothing_for_a_moment_gets_every_line() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let log = Log::start(Hesitant(Arc::clone(&written), false)).unwrap();
+        let mut writer = LineWriter(Arc::clone(&log.lines));
+        let lines: String = (0..20).map(|number| format!("line {number}\n")).collect();
+        for line in lines.split_inclusive('\n') {
+            writer.write_all(line.as_bytes()).unwrap();
+        }
+        drop(log);
+        assert_eq!(String::from_utf8_lossy(&written.lock().unwrap()), lines);
+    }
+
     #[test]
     fn lines_are_written_in_order_and_a_slow_reader_holds_nobody_up() {
         let written = Arc::new(Mutex::new(Vec::new()));
@@ -201,12 +281,15 @@ mod tests {
                     .write_all(if number == 0 { b"0" } else { b"\n" })
                     .unwrap();
             }
+            writer.write_all(b"stopped\n").unwrap();
         }
         drop(log);
         let written = written.lock().unwrap();
         assert_eq!(written[1023], b'0');
         assert!(written.len() < 2 * WAITING_BYTES_MAX);
-        let last = String::from_utf8_lossy(&written[written.len() - 200..]).into_owned();
-        assert!(last.contains("log lines were lost"), "{last}");
+        let end = &written[written.len() - 2 * NEWEST_BYTES_MAX..];
+        let end = String::from_utf8_lossy(end);
+        assert!(end.contains("log lines were lost"));
+        assert!(end.ends_with("stopped\n"), "the last words are there");
     }
 }
