@@ -21,7 +21,7 @@ use crate::description::HostDescription;
 mod client;
 mod tree;
 
-pub use client::Token;
+pub use client::Credentials;
 use client::{Client, Given};
 
 /// How to reach placement.
@@ -30,7 +30,7 @@ pub struct Options {
     /// Its address, as `http://127.0.0.1:8778`.
     pub url: String,
     /// Who is asking.
-    pub token: Token,
+    pub credentials: Credentials,
     /// The most hosts that are written at the same time, each on a connection of its own.
     pub connections: usize,
     /// How long an answer may take.
@@ -40,10 +40,10 @@ pub struct Options {
 impl Options {
     /// The defaults, for one placement.
     #[must_use]
-    pub fn new(url: impl Into<String>, token: Token) -> Self {
+    pub fn new(url: impl Into<String>, credentials: Credentials) -> Self {
         Self {
             url: url.into(),
-            token,
+            credentials,
             connections: 16,
             timeout: Duration::from_secs(30),
         }

@@ -9,7 +9,7 @@
 //! service token never changes the user's scope, and tokens of application credentials with access
 //! rules are refused (Keystone refuses them by itself to services that do not announce such rules).
 
-mod client;
+pub(crate) mod client;
 mod token;
 
 use std::sync::Arc;

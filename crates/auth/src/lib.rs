@@ -30,6 +30,7 @@ mod keystone;
 mod noauth2;
 mod policy;
 mod secret;
+mod service_user;
 
 pub use authenticator::Authenticator;
 pub use config::{AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, Strategy};
@@ -41,3 +42,4 @@ pub use policy::{
     RuleDefault, RuleProblem, Target, sample_policy,
 };
 pub use secret::Secret;
+pub use service_user::{NoToken, ServiceUser};

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use placewright_agent::{Agent, AgentError, Driver, placement};
+use placewright_auth::ServiceUser;
 use placewright_link::AgentLink;
 use placewright_rpc::{AgentClient, ClientOptions, Token};
 
 use crate::config::{Config, ConfigErrors, Environment, Flags};
 use crate::control::signals::{self, nth};
-use crate::control::{logs, systemd};
-use crate::options::{AgentOptions, DriverKind, Number};
+use crate::control::{logs, systemd, wire};
+use crate::options::{AgentOptions, DriverKind, Number, Options};
 
 /// Runs the agent until a signal ends it.
 ///
@@ -26,7 +27,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let log = logs::start(&config.options.log)?;
     let options = &config.options.agent;
     let driver = hosts::driver(options)?;
-    let placement = placement(options)?;
+    let placement = placement(&config.options)?;
     let token = options.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|error| wrong("token_file", &error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -84,15 +85,26 @@ async fn serve(
 }
 
 /// How to reach placement.
-fn placement(options: &AgentOptions) -> Result<placement::Options, ConfigErrors> {
+fn placement(all: &Options) -> Result<placement::Options, ConfigErrors> {
+    let options = &all.agent;
     let token = match (&options.placement_user, &options.placement_password_file) {
+        (None, None) if options.placement_keystone => {
+            let user = ServiceUser::new(&wire::keystone(all)).map_err(|error| {
+                ConfigErrors(vec![format!("[keystone] {}", crate::config::chain(&error))])
+            })?;
+            placement::Credentials::Service(Arc::new(user))
+        }
+        (Some(_), _) if options.placement_keystone => {
+            let both = "does not go together with placement_keystone";
+            return Err(wrong("placement_user", &both));
+        }
         (Some(user), Some(file)) => {
             let text = std::fs::read_to_string(file);
             let text = text.map_err(|error| wrong("placement_password_file", &error))?;
             let password = text.lines().next().unwrap_or_default().to_owned();
-            placement::Token::Password(user.clone(), password)
+            placement::Credentials::Password(user.clone(), password)
         }
-        (None, None) => placement::Token::Token(options.placement_token.clone()),
+        (None, None) => placement::Credentials::Token(options.placement_token.clone()),
         _ => {
             let both = "goes together with placement_password_file";
             return Err(wrong("placement_user", &both));

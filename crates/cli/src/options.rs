@@ -447,6 +447,10 @@ options! {
         placement_user: Option<String> = "";
         /// A file with that user's password in its first line.
         placement_password_file: Option<PathBuf> = "";
+        /// Whether placement is shown tokens of the service user of `[keystone]`, for a placement with
+        /// `auth.strategy = "keystone"`. Of that section `auth_url`, `cafile`, the user, its domain and
+        /// its project count.
+        placement_keystone: bool = "false";
         /// The name of the service that looks after all hosts, as for bare-metal nodes. Not set: each
         /// host has a service of its own name.
         service_host: Option<String> = "";

@@ -308,7 +308,7 @@ impl Up {
                 is_record_durable: false,
                 placement: Some(placewright_agent::placement::Options::new(
                     format!("http://{placement}"),
-                    placewright_agent::placement::Token::Token("admin".to_owned()),
+                    placewright_agent::placement::Credentials::Token("admin".to_owned()),
                 )),
                 drain: AGENT_DRAIN,
                 ..placewright_agent::Options::default()

@@ -1,7 +1,9 @@
 //! Requests to placement, and what its answers mean.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use placewright_auth::ServiceUser;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
@@ -12,13 +14,17 @@ use super::{Options, PlacementError};
 /// The microversion of all requests: generations in answers, conflicts with a code.
 const MICROVERSION: &str = "placement 1.39";
 
+const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+
 /// Who is asking.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Token {
+#[derive(Clone, Debug)]
+pub enum Credentials {
     /// A token, for the header `X-Auth-Token`.
     Token(String),
     /// A user and a password.
     Password(String, String),
+    /// The tokens of a service user.
+    Service(Arc<ServiceUser>),
 }
 
 /// Placement's REST API.
@@ -28,7 +34,7 @@ pub(super) struct Client {
     url: String,
     requests: AtomicU64,
     writes: AtomicU64,
-    password: Option<(String, String)>,
+    credentials: Credentials,
 }
 
 /// An answer.
@@ -52,15 +58,11 @@ impl Client {
         let version = HeaderName::from_static("openstack-api-version");
         headers.insert(version, HeaderValue::from_static(MICROVERSION));
         headers.insert("accept", HeaderValue::from_static("application/json"));
-        let mut password = None;
-        match &options.token {
-            Token::Token(token) => {
-                let mut value =
-                    HeaderValue::from_str(token).map_err(|error| wrong(error.to_string()))?;
-                value.set_sensitive(true);
-                headers.insert(HeaderName::from_static("x-auth-token"), value);
-            }
-            Token::Password(user, secret) => password = Some((user.clone(), secret.clone())),
+        if let Credentials::Token(token) = &options.credentials {
+            let mut value =
+                HeaderValue::from_str(token).map_err(|error| wrong(error.to_string()))?;
+            value.set_sensitive(true);
+            headers.insert(X_AUTH_TOKEN, value);
         }
         let http = reqwest::Client::builder()
             .default_headers(headers)
@@ -75,7 +77,7 @@ impl Client {
             url,
             requests: AtomicU64::new(0),
             writes: AtomicU64::new(0),
-            password,
+            credentials: options.credentials.clone(),
         })
     }
 
@@ -116,18 +118,40 @@ impl Client {
         if method != Method::GET {
             self.writes.fetch_add(1, Ordering::Relaxed);
         }
-        let mut request = self.http.request(method, format!("{}{path}", self.url));
-        if let Some((user, password)) = &self.password {
-            request = request.basic_auth(user, Some(password));
+        let mut refused = None;
+        loop {
+            let mut request = self
+                .http
+                .request(method.clone(), format!("{}{path}", self.url));
+            let mut shown = None;
+            match &self.credentials {
+                // It is among the headers of all requests.
+                Credentials::Token(_) => {}
+                Credentials::Password(user, password) => {
+                    request = request.basic_auth(user, Some(password));
+                }
+                Credentials::Service(user) => {
+                    let token = user.token(refused.as_ref()).await;
+                    let token =
+                        token.map_err(|error| PlacementError::Unreachable(error.to_string()))?;
+                    request = request.header(X_AUTH_TOKEN, token.clone());
+                    shown = Some(token);
+                }
+            }
+            if let Some(body) = body {
+                request = request.json(body);
+            }
+            let broken = |error: reqwest::Error| PlacementError::Unreachable(in_full(&error));
+            let answer = request.send().await.map_err(broken)?;
+            let status = answer.status();
+            // A token can be revoked at any time; a second one that is refused is no chance.
+            if status == StatusCode::UNAUTHORIZED && refused.is_none() && shown.is_some() {
+                refused = shown;
+                continue;
+            }
+            let body = answer.bytes().await.map_err(broken)?.to_vec();
+            return Ok(Given { what, status, body });
         }
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let broken = |error: reqwest::Error| PlacementError::Unreachable(in_full(&error));
-        let answer = request.send().await.map_err(broken)?;
-        let status = answer.status();
-        let body = answer.bytes().await.map_err(broken)?.to_vec();
-        Ok(Given { what, status, body })
     }
 }
 

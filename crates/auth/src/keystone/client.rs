@@ -180,7 +180,10 @@ impl Client {
     }
 
     /// The service user's token; another one than `refused`.
-    async fn own_token(&self, refused: Option<&HeaderValue>) -> Result<HeaderValue, String> {
+    pub(crate) async fn own_token(
+        &self,
+        refused: Option<&HeaderValue>,
+    ) -> Result<HeaderValue, String> {
         let asked = Instant::now();
         let mut service = self.service.lock().await;
         if refused.is_some() && service.token.as_ref().map(|token| &token.value) == refused {

@@ -120,7 +120,8 @@ fn http_basic(options: &Options) -> HttpBasicConfig {
     }
 }
 
-fn keystone(options: &Options) -> KeystoneConfig {
+/// What Keystone and its service user want.
+pub(crate) fn keystone(options: &Options) -> KeystoneConfig {
     let keystone = &options.keystone;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     KeystoneConfig {

@@ -1,0 +1,143 @@
+//! `placewright agent` against a placement that wants to know who it is.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+mod common;
+
+#[allow(dead_code, reason = "it does more than this test needs")]
+#[path = "../../auth/tests/tokens/fake_keystone.rs"]
+mod fake_keystone;
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Control, free_address, placewright, run};
+use fake_keystone::{FakeKeystone, token};
+use serde_json::json;
+
+/// An agent with two simulated hosts and no cell; killed when dropped.
+struct Agent(Child);
+
+impl Agent {
+    fn start(state: &Path, control: &Control, flags: &[&str]) -> Self {
+        let url = format!("http://{}", control.address);
+        let cell = free_address().to_string();
+        let mut command = placewright(&["agent", "--config", "/dev/null", "--agent-hosts", "2"]);
+        command
+            .args(["--agent-placement-url", &url, "--agent-cell", &cell])
+            .args(["--agent-resync-s", "1", "--agent-state-path"])
+            .arg(state)
+            .args(flags)
+            .stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until placement has the agent's two hosts; their UUIDs.
+fn hosts(control: &Control, header: &str) -> Vec<String> {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let answer = control.request_with("GET /resource_providers", header);
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        let found: serde_json::Value = serde_json::from_str(body).unwrap();
+        let found = found["resource_providers"].as_array();
+        let uuids = found.into_iter().flatten();
+        let uuids: Vec<String> = uuids
+            .map(|one| one["uuid"].as_str().unwrap().to_owned())
+            .collect();
+        if uuids.len() == 2 {
+            return uuids;
+        }
+        assert!(Instant::now() < end, "{answer}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn an_agent_shows_the_tokens_of_its_service_user_and_gets_new_ones() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let keystone = runtime.block_on(FakeKeystone::start());
+    let body = token(json!({"project": {"id": "p1", "domain": {"id": "d2"}}}));
+    keystone.know("operator", body.clone());
+    for number in 1..=4 {
+        keystone.know(&format!("own-{number}"), body.clone());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let password = directory.path().join("password");
+    std::fs::write(&password, "sesame\n").unwrap();
+    let url = keystone.url();
+    let of_keystone = [
+        "--keystone-auth-url",
+        &url,
+        "--keystone-username",
+        "placement",
+        "--keystone-password-file",
+        password.to_str().unwrap(),
+    ];
+    let flags = [
+        "--auth-strategy",
+        "keystone",
+        "--keystone-cache-seconds",
+        "0",
+    ];
+    let flags = [flags.as_slice(), &of_keystone].concat();
+    let control = Control::start(&directory.path().join("store"), &flags);
+    let flags = [["--agent-placement-keystone"].as_slice(), &of_keystone].concat();
+    let _agent = Agent::start(&directory.path().join("agent"), &control, &flags);
+    let operator = "X-Auth-Token: operator";
+    let uuids = hosts(&control, operator);
+
+    // The agent's token is not taken any more: it gets another one, and mends what is gone.
+    let before = keystone.logins();
+    for number in 1..=before {
+        keystone.forget(&format!("own-{number}"));
+    }
+    for number in before + 1..before + 10 {
+        keystone.know(&format!("own-{number}"), body.clone());
+    }
+    let gone = format!("DELETE /resource_providers/{}", uuids[0]);
+    control.request_with(&gone, operator);
+    assert_eq!(hosts(&control, operator), uuids);
+    assert!(keystone.logins() > before, "a new token was asked for");
+}
+
+#[test]
+fn an_agent_with_half_of_its_credentials_does_not_start() {
+    for (flags, what) in [
+        (&["--agent-placement-keystone"][..], "[keystone]"),
+        (
+            &["--agent-placement-user", "u"][..],
+            "placement_password_file",
+        ),
+        (
+            &[
+                "--agent-placement-keystone",
+                "--agent-placement-user",
+                "u",
+                "--agent-placement-password-file",
+                "/nowhere",
+            ][..],
+            "placement_keystone",
+        ),
+    ] {
+        let arguments = [&["agent", "--config", "/dev/null"][..], flags].concat();
+        let (code, _, log) = run(&arguments);
+        assert_eq!(code, 2, "{log}");
+        assert!(log.contains(what), "{log}");
+    }
+}
