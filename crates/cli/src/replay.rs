@@ -91,6 +91,8 @@ pub(crate) struct Replay {
 
 /// Between two samples of how full the installation is.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// At first samples are this close, and then ever less, so that the picture of a short run is one.
+const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 impl Replay {
     /// Runs it; the answer is whether every task ended active or refused with a reason.
@@ -232,12 +234,15 @@ async fn run_sampled(drive: &Arc<Drive>, totals: &Amounts) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut project = None;
     let running = Arc::clone(drive);
+    samples.push(sample(drive, &mut project).await);
     let mut run = tokio::spawn(async move { running.run().await });
+    let mut interval = SAMPLE_INTERVAL_MIN;
     loop {
         let ended = tokio::select! {
             _ = &mut run => true,
-            () = tokio::time::sleep(SAMPLE_INTERVAL) => false,
+            () = tokio::time::sleep(interval) => false,
         };
+        interval = (interval * 11 / 10).min(SAMPLE_INTERVAL);
         let sample = sample(drive, &mut project).await;
         let shares = totals.iter().map(|(class, total)| {
             let used = sample.used.get(class).copied().unwrap_or(0);
