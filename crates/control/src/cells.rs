@@ -14,11 +14,13 @@ use tokio::sync::mpsc;
 
 use crate::conductor::{Conductor, now};
 use crate::runtime::Parts;
-use crate::views::Mentioned;
+use crate::views::{CellView, Mentioned};
 
 /// A cell that cannot be followed is tried again this much later, then twice as much.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// A cell says something every second at least. When it misses two times, it is not heard of.
+const UNHEARD_AFTER: Duration = Duration::from_millis(2500);
 /// So many news are taken together.
 const NEWS_AT_ONCE: usize = 1024;
 /// So many hosts are mapped in one command.
@@ -105,11 +107,27 @@ impl Followed {
         let silence = self.conductor().options().cell_down_after;
         let mut mentioned = Mentioned::default();
         let mut batch = Vec::with_capacity(NEWS_AT_ONCE);
+        let mut last = Instant::now();
         loop {
-            let some = tokio::time::timeout(silence, news.recv_many(&mut batch, NEWS_AT_ONCE));
+            let wait = silence.min(UNHEARD_AFTER);
+            let some = tokio::time::timeout(wait, news.recv_many(&mut batch, NEWS_AT_ONCE));
             match some.await {
-                Ok(0) | Err(_) => return Ended::Gone,
-                Ok(_) => self.heard = Instant::now(),
+                Ok(0) => {
+                    self.set_heard(false);
+                    return Ended::Gone;
+                }
+                Err(_) => {
+                    self.set_heard(false);
+                    if last.elapsed() >= silence {
+                        return Ended::Gone;
+                    }
+                    continue;
+                }
+                Ok(_) => {
+                    last = Instant::now();
+                    self.heard = last;
+                    self.set_heard(true);
+                }
             }
             let is_complete = batch.iter().any(|one| matches!(one, CellNews::Complete));
             self.view(&batch, &mut mentioned);
@@ -125,6 +143,17 @@ impl Followed {
                 return Ended::Gap;
             }
         }
+    }
+
+    /// Whether the cell is heard of right now: while it is not, the scheduler takes others.
+    fn set_heard(&self, is_heard: bool) {
+        let views = &self.conductor().shared.views;
+        let is_so = |view: &CellView| view.is_heard == is_heard;
+        if views.read().cells.get(&self.cell).is_some_and(is_so) {
+            return;
+        }
+        let mut views = views.write();
+        views.cells.entry(self.cell).or_default().is_heard = is_heard;
     }
 
     fn view(&self, batch: &[CellNews], mentioned: &mut Mentioned) {

@@ -164,6 +164,7 @@ impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.conductor.options().clone());
         while let Some(jobs) = self.take() {
+            planner.unheard = self.conductor.shared.views.read().unheard();
             let plans = self.ranker.decide(|scheduler, control| {
                 let mut plans = Vec::with_capacity(jobs.len());
                 for job in jobs {

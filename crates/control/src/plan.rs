@@ -98,6 +98,8 @@ pub(crate) struct Planner {
     bodies: Bodies,
     options: Options,
     started: Instant,
+    /// The cells that are not heard of: others are taken, if others will do.
+    pub(crate) unheard: Vec<CellId>,
 }
 
 /// Hosts for one instance.
@@ -136,6 +138,7 @@ impl Planner {
             bodies: Bodies::default(),
             options,
             started: Instant::now(),
+            unheard: Vec::new(),
         }
     }
 
@@ -214,6 +217,8 @@ impl Planner {
         plans: &mut Vec<Plan>,
     ) -> Looked {
         let closed = closed_cells(control);
+        let mut avoided = closed.clone();
+        avoided.extend(self.unheard.iter().map(|CellId(cell)| *cell));
         let mut looked = Looked::default();
         let same = waiting.first().map(|(_, spec)| &spec.body);
         for (instance, spec) in waiting {
@@ -233,12 +238,20 @@ impl Planner {
                 instance: *instance,
                 group: spec.group,
                 cell: None,
-                without_cells: &closed,
+                without_cells: &avoided,
                 without: &job.without,
                 round: job.round,
             };
             let ready = other.as_ref().unwrap_or(ready);
-            match self.find(scheduler, control, ready, &place) {
+            let mut found = self.find(scheduler, control, ready, &place);
+            if found.is_none() && avoided.len() > closed.len() {
+                let everywhere = Where {
+                    without_cells: &closed,
+                    ..place
+                };
+                found = self.find(scheduler, control, ready, &everywhere);
+            }
+            match found {
                 Some(found) => {
                     looked.wishes.push(Wish {
                         instance: *instance,

@@ -26,6 +26,14 @@ impl Views {
         self.cells.get(&cell)?.hosts.get(&host)
     }
 
+    /// The cells that are not heard of right now, although nobody says yet that they are down.
+    #[must_use]
+    pub fn unheard(&self) -> Vec<CellId> {
+        let cells = self.cells.iter();
+        let unheard = cells.filter(|(_, view)| view.is_up && !view.is_heard);
+        unheard.map(|(cell, _)| *cell).collect()
+    }
+
     /// Whether a cell is there now.
     #[must_use]
     pub fn is_up(&self, cell: CellId) -> bool {
@@ -38,6 +46,8 @@ impl Views {
 pub struct CellView {
     /// Whether it is there now.
     pub is_up: bool,
+    /// Whether it is heard of right now. One that is not may be down, which takes a while to know.
+    pub is_heard: bool,
     /// Whether it told all that it has since it was last away.
     pub is_complete: bool,
     /// When it was last heard of; 0 for never.

@@ -65,6 +65,11 @@ pub(crate) struct BootsBench {
     #[arg(long)]
     clean_up: bool,
 
+    /// The run ends when nothing got ready for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    patience: u16,
+
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -76,8 +81,6 @@ const ACTIVE_PERCENT_MIN: f64 = 99.8;
 
 /// The longest wait for the hosts to be there.
 const HOSTS_MAX: Duration = Duration::from_secs(300);
-/// The longest wait when nothing gets ready.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest wait for the allocations of what failed to go.
 const RELEASE_MAX: Duration = Duration::from_secs(30);
 
@@ -190,7 +193,7 @@ impl BootsBench {
             board: Arc::clone(&board),
             pace: Pace {
                 connections,
-                patience: PATIENCE,
+                patience: Duration::from_secs(self.patience.into()),
             },
             stop,
             start: Instant::now(),
