@@ -10,6 +10,8 @@
 #[path = "../../../conductor/tests/world/mod.rs"]
 pub mod world;
 
+pub mod agents;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,12 +22,10 @@ use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_conductor::super_conductor::{self, Command};
 use placewright_conductor::{Answer, Ask, CellId, HostId, InstanceId};
 use placewright_journal::{Journal, MemoryJournal, SqliteOptions};
-use placewright_link::{
-    AgentConnection, AgentLink, CellLink as _, Coming, HostStart, LinkError, PlacementLink,
-    ToAgent, ToCell,
-};
+use placewright_link::{AgentLink, CellLink as _, Coming, LinkError, PlacementLink};
 use placewright_placement::Timestamp;
 use tokio::task::JoinHandle;
+use world::agent::Agent;
 use world::{Packet, Rng, World, cell};
 
 pub fn now() -> Timestamp {
@@ -169,7 +169,7 @@ impl Site {
         let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&id]) as _;
         let world = Arc::clone(&self.control.world);
         self.agents
-            .push(tokio::spawn(run_agents(link, hosts, world)));
+            .push(tokio::spawn(agents::run(link, hosts, world)));
     }
 
     pub fn stop_agents(&mut self) {
@@ -294,125 +294,16 @@ fn is_at_rest(world: &World) -> bool {
         })
 }
 
-/// Agents that connect again whenever their connection ends.
-pub async fn run_agents(link: Arc<dyn AgentLink>, hosts: Vec<HostId>, world: Arc<Mutex<World>>) {
-    loop {
-        if let Ok(connection) = link.connect().await {
-            serve(connection, &hosts, &world).await;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+/// The hosts of a world, whose steps fail as it says.
+impl agents::Hosts for Mutex<World> {
+    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
+        change(self.lock().agents.get_mut(&host).unwrap())
     }
-}
 
-async fn serve(mut connection: AgentConnection, hosts: &[HostId], world: &Mutex<World>) {
-    for host in hosts {
-        if start(&connection, *host, world).await.is_none() {
-            return;
-        }
-    }
-    let mut beat = tokio::time::interval(Duration::from_millis(200));
-    loop {
-        let message = tokio::select! {
-            message = connection.from_cell.recv() => message,
-            _ = beat.tick() => {
-                let hosts = hosts.to_vec();
-                if connection.to_cell.send(ToCell::Alive { hosts }).await.is_err() {
-                    return;
-                }
-                continue;
-            }
-        };
-        let Some(message) = message else { return };
-        let effect = match message {
-            ToAgent::Step {
-                host,
-                session,
-                order,
-            } => Effect::Agent {
-                host,
-                session,
-                order,
-            },
-            ToAgent::Destroy {
-                host,
-                session,
-                instance,
-                number,
-            } => Effect::Destroy {
-                host,
-                session,
-                instance,
-                number,
-            },
-            ToAgent::SendState { .. } => continue,
-            ToAgent::StartAgain { host, after } => {
-                if world.lock().agents[&host].session <= after
-                    && start(&connection, host, world).await.is_none()
-                {
-                    return;
-                }
-                continue;
-            }
-        };
-        let answer = carry_out(&effect, world);
-        if let Some(answer) = answer
-            && connection.to_cell.send(answer).await.is_err()
-        {
-            return;
-        }
-    }
-}
-
-async fn start(connection: &AgentConnection, host: HostId, world: &Mutex<World>) -> Option<()> {
-    let start = {
-        let mut world = world.lock();
-        let agent = world.agents.get_mut(&host).unwrap();
-        agent.restart();
-        HostStart {
-            host,
-            name: host.to_string(),
-            session: agent.session,
-            guests: agent.guests.keys().copied().collect(),
-        }
-    };
-    connection
-        .to_cell
-        .send(ToCell::Started(Box::new(start)))
-        .await
-        .ok()
-}
-
-fn carry_out(effect: &Effect, world: &Mutex<World>) -> Option<ToCell> {
-    let (Effect::Agent { host, .. } | Effect::Destroy { host, .. }) = effect else {
-        return None;
-    };
-    let mut world = world.lock();
-    let fails = world.fails_one_in;
-    let fails = (fails > 0 && world.rng.one_in(fails)) || world.failing.contains(host);
-    let event = world.agents.get_mut(host)?.carry_out(effect, fails)?;
-    match event {
-        Event::StepEnded {
-            host,
-            instance,
-            session,
-            attempt,
-            failure,
-        } => Some(ToCell::StepEnded {
-            host,
-            instance,
-            session,
-            attempt,
-            failure,
-        }),
-        Event::Destroyed {
-            host,
-            instance,
-            number,
-        } => Some(ToCell::Destroyed {
-            host,
-            instance,
-            number,
-        }),
-        other => panic!("{other:?}"),
+    fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
+        let mut world = self.lock();
+        let fails = world.fails_one_in;
+        let fails = (fails > 0 && world.rng.one_in(fails)) || world.failing.contains(&host);
+        world.agents.get_mut(&host)?.carry_out(effect, fails)
     }
 }

@@ -10,6 +10,9 @@
 #[path = "../../../conductor/tests/world/mod.rs"]
 pub mod world;
 
+#[path = "../../../cell/tests/site/agents.rs"]
+pub mod agents;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +27,7 @@ use placewright_conductor::{CellId, Control, HostId, Spec};
 use placewright_control::{CellConfig, Conductor, Options, Runtime, Views, now};
 use placewright_engine::Engine;
 use placewright_journal::{Journal, MemoryJournal, SqliteJournal, SqliteOptions};
-use placewright_link::{AgentConnection, AgentLink, CellLink, HostStart, ToAgent, ToCell};
+use placewright_link::{AgentLink, CellLink, HostStart};
 use placewright_placement::{self as placement, Inventory};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, NumberedUpdate};
@@ -180,7 +183,7 @@ impl Site {
     pub fn start_agents(&mut self, number: u32, hosts: u32) {
         let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&cell(number)]) as _;
         let hosts: Vec<HostId> = (0..hosts).map(|one| host(number, one)).collect();
-        let running = tokio::spawn(run_agents(link, hosts, Arc::clone(&self.fleet)));
+        let running = tokio::spawn(agents::run(link, hosts, Arc::clone(&self.fleet)));
         self.agents.insert(cell(number), running);
     }
 
@@ -326,105 +329,6 @@ fn is_at_rest(world: &World) -> bool {
         })
 }
 
-/// Agents of many hosts that connect again whenever their connection ends.
-async fn run_agents(link: Arc<dyn AgentLink>, hosts: Vec<HostId>, fleet: Arc<Mutex<Fleet>>) {
-    loop {
-        if let Ok(connection) = link.connect().await {
-            serve(connection, &hosts, &fleet).await;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-async fn serve(mut connection: AgentConnection, hosts: &[HostId], fleet: &Mutex<Fleet>) {
-    for host in hosts {
-        if begin(&connection, *host, fleet).await.is_none() {
-            return;
-        }
-    }
-    let mut beat = tokio::time::interval(Duration::from_millis(200));
-    loop {
-        let message = tokio::select! {
-            message = connection.from_cell.recv() => message,
-            _ = beat.tick() => {
-                let hosts = hosts.to_vec();
-                if connection.to_cell.send(ToCell::Alive { hosts }).await.is_err() {
-                    return;
-                }
-                continue;
-            }
-        };
-        let effect = match message {
-            None => return,
-            Some(ToAgent::Step {
-                host,
-                session,
-                order,
-            }) => Effect::Agent {
-                host,
-                session,
-                order,
-            },
-            Some(ToAgent::Destroy {
-                host,
-                session,
-                instance,
-                number,
-            }) => Effect::Destroy {
-                host,
-                session,
-                instance,
-                number,
-            },
-            Some(ToAgent::SendState { .. }) => continue,
-            Some(ToAgent::StartAgain { host, after }) => {
-                if fleet.lock().agents[&host].session <= after
-                    && begin(&connection, host, fleet).await.is_none()
-                {
-                    return;
-                }
-                continue;
-            }
-        };
-        let answer = carry_out(&effect, fleet);
-        if let Some(answer) = answer
-            && connection.to_cell.send(answer).await.is_err()
-        {
-            return;
-        }
-    }
-}
-
-async fn begin(connection: &AgentConnection, host: HostId, fleet: &Mutex<Fleet>) -> Option<()> {
-    let start = {
-        let mut fleet = fleet.lock();
-        fleet.deaf.retain(|deaf| *deaf != host);
-        let agent = fleet.agents.get_mut(&host)?;
-        agent.restart();
-        HostStart {
-            host,
-            name: format!("host-{host}"),
-            session: agent.session,
-            guests: agent.guests.keys().copied().collect(),
-        }
-    };
-    let mut report = HostReport {
-        instances: start.guests.iter().map(|(id, _)| guest(id.0)).collect(),
-        ..HostReport::default()
-    };
-    report.facts.names.service_host.clone_from(&start.name);
-    report.facts.names.node.clone_from(&start.name);
-    let update = NumberedUpdate {
-        incarnation: start.session,
-        sequence: 1,
-        update: HostUpdate::Full(Box::new(report)),
-    };
-    let to_cell = &connection.to_cell;
-    to_cell.send(ToCell::Started(Box::new(start))).await.ok()?;
-    let update = Box::new(update);
-    to_cell.send(ToCell::State { host, update }).await.ok()
-}
-
 /// A guest, as a host reports it.
 pub fn guest(uuid: Uuid) -> InstanceReport {
     InstanceReport {
@@ -433,38 +337,36 @@ pub fn guest(uuid: Uuid) -> InstanceReport {
     }
 }
 
-fn carry_out(effect: &Effect, fleet: &Mutex<Fleet>) -> Option<ToCell> {
-    let (Effect::Agent { host, .. } | Effect::Destroy { host, .. }) = effect else {
-        return None;
-    };
-    let mut fleet = fleet.lock();
-    if matches!(effect, Effect::Agent { .. }) && fleet.deaf.contains(host) {
-        return None;
+impl agents::Hosts for Mutex<Fleet> {
+    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
+        change(self.lock().agents.get_mut(&host).unwrap())
     }
-    let fails = fleet.failing.contains(host);
-    match fleet.agents.get_mut(host)?.carry_out(effect, fails)? {
-        Event::StepEnded {
-            host,
-            instance,
-            session,
-            attempt,
-            failure,
-        } => Some(ToCell::StepEnded {
-            host,
-            instance,
-            session,
-            attempt,
-            failure,
-        }),
-        Event::Destroyed {
-            host,
-            instance,
-            number,
-        } => Some(ToCell::Destroyed {
-            host,
-            instance,
-            number,
-        }),
-        other => panic!("{other:?}"),
+
+    fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
+        let mut fleet = self.lock();
+        if matches!(effect, Effect::Agent { .. }) && fleet.deaf.contains(&host) {
+            return None;
+        }
+        let fails = fleet.failing.contains(&host);
+        fleet.agents.get_mut(&host)?.carry_out(effect, fails)
+    }
+
+    fn name(&self, host: HostId) -> String {
+        format!("host-{host}")
+    }
+
+    fn report(&self, start: &HostStart) -> Option<NumberedUpdate> {
+        self.lock().deaf.retain(|deaf| *deaf != start.host);
+        let mut report = HostReport {
+            instances: start.guests.iter().map(|(id, _)| guest(id.0)).collect(),
+            ..HostReport::default()
+        };
+        report.facts.names.service_host.clone_from(&start.name);
+        report.facts.names.node.clone_from(&start.name);
+        Some(NumberedUpdate {
+            incarnation: start.session,
+            sequence: 1,
+            update: HostUpdate::Full(Box::new(report)),
+        })
     }
 }
