@@ -12,8 +12,6 @@ const BOARDS_MAX: usize = 16;
 /// The scores of all hosts under one scale.
 #[derive(Debug, Default)]
 pub(super) struct Board {
-    /// Tells this board from all others, former ones too.
-    pub(super) number: u64,
     scales: Few<Scale>,
     scores: Vec<[f64; BLOCK_HOSTS]>,
     /// The best score in each block, whoever may do.
@@ -39,7 +37,6 @@ impl Board {
 pub struct Standing {
     terms: Vec<Term>,
     boards: Vec<Board>,
-    boards_made: u64,
     clock: u64,
     /// By term, how far out each block reaches on either side, whoever may do.
     reaches: Vec<[Vec<f64>; 2]>,
@@ -51,14 +48,13 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Nothing is known yet. The number tells this one from all others that rankings may know.
+    /// Nothing is known yet.
     #[must_use]
-    pub fn new(terms: Vec<Term>, number: u32) -> Self {
+    pub fn new(terms: Vec<Term>) -> Self {
         Self {
             reaches: vec![[Vec::new(), Vec::new()]; terms.len()],
             terms,
             boards: Vec::new(),
-            boards_made: u64::from(number) << 32,
             clock: 0,
             blocks: 0,
             position: 0,
@@ -149,8 +145,6 @@ impl Standing {
                 board.mend(terms, touched.slot, fleet);
             }
         } else {
-            self.boards_made += 1;
-            board.number = self.boards_made;
             board.scales.clone_from(scales);
             board.fill(terms, blocks, fleet);
         }

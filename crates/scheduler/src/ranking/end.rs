@@ -64,20 +64,31 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The ends that have to be looked for, in the order of the terms, the low one first.
-    pub(super) fn all_of(terms: &[Term], blocks: usize) -> Vec<Self> {
-        let mut ends = Vec::new();
+    /// Makes the ends that have to be looked for, in the order of the terms, the low one first.
+    /// Nothing is known of them yet.
+    pub(super) fn start_over(ends: &mut Vec<Self>, terms: &[Term], blocks: usize) {
+        let mut count = 0;
         for (number, term) in terms.iter().enumerate() {
-            let sides = [(Side::Low, term.low), (Side::High, term.high)];
-            let open = sides.into_iter().filter(|(_, declared)| declared.is_none());
-            ends.extend(open.map(|(side, _)| Self {
-                term: number,
-                side,
-                bounds: vec![f64::INFINITY; blocks],
-                holder: None,
-            }));
+            for (side, declared) in [(Side::Low, term.low), (Side::High, term.high)] {
+                if declared.is_some() {
+                    continue;
+                }
+                if ends.len() == count {
+                    ends.push(Self {
+                        term: number,
+                        side,
+                        bounds: Vec::new(),
+                        holder: None,
+                    });
+                }
+                let end = &mut ends[count];
+                (end.term, end.side, end.holder) = (number, side, None);
+                end.bounds.clear();
+                end.bounds.resize(blocks, f64::INFINITY);
+                count += 1;
+            }
         }
-        ends
+        ends.truncate(count);
     }
 
     /// Takes note of hosts that changed; `mask` has those that may do now, or more of them.

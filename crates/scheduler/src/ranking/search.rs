@@ -4,17 +4,20 @@ use placewright_placement::touch::What;
 
 use super::admission::{Admission, Memo, slot_of};
 use super::board::Board;
-use super::end::{End, Holder};
+use super::end::{End, Holder, Side};
 use super::found::{Found, Ranked, offer};
 use super::frontier::Frontier;
-use super::{BLOCK_HOSTS, Few, Fleet, Scale, Standing, kernel};
+use super::{BLOCK_HOSTS, Few, Fleet, Scale, Standing, kernel, larger};
+
+/// How much of a score rounding may be, for a multiplier of 1: many times what it is.
+const ROUNDING: f64 = 1e-12;
 
 /// What is kept for one class of requests.
 #[derive(Debug)]
 pub struct Ranking {
     who: Who,
-    /// The board that `bounds` is about.
-    board: u64,
+    /// The scales that `bounds` is about.
+    scales: Few<Scale>,
     /// For each block, a bound of the scores of the mask's hosts; none has more.
     bounds: Vec<f64>,
     /// The ends of ranges that no weigher declares.
@@ -52,17 +55,33 @@ impl Ranking {
     /// Nothing is known yet: everybody may do until somebody looks.
     #[must_use]
     pub fn new(standing: &Standing, blocks: usize, fleet: &Fleet<'_>) -> Self {
-        Self {
+        let mut ranking = Self {
             who: Who {
-                kind: vec![u64::MAX; blocks],
-                mask: vec![u64::MAX; blocks],
+                kind: Vec::new(),
+                mask: Vec::new(),
             },
-            board: 0,
-            bounds: vec![f64::INFINITY; blocks],
-            ends: End::all_of(standing.terms(), blocks),
-            position: fleet.log.end(),
-            scored: fleet.log.end(),
+            scales: Few::new(),
+            bounds: Vec::new(),
+            ends: Vec::new(),
+            position: 0,
+            scored: 0,
+        };
+        ranking.start_over(standing, blocks, fleet);
+        ranking
+    }
+
+    /// Forgets everything, for another class: as [`Self::new`], in the same memory.
+    pub fn start_over(&mut self, standing: &Standing, blocks: usize, fleet: &Fleet<'_>) {
+        for words in [&mut self.who.kind, &mut self.who.mask] {
+            words.clear();
+            words.resize(blocks, u64::MAX);
         }
+        self.scales.clear();
+        self.bounds.clear();
+        self.bounds.resize(blocks, f64::INFINITY);
+        End::start_over(&mut self.ends, standing.terms(), blocks);
+        self.position = fleet.log.end();
+        self.scored = fleet.log.end();
     }
 
     /// Brings the masks up to date with what changed. False if that is not known any more.
@@ -108,6 +127,7 @@ impl Ranking {
         standing.follow(blocks, fleet);
         let mut frontier = standing.take_frontier();
         let scales = self.scales_now(standing, fleet, &mut memo, &mut frontier);
+        self.rescale(standing, &scales);
         let board = standing.board(&scales, blocks, fleet);
         self.raise(board, fleet);
         let mut found = Found {
@@ -145,8 +165,7 @@ impl Ranking {
     fn raise(&mut self, board: &Board, fleet: &Fleet<'_>) {
         let changed = fleet.log.since(self.scored);
         self.scored = fleet.log.end();
-        let Some(changed) = changed.filter(|_| self.board == board.number) else {
-            self.board = board.number;
+        let Some(changed) = changed else {
             self.bounds.fill(f64::INFINITY);
             return;
         };
@@ -156,6 +175,38 @@ impl Ranking {
             if score > self.bounds[block] && self.who.mask[block] >> bit & 1 == 1 {
                 self.bounds[block] = score;
             }
+        }
+    }
+
+    /// Makes the bounds of scores hold for other scales.
+    ///
+    /// Where a term counts for more than before, no host of a block gains more than one would that
+    /// reaches as far as any there; where it counts for less, none gains.
+    fn rescale(&mut self, standing: &Standing, scales: &Few<Scale>) {
+        if self.scales == *scales {
+            return;
+        }
+        let old = std::mem::replace(&mut self.scales, scales.clone());
+        let starts_alike = |(old, new): (&Scale, &Scale)| old.low == new.low;
+        if old.len() != scales.len() || !old.iter().zip(scales).all(starts_alike) {
+            self.bounds.fill(f64::INFINITY);
+            return;
+        }
+        let mut slack = 0.0;
+        for (number, (old, new)) in old.iter().zip(scales).enumerate() {
+            slack += ROUNDING * standing.terms()[number].multiplier.abs();
+            let more = new.factor - old.factor;
+            if more > 0.0 {
+                let reaches = standing.reach(number, Side::High);
+                for (bound, reach) in self.bounds.iter_mut().zip(reaches) {
+                    *bound += more * larger(reach - new.low, 0.0);
+                }
+            }
+        }
+        // A host that will do has no more of a term than its multiplier: this is more than what
+        // adding in another order can change.
+        for bound in &mut self.bounds {
+            *bound += slack;
         }
     }
 

@@ -105,12 +105,12 @@ proptest! {
     fn finds_what_looking_at_all_hosts_finds(
         start in changes(),
         rounds in prop::collection::vec((changes(), prop::collection::vec(0u32..2500, 0..5), 1usize..6, prop::sample::select(vec![1u32, 1, 1, 3, 70])), 1..12),
-        coarse in any::<bool>(),
+        (coarse, starts_at_zero) in any::<(bool, bool)>(),
     ) {
         let terms = vec![
             Term { column: 0, multiplier: 1.0, low: Some(0.0), high: None },
             Term { column: 1, multiplier: 2.5, low: Some(0.0), high: None },
-            Term { column: 2, multiplier: -1.0, low: None, high: None },
+            Term { column: 2, multiplier: -1.0, low: starts_at_zero.then_some(0.0), high: None },
         ];
         let mut columns = vec![Column::default(); 3];
         let mut feasible = vec![false; 2500];
@@ -129,7 +129,7 @@ proptest! {
         let mut hosts = SlotSet::default();
         (0..2500).for_each(|slot| { hosts.insert(slot); });
         let mut log = ChangeLog::default();
-        let mut standing = Standing::new(terms.clone(), 1);
+        let mut standing = Standing::new(terms.clone());
         // Two rankings share the scores, and one of them is rarely asked.
         let mut rankings: [Option<Ranking>; 2] = [None, None];
         for (round, (changes, left_out, count, rare)) in rounds.iter().enumerate() {

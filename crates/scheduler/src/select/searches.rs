@@ -3,8 +3,8 @@
 use hashbrown::HashMap;
 use placewright_placement::{CandidateQuery, HostSearch, KeptSearch, QueryRefusal, State};
 
-/// How many queries are kept; with one more, all are forgotten.
-const KEPT_MAX: usize = 2_048;
+/// The queries of how many classes are kept: classes are numbered in the order in which they came.
+const KEPT_MAX: u64 = 1_024;
 
 /// The number of a class of requests, and whether it is about their second query.
 pub(super) type QueryKey = (u64, bool);
@@ -38,8 +38,9 @@ impl SearchShelf {
         let search = HostSearch::new(state, query)?;
         let kept = search.as_ref().and_then(HostSearch::keep);
         if let (Some(key), Some(kept)) = (key, kept) {
-            if self.kept.len() >= KEPT_MAX {
-                self.kept.clear();
+            let oldest = key.0.saturating_sub(KEPT_MAX);
+            if self.kept.len() as u64 >= 2 * KEPT_MAX {
+                self.kept.retain(|(class, _), _| *class > oldest);
             }
             self.kept.insert(key, kept);
         }

@@ -62,7 +62,8 @@ struct Shelved {
     key: ClassKey,
     terms: Vec<Term>,
     basis: Basis,
-    used: u64,
+    /// Whether it was asked since the hand of the clock passed.
+    is_used: bool,
     ranking: Ranking,
 }
 
@@ -72,9 +73,9 @@ pub(super) struct Shelf {
     rankings: Vec<Shelved>,
     place_of: HashMap<ClassKey, usize, foldhash::quality::FixedState>,
     standings: Vec<Standing>,
-    standings_made: u32,
     log: ChangeLog,
-    clock: u64,
+    /// The place of the ranking that is looked at first when one has to go.
+    hand: usize,
 }
 
 impl Shelf {
@@ -92,7 +93,6 @@ impl Shelf {
         terms: Vec<Term>,
         (count, admission): (usize, &A),
     ) -> Vec<Ranked> {
-        self.clock += 1;
         let blocks = search.words();
         let basis = Basis::of(state, search);
         let standing = self.standing(&terms);
@@ -106,29 +106,39 @@ impl Shelf {
             let mut ranking = Ranking::new(standing, blocks, &fleet);
             return ranking.best(standing, count, admission, &fleet);
         };
-        let place = self.place_of.get(&key).copied();
-        let place = place.filter(|place| {
+        let known = self.place_of.get(&key).copied();
+        let place = known.filter(|place| {
             let one = &mut self.rankings[*place];
             let standing = &self.standings[standing];
             one.basis == basis && one.terms == terms && one.ranking.follow(standing, blocks, &fleet)
         });
         let place = place.unwrap_or_else(|| {
             let standing = &self.standings[standing];
-            let ranking = Ranking::new(standing, blocks, &fleet);
-            put(
-                &mut self.rankings,
-                &mut self.place_of,
-                Shelved {
+            let place = known.or_else(|| {
+                let is_full = self.rankings.len() >= RANKINGS_MAX;
+                is_full.then(|| longest_unused(&mut self.rankings, &mut self.hand))
+            });
+            let place = if let Some(place) = place {
+                let one = &mut self.rankings[place];
+                self.place_of.remove(&one.key);
+                one.ranking.start_over(standing, blocks, &fleet);
+                (one.key, one.terms, one.basis) = (key, terms, basis);
+                place
+            } else {
+                self.rankings.push(Shelved {
                     key,
                     terms,
                     basis,
-                    used: 0,
-                    ranking,
-                },
-            )
+                    is_used: true,
+                    ranking: Ranking::new(standing, blocks, &fleet),
+                });
+                self.rankings.len() - 1
+            };
+            self.place_of.insert(key, place);
+            place
         });
         let one = &mut self.rankings[place];
-        one.used = self.clock;
+        one.is_used = true;
         let standing = &mut self.standings[standing];
         one.ranking.best(standing, count, admission, &fleet)
     }
@@ -137,8 +147,7 @@ impl Shelf {
     fn standing(&mut self, terms: &[Term]) -> usize {
         let found = self.standings.iter().position(|one| one.terms() == terms);
         found.unwrap_or_else(|| {
-            self.standings_made += 1;
-            let one = Standing::new(terms.to_vec(), self.standings_made);
+            let one = Standing::new(terms.to_vec());
             if self.standings.len() >= STANDINGS_MAX {
                 self.standings.remove(0);
             }
@@ -148,30 +157,16 @@ impl Shelf {
     }
 }
 
-/// Puts a ranking in the place of that of the same key, of the one longest unused, or on top.
-fn put(
-    rankings: &mut Vec<Shelved>,
-    place_of: &mut HashMap<ClassKey, usize, foldhash::quality::FixedState>,
-    one: Shelved,
-) -> usize {
-    let oldest = || {
-        let by_age = rankings.iter().enumerate();
-        let oldest = by_age.min_by_key(|(_, one)| one.used);
-        oldest.filter(|_| rankings.len() >= RANKINGS_MAX)
-    };
-    let key = one.key;
-    let same = place_of.get(&key).copied();
-    let place = same.or_else(|| oldest().map(|(place, _)| place));
-    let place = if let Some(place) = place {
-        place_of.remove(&rankings[place].key);
-        rankings[place] = one;
-        place
-    } else {
-        rankings.push(one);
-        rankings.len() - 1
-    };
-    place_of.insert(key, place);
-    place
+/// The place of a ranking that was not asked for while the hand went round; none is empty.
+fn longest_unused(rankings: &mut [Shelved], hand: &mut usize) -> usize {
+    loop {
+        let place = *hand % rankings.len().max(1);
+        *hand = place + 1;
+        match rankings.get_mut(place) {
+            Some(one) if one.is_used => one.is_used = false,
+            _ => return place,
+        }
+    }
 }
 
 /// For one query, the trees of which is known whether they fit: up to which change of the tree, and
