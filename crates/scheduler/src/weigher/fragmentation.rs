@@ -34,6 +34,10 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+mod board;
+
+pub use board::{Board, Growths};
+
 /// The shares that make a whole device.
 pub const WHOLE: u32 = 1000;
 /// Shares are told apart in so many steps.
@@ -154,6 +158,12 @@ pub struct Target {
     memory_per_share: f64,
 }
 
+impl Default for Target {
+    fn default() -> Self {
+        Self::new(std::iter::empty())
+    }
+}
+
 impl Target {
     /// What is to be expected if these are the kinds of requests, with their weights.
     #[must_use]
@@ -216,6 +226,28 @@ impl Target {
         let lost: f64 = room.devices.iter().map(|left| self.lost(*left)).sum();
         let share: u32 = room.devices.iter().sum();
         lost + self.starved(room.cpu, room.memory, f64::from(share))
+    }
+
+    /// By how much the expected loss of devices grows by the best choice of them for a request;
+    /// infinite if too few will do.
+    fn loss(&self, devices: &[u32], demand: &Demand) -> f64 {
+        let wanted = demand.devices as usize;
+        let growths = devices.iter().filter_map(|left| {
+            let rest = left.checked_sub(demand.share)?;
+            Some(self.lost(rest) - self.lost(*left))
+        });
+        match wanted {
+            0 => 0.0,
+            1 => growths.fold(f64::INFINITY, f64::min),
+            _ => {
+                let mut growths: SmallVec<[f64; 16]> = growths.collect();
+                if growths.len() < wanted {
+                    return f64::INFINITY;
+                }
+                growths.sort_unstable_by(f64::total_cmp);
+                growths[..wanted].iter().sum()
+            }
+        }
     }
 
     /// The best devices of a host for a request; nothing if it does not fit.
@@ -360,6 +392,60 @@ mod tests {
         }
         assert_eq!(target.place(&room, &demand(21, 1, 300)), None);
         assert_eq!(target.place(&room, &demand(1, 3, 1000)), None);
+    }
+
+    #[test]
+    fn the_board_says_what_a_look_at_the_host_says() {
+        let kinds = [
+            (demand(3, 1, 300), 2.0),
+            (demand(9, 2, 1000), 1.0),
+            (demand(2, 0, 0), 1.0),
+            (demand(1, 1, 450), 1.0),
+        ];
+        let (mut board, mut number) = (Board::default(), 7u32);
+        let mut next = |end: u32| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (number >> 8) % end
+        };
+        let mut hosts = vec![(0u64, Vec::new()); 20];
+        for round in 0..20_000u32 {
+            let host = next(20);
+            let devices: Vec<u32> = (0..next(5)).map(|_| next(11) * 100).collect();
+            let cpu = u64::from(next(30));
+            let room = Room {
+                cpu,
+                memory: 5,
+                devices: &devices,
+            };
+            board.set(host, &room);
+            hosts[host as usize] = (cpu, devices);
+            if round % 700 == 0 {
+                let some = kinds.iter().copied().skip(round as usize % 3);
+                board.set_target(Target::new(some));
+            }
+            // One class is left behind for longer than is remembered.
+            let kind = if round % 9_001 == 9_000 { 3 } else { next(3) };
+            let (wanted, _) = kinds[kind as usize];
+            board.ready(&wanted);
+            let growths = board.growths(wanted).expect("it is ready");
+            let host = next(20);
+            let (cpu, devices) = &hosts[host as usize];
+            let room = Room {
+                cpu: *cpu,
+                memory: if devices.is_empty() && *cpu == 0 {
+                    0
+                } else {
+                    5
+                },
+                devices,
+            };
+            let looked = board.target().place(&room, &wanted);
+            match (growths.of(host), looked) {
+                (Some(kept), Some(place)) => assert!((kept - place.growth).abs() < 1e-6),
+                (None, None) => {}
+                (kept, looked) => panic!("{kept:?} is not {looked:?}"),
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,187 @@
+//! What each host's devices would lose by a request, kept by class of request and mended for the
+//! hosts that changed.
+//!
+//! Requests that want as many devices of the same share are of one class, whatever CPUs and memory
+//! they want: these only decide how much lies idle for want of them, which is a sum and no search.
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::{Demand, Place, Room, Target};
+
+/// How many changes are remembered; a class that is further behind starts over.
+const REMEMBERED: usize = 4_096;
+/// How many classes are kept.
+const CLASSES_MAX: usize = 256;
+
+/// What hosts have free, and what is kept about them.
+#[derive(Clone, Debug, Default)]
+pub struct Board {
+    hosts: Vec<Host>,
+    target: Target,
+    /// Counts the targets.
+    targets: u64,
+    /// The hosts that changed, and how many changes came before the first of these.
+    changed: Vec<u32>,
+    forgotten: u64,
+    classes: HashMap<(u32, u32), Class, foldhash::fast::FixedState>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Host {
+    cpu: u64,
+    memory: u64,
+    /// The shares that are left of all devices together.
+    share: f64,
+    /// What lies idle for want of CPUs or memory, under the current target.
+    starved: f64,
+    devices: SmallVec<[u32; 8]>,
+}
+
+impl Host {
+    fn room(&self) -> Room<'_> {
+        Room {
+            cpu: self.cpu,
+            memory: self.memory,
+            devices: &self.devices,
+        }
+    }
+}
+
+/// What is kept for the requests that want so many devices of such a share.
+#[derive(Clone, Debug)]
+struct Class {
+    target: u64,
+    /// How many changes it knows.
+    position: u64,
+    /// By host, by how much the devices' expected loss grows; infinite where they are too few.
+    losses: Vec<f64>,
+}
+
+/// By how much the fragmentation of hosts would grow by one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Growths<'a> {
+    board: &'a Board,
+    losses: &'a [f64],
+    demand: Demand,
+}
+
+impl Growths<'_> {
+    /// For one host; nothing if the request does not fit there.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, host: u32) -> Option<f64> {
+        let loss = *self.losses.get(host as usize)?;
+        let room = self.board.hosts.get(host as usize)?;
+        if loss == f64::INFINITY {
+            return None;
+        }
+        let cpu = room.cpu.checked_sub(self.demand.cpu)?;
+        let memory = room.memory.checked_sub(self.demand.memory)?;
+        let share = room.share - self.demand.total_share();
+        let after = self.board.target.starved(cpu, memory, share);
+        Some(loss + after - room.starved)
+    }
+}
+
+impl Board {
+    /// Says what a host has free.
+    pub fn set(&mut self, host: u32, room: &Room<'_>) {
+        let index = host as usize;
+        if index >= self.hosts.len() {
+            self.hosts.resize_with(index + 1, Host::default);
+        }
+        if self.hosts[index].room() == *room {
+            return;
+        }
+        let share = f64::from(room.devices.iter().sum::<u32>());
+        self.hosts[index] = Host {
+            cpu: room.cpu,
+            memory: room.memory,
+            share,
+            starved: self.target.starved(room.cpu, room.memory, share),
+            devices: room.devices.into(),
+        };
+        if self.changed.len() >= 2 * REMEMBERED {
+            self.changed.drain(..REMEMBERED);
+            self.forgotten += REMEMBERED as u64;
+        }
+        self.changed.push(host);
+    }
+
+    /// Says what is to be expected of coming requests.
+    pub fn set_target(&mut self, target: Target) {
+        self.target = target;
+        self.targets += 1;
+        for host in &mut self.hosts {
+            host.starved = self.target.starved(host.cpu, host.memory, host.share);
+        }
+    }
+
+    /// What is to be expected of coming requests.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The best devices of a host for a request; nothing if it does not fit.
+    #[must_use]
+    pub fn place(&self, host: u32, demand: &Demand) -> Option<Place> {
+        let host = self.hosts.get(host as usize)?;
+        self.target.place(&host.room(), demand)
+    }
+
+    /// Brings what is kept for a request's class up to date.
+    pub fn ready(&mut self, demand: &Demand) {
+        let key = (demand.devices, demand.share);
+        if !self.classes.contains_key(&key) && self.classes.len() >= CLASSES_MAX {
+            let oldest = self
+                .classes
+                .iter()
+                .map(|(key, class)| (class.position, *key));
+            if let Some((_, oldest)) = oldest.min() {
+                self.classes.remove(&oldest);
+            }
+        }
+        let end = self.forgotten + self.changed.len() as u64;
+        let class = self.classes.entry(key).or_insert_with(|| Class {
+            target: u64::MAX,
+            position: 0,
+            losses: Vec::new(),
+        });
+        let missed = class.position.checked_sub(self.forgotten);
+        let missed = missed.and_then(|missed| usize::try_from(missed).ok());
+        let is_known = class.target == self.targets;
+        let (hosts, target) = (&self.hosts, &self.target);
+        let loss = |host: &Host| target.loss(&host.devices, demand);
+        class.losses.resize(hosts.len(), f64::INFINITY);
+        match missed.filter(|_| is_known) {
+            Some(missed) => {
+                for host in &self.changed[missed..] {
+                    class.losses[*host as usize] = loss(&hosts[*host as usize]);
+                }
+            }
+            None => {
+                for (kept, host) in class.losses.iter_mut().zip(hosts) {
+                    *kept = loss(host);
+                }
+            }
+        }
+        class.target = self.targets;
+        class.position = end;
+    }
+
+    /// By how much the fragmentation of hosts grows by a request that [`Self::ready`] was told of
+    /// last, or another of its class; nothing for any other.
+    #[must_use]
+    pub fn growths(&self, demand: Demand) -> Option<Growths<'_>> {
+        let class = self.classes.get(&(demand.devices, demand.share))?;
+        let end = self.forgotten + self.changed.len() as u64;
+        let is_new = class.target == self.targets && class.position == end;
+        is_new.then_some(Growths {
+            board: self,
+            losses: &class.losses,
+            demand,
+        })
+    }
+}
