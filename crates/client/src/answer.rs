@@ -55,6 +55,9 @@ pub struct Selection {
 pub struct AllocationRequest {
     /// By provider.
     pub allocations: BTreeMap<Uuid, Allocations>,
+    /// Who serves which group of a granular request, by the group's suffix.
+    #[serde(default)]
+    pub mappings: BTreeMap<String, Vec<Uuid>>,
 }
 
 /// Amounts of one provider.

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use placewright_placement::slot_set::{SlotSet, bits};
 use placewright_placement::{
-    AllocationRequest, CandidateQuery, ConsumerUuid, HostSearch, IntentCandidate, ProviderId,
-    QueryRefusal, State, Timestamp,
+    CandidateQuery, ConsumerUuid, HostSearch, ProviderId, QueryRefusal, State, Timestamp,
 };
 use thiserror::Error;
 use uuid::Uuid;
@@ -36,6 +35,9 @@ pub mod rebuild;
 pub mod rules;
 mod searches;
 mod shelf;
+mod ways;
+
+pub use ways::Mappings;
 
 use classes::PreparedShelf;
 use rules::Rules;
@@ -318,100 +320,12 @@ impl Scheduler {
         }
         Ok(Vec::new())
     }
-
-    /// The ways in which a host can serve a request, at most so many, ready to be claimed.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::rank`].
-    pub fn candidates(
-        &self,
-        state: &State,
-        prepared: &Prepared,
-        slot: u32,
-        most: usize,
-    ) -> Result<Vec<IntentCandidate>, SelectRefusal> {
-        let host = ProviderId(slot);
-        for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
-            let is_fallback = !std::ptr::eq(query, &prepared.query);
-            let known = prepared.class.map(|class| (class, is_fallback));
-            let search = match known.and_then(|known| self.searches.known(state, known)) {
-                Some(search) => search,
-                None => match HostSearch::new(state, query)? {
-                    Some(search) => search,
-                    None => continue,
-                },
-            };
-            let found = candidates_of(state, &search, query, prepared, host, most);
-            if !found.is_empty() {
-                return Ok(found);
-            }
-        }
-        Ok(Vec::new())
-    }
 }
 
 /// Where at most so many hosts are named, each of them is weighed.
 const NAMED_MAX: usize = 1_000;
 /// How many ways to serve a request are looked at for one that keeps the request's own rules.
 const TRIED_MAX: usize = 256;
-
-fn candidates_of(
-    state: &State,
-    search: &HostSearch<'_>,
-    query: &CandidateQuery,
-    prepared: &Prepared,
-    host: ProviderId,
-    most: usize,
-) -> Vec<IntentCandidate> {
-    let rules = &prepared.translation.rules;
-    let tried = if rules.is_empty() {
-        most
-    } else {
-        TRIED_MAX.max(most)
-    };
-    let found = search.of_host(host, tried);
-    let Some(provider) = state.provider(host) else {
-        return Vec::new();
-    };
-    let mut ready = Vec::new();
-    for candidate in found.iter() {
-        if !rules
-            .iter()
-            .all(|rule| rule.admits(state, query, candidate))
-        {
-            continue;
-        }
-        let mut allocations: Vec<AllocationRequest> = Vec::new();
-        for one in candidate.allocations() {
-            let Some(from) = state.provider(one.provider) else {
-                continue;
-            };
-            let amount = (
-                state.class_name(one.class).to_owned(),
-                i64::from(one.amount),
-            );
-            match allocations
-                .last_mut()
-                .filter(|last| last.provider == from.uuid)
-            {
-                Some(last) => last.resources.push(amount),
-                None => allocations.push(AllocationRequest {
-                    provider: from.uuid,
-                    resources: vec![amount],
-                }),
-            }
-        }
-        ready.push(IntentCandidate {
-            host: provider.uuid,
-            allocations,
-        });
-        if ready.len() == most {
-            break;
-        }
-    }
-    ready
-}
 
 /// One search: who will do.
 struct Job<'j, 'a> {

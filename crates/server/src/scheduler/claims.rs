@@ -165,7 +165,10 @@ async fn take(
                 consumer,
                 candidate,
                 provider: kept.candidate.host,
-                allocation_request: AllocationRequestTold(&kept.candidate.allocations),
+                allocation_request: AllocationRequestTold {
+                    allocations: &kept.candidate.allocations,
+                    mappings: &kept.mappings,
+                },
             },
         ),
         Attempt::NothingFits(why) => {

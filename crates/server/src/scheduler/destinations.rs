@@ -307,6 +307,7 @@ impl Round {
                 wish: Arc::clone(&self.wish),
                 rules: Arc::clone(rules),
                 candidate: candidate.clone(),
+                mappings: offer.mappings.get(chosen).cloned().unwrap_or_default(),
             };
             Some(shelf.keep(now, kept))
         };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use placewright_placement::group::Rule;
 use placewright_placement::{IntentCandidate, IntentRule};
+use placewright_scheduler::select::Mappings;
 use uuid::Uuid;
 
 /// What all candidates of one request have in common.
@@ -30,6 +31,8 @@ pub(super) struct Kept {
     pub(super) wish: Arc<Wish>,
     pub(super) rules: Arc<Rules>,
     pub(super) candidate: IntentCandidate,
+    /// Who serves which group of the request.
+    pub(super) mappings: Mappings,
 }
 
 /// The candidates that are kept.
@@ -100,6 +103,7 @@ mod tests {
                 host: Uuid::nil(),
                 allocations: Vec::new(),
             },
+            mappings: Vec::new(),
         }
     }
 

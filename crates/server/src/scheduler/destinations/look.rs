@@ -8,7 +8,7 @@ use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::ranking::Ranked;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::rules::of_topology;
-use placewright_scheduler::select::{Scheduler, Scope};
+use placewright_scheduler::select::{Mappings, Scheduler, Scope};
 use uuid::Uuid;
 
 use super::Ask;
@@ -50,6 +50,8 @@ pub(super) struct Offer {
     pub(super) zone: Option<String>,
     /// At least one.
     pub(super) candidates: Vec<IntentCandidate>,
+    /// Who serves which group in each of them.
+    pub(super) mappings: Vec<Mappings>,
 }
 
 /// What was found.
@@ -113,9 +115,9 @@ impl Look<'_> {
                     continue;
                 }
             }
-            let candidates = scheduler.candidates(state, prepared, one.slot, self.ways)?;
-            if !candidates.is_empty() {
-                offers.extend(offer(scheduler, one.slot, one.score, candidates));
+            let ways = scheduler.ways(state, prepared, one.slot, self.ways)?;
+            if !ways.is_empty() {
+                offers.extend(offer(scheduler, one.slot, one.score, ways));
                 mates += usize::from(is_mate);
             }
         }
@@ -127,8 +129,9 @@ fn offer(
     scheduler: &Scheduler,
     slot: u32,
     score: f64,
-    candidates: Vec<IntentCandidate>,
+    ways: Vec<(IntentCandidate, Mappings)>,
 ) -> Option<Offer> {
+    let (candidates, mappings) = ways.into_iter().unzip();
     let hosts = scheduler.hosts();
     let host = hosts.get(slot)?;
     Some(Offer {
@@ -140,6 +143,7 @@ fn offer(
         node: host.names.node.clone(),
         zone: hosts.aggregates().zone(slot).map(str::to_owned),
         candidates,
+        mappings,
     })
 }
 

@@ -53,15 +53,20 @@ impl<'a> SelectionTold<'a> {
             provider: offer.provider,
             zone: offer.zone.as_deref(),
             score: offer.score,
-            allocation_request: AllocationRequestTold(&offer.candidates.get(chosen)?.allocations),
+            allocation_request: AllocationRequestTold {
+                allocations: &offer.candidates.get(chosen)?.allocations,
+                mappings: offer.mappings.get(chosen)?,
+            },
         })
     }
 }
 
-/// Amounts by provider, in the form of `GET /allocation_candidates`.
-pub(in crate::scheduler) struct AllocationRequestTold<'a>(
-    pub(in crate::scheduler) &'a [AllocationRequest],
-);
+/// Amounts by provider, and who serves which group, in the form of `GET /allocation_candidates`.
+pub(in crate::scheduler) struct AllocationRequestTold<'a> {
+    pub(in crate::scheduler) allocations: &'a [AllocationRequest],
+    /// Empty for a request that is not granular.
+    pub(in crate::scheduler) mappings: &'a [(String, Vec<Uuid>)],
+}
 
 impl Serialize for AllocationRequestTold<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -70,16 +75,24 @@ impl Serialize for AllocationRequestTold<'_> {
             resources: BTreeMap<&'a str, i64>,
         }
         #[derive(Serialize)]
-        struct Allocations<'a> {
+        struct Told<'a> {
             allocations: BTreeMap<Uuid, Resources<'a>>,
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            mappings: BTreeMap<&'a str, &'a [Uuid]>,
         }
         let mut allocations: BTreeMap<Uuid, Resources<'_>> = BTreeMap::new();
-        for one in self.0 {
+        for one in self.allocations {
             let resources = &mut allocations.entry(one.provider).or_default().resources;
             for (class, amount) in &one.resources {
                 *resources.entry(class).or_default() += amount;
             }
         }
-        Allocations { allocations }.serialize(serializer)
+        let mappings = self.mappings.iter();
+        let mappings = mappings.map(|(group, providers)| (group.as_str(), providers.as_slice()));
+        let told = Told {
+            allocations,
+            mappings: mappings.collect(),
+        };
+        told.serialize(serializer)
     }
 }

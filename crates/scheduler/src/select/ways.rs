@@ -1,0 +1,135 @@
+//! The ways in which a host can serve a request, ready to be claimed.
+
+use placewright_placement::{
+    AllocationRequest, CandidateQuery, CandidateView, HostSearch, IntentCandidate, ProviderId,
+    State,
+};
+use uuid::Uuid;
+
+use super::{Scheduler, SelectRefusal, TRIED_MAX};
+use crate::prepare::Prepared;
+
+/// Who serves which group of a granular request: the providers by the group's suffix, as in
+/// Placement's allocation candidates. Empty for a request that is not granular.
+pub type Mappings = Vec<(String, Vec<Uuid>)>;
+
+impl Scheduler {
+    /// The ways in which a host can serve a request, at most so many, ready to be claimed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rank`].
+    pub fn candidates(
+        &self,
+        state: &State,
+        prepared: &Prepared,
+        slot: u32,
+        most: usize,
+    ) -> Result<Vec<IntentCandidate>, SelectRefusal> {
+        let ways = self.ways(state, prepared, slot, most)?.into_iter();
+        Ok(ways.map(|(candidate, _)| candidate).collect())
+    }
+
+    /// As [`Self::candidates`], with who serves which group.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rank`].
+    pub fn ways(
+        &self,
+        state: &State,
+        prepared: &Prepared,
+        slot: u32,
+        most: usize,
+    ) -> Result<Vec<(IntentCandidate, Mappings)>, SelectRefusal> {
+        let host = ProviderId(slot);
+        for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
+            let is_fallback = !std::ptr::eq(query, &prepared.query);
+            let known = prepared.class.map(|class| (class, is_fallback));
+            let search = match known.and_then(|known| self.searches.known(state, known)) {
+                Some(search) => search,
+                None => match HostSearch::new(state, query)? {
+                    Some(search) => search,
+                    None => continue,
+                },
+            };
+            let found = ways_of(state, &search, query, prepared, host, most);
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+fn ways_of(
+    state: &State,
+    search: &HostSearch<'_>,
+    query: &CandidateQuery,
+    prepared: &Prepared,
+    host: ProviderId,
+    most: usize,
+) -> Vec<(IntentCandidate, Mappings)> {
+    let rules = &prepared.translation.rules;
+    let tried = if rules.is_empty() {
+        most
+    } else {
+        TRIED_MAX.max(most)
+    };
+    let found = search.of_host(host, tried);
+    let Some(provider) = state.provider(host) else {
+        return Vec::new();
+    };
+    let keeps_rules = |candidate: &CandidateView<'_>| {
+        let mut rules = rules.iter();
+        rules.all(|rule| rule.admits(state, query, *candidate))
+    };
+    let ways = found.iter().filter(keeps_rules).take(most);
+    ways.map(|candidate| {
+        let ready = IntentCandidate {
+            host: provider.uuid,
+            allocations: allocations(state, &candidate),
+        };
+        (ready, mappings(state, query, &candidate))
+    })
+    .collect()
+}
+
+fn allocations(state: &State, candidate: &CandidateView<'_>) -> Vec<AllocationRequest> {
+    let mut allocations: Vec<AllocationRequest> = Vec::new();
+    for one in candidate.allocations() {
+        let Some(from) = state.provider(one.provider) else {
+            continue;
+        };
+        let amount = (
+            state.class_name(one.class).to_owned(),
+            i64::from(one.amount),
+        );
+        match allocations
+            .last_mut()
+            .filter(|last| last.provider == from.uuid)
+        {
+            Some(last) => last.resources.push(amount),
+            None => allocations.push(AllocationRequest {
+                provider: from.uuid,
+                resources: vec![amount],
+            }),
+        }
+    }
+    allocations
+}
+
+fn mappings(state: &State, query: &CandidateQuery, candidate: &CandidateView<'_>) -> Mappings {
+    if query.groups.iter().all(|group| group.suffix.is_empty()) {
+        return Vec::new();
+    }
+    let groups = query.groups.iter().zip(candidate.mappings());
+    let named = groups.map(|(group, providers)| {
+        let providers = providers.iter().filter_map(|id| state.provider(*id));
+        (
+            group.suffix.clone(),
+            providers.map(|one| one.uuid).collect(),
+        )
+    });
+    named.collect()
+}
