@@ -261,6 +261,26 @@ def weigh(names: list, states: list, spec):
     return found, order
 
 
+def states_of_cells(states: list, spec) -> list:
+    """The hosts that Nova looks at for a request: those of the cells that it asks."""
+    uuids = sorted({state.cell_uuid for state in states})
+    cells = [objects.CellMapping(uuid=uuid) for uuid in uuids]
+    manager = types.SimpleNamespace(
+        cells=cells,
+        enabled_cells=cells,
+        _get_computes_for_cells=lambda _context, asked, compute_uuids: (
+            {cell.uuid for cell in asked},
+            {},
+        ),
+        _get_host_states=lambda _context, asked, _services: [
+            state for state in states if state.cell_uuid in asked
+        ],
+    )
+    return host_manager.HostManager.get_host_states_by_uuids(
+        manager, CONTEXT, None, spec
+    )
+
+
 def filter_all(names: list, states: list, spec) -> list:
     manager = types.SimpleNamespace(
         filter_handler=filters.HostFilterHandler(),
@@ -268,7 +288,9 @@ def filter_all(names: list, states: list, spec) -> list:
     )
     try:
         left = list(
-            host_manager.HostManager.get_filtered_hosts(manager, iter(states), spec)
+            host_manager.HostManager.get_filtered_hosts(
+                manager, iter(states_of_cells(states, spec)), spec
+            )
         )
     except Exception as error:
         return Raised(error)
