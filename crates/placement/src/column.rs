@@ -51,6 +51,9 @@ fn at_least(values: &[i32; BLOCK_SLOTS], least: i32) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub struct ClassColumn {
     blocks: Vec<Option<Box<Block>>>,
+    /// The largest unit of each inventory, 64 to a block. Only explanations ask for it, so it is kept
+    /// apart from what every search reads.
+    units: Vec<Option<Box<[i32; BLOCK_SLOTS]>>>,
     count: usize,
 }
 
@@ -60,6 +63,13 @@ impl ClassColumn {
     #[inline]
     pub fn block(&self, index: usize) -> Option<&Block> {
         self.blocks.get(index)?.as_deref()
+    }
+
+    /// The largest unit (`max_unit`) of the inventories from slot `64 * index` on; -1 where there is
+    /// none.
+    #[must_use]
+    pub fn units(&self, index: usize) -> Option<&[i32; BLOCK_SLOTS]> {
+        self.units.get(index)?.as_deref()
     }
 
     /// How many providers have an inventory of the class.
@@ -75,10 +85,6 @@ impl ClassColumn {
     }
 
     /// Notes a provider's inventory and how much of its capacity is free; nothing for none.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "clamped to -1..=i32::MAX on the line before"
-    )]
     pub(crate) fn set(&mut self, slot: u32, inventory: Option<(&Inventory, i64)>) {
         let (index, bit) = (slot as usize / BLOCK_SLOTS, slot as usize % BLOCK_SLOTS);
         if index >= self.blocks.len() {
@@ -86,15 +92,15 @@ impl ClassColumn {
                 return;
             }
             self.blocks.resize_with(index + 1, || None);
+            self.units.resize_with(index + 1, || None);
         }
         let block = self.blocks[index].get_or_insert_with(|| Box::new(Block::EMPTY));
+        let units = self.units[index].get_or_insert_with(|| Box::new([-1; BLOCK_SLOTS]));
         let was_present = block.present >> bit & 1 == 1;
         let mask = 1u64 << bit;
         if let Some((inventory, free)) = inventory {
-            let headroom = free
-                .min(i64::from(inventory.max_unit))
-                .clamp(-1, i64::from(i32::MAX));
-            block.headroom[bit] = headroom as i32;
+            block.headroom[bit] = headroom(inventory, free);
+            units[bit] = inventory.max_unit;
             block.present |= mask;
             if inventory.min_unit > 1 || inventory.step_size > 1 {
                 block.irregular |= mask;
@@ -104,11 +110,30 @@ impl ClassColumn {
             self.count += usize::from(!was_present);
         } else {
             block.headroom[bit] = -1;
+            units[bit] = -1;
             block.present &= !mask;
             block.irregular &= !mask;
             self.count -= usize::from(was_present);
         }
     }
+
+    /// Notes how much of its capacity a provider that has this inventory has free now.
+    #[inline]
+    pub(crate) fn set_free(&mut self, slot: u32, inventory: &Inventory, free: i64) {
+        let (index, bit) = (slot as usize / BLOCK_SLOTS, slot as usize % BLOCK_SLOTS);
+        if let Some(Some(block)) = self.blocks.get_mut(index) {
+            block.headroom[bit] = headroom(inventory, free);
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "clamped to -1..=i32::MAX before"
+)]
+fn headroom(inventory: &Inventory, free: i64) -> i32 {
+    free.min(i64::from(inventory.max_unit))
+        .clamp(-1, i64::from(i32::MAX)) as i32
 }
 
 #[cfg(test)]

@@ -13,18 +13,21 @@
 
 mod constraint;
 mod effects;
+mod lacks;
+mod lineage;
 mod misses;
 mod relaxed;
 mod shapes;
 mod smallest;
 
 pub use constraint::{Constraint, Scope};
-pub use misses::{Lack, NearMiss};
+pub use lacks::Lack;
+pub use misses::NearMiss;
 
 use crate::candidates::{CandidateQuery, QueryRefusal};
 use crate::state::State;
 use constraint::Parts;
-use effects::Ledger;
+use effects::{Basis, Ledger};
 
 /// What each part of a query does to the roots of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,15 @@ pub struct Effect {
     pub removed_alone: usize,
 }
 
+/// The roots that an explanation counts as left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Serving {
+    /// Words of the roots that can serve the query.
+    pub roots: Vec<u64>,
+    /// Words of the trees that there was no time to search: they may or may not.
+    pub unknown: Vec<u64>,
+}
+
 /// Explains a query.
 ///
 /// # Errors
@@ -66,13 +78,26 @@ pub struct Effect {
 /// [`QueryRefusal`] for a resource class or trait that does not exist. (The search may answer such
 /// a query, with nothing, when something before the name already leaves nothing.)
 pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, QueryRefusal> {
+    explain_and_serve(state, query).map(|(explanation, _)| explanation)
+}
+
+/// As [`explain`], and says which roots are left.
+///
+/// # Errors
+///
+/// As [`explain`].
+pub fn explain_and_serve(
+    state: &State,
+    query: &CandidateQuery,
+) -> Result<(Explanation, Serving), QueryRefusal> {
     let parts = Parts::new(state, query)?;
-    let mut ledger = Ledger::new(state, query, &parts);
-    let (removed, left) = ledger.apply_in_order();
+    let basis = Basis::new(state);
+    let mut ledger = Ledger::new(state, query, &parts, &basis);
+    let outcomes = ledger.apply_in_order();
     let effects: Vec<Effect> = parts
         .constraints
         .iter()
-        .zip(removed)
+        .zip(outcomes.removed)
         .enumerate()
         .map(|(index, (constraint, removed))| Effect {
             constraint: constraint.clone(),
@@ -80,20 +105,25 @@ pub fn explain(state: &State, query: &CandidateQuery) -> Result<Explanation, Que
             removed_alone: ledger.removed_alone(index),
         })
         .collect();
-    let smallest = if left == 0 && ledger.unsearched == 0 && !state.roots().is_empty() {
-        ledger.smallest()
-    } else {
-        None
-    };
+    let is_refused = outcomes.left == 0 && ledger.unsearched == 0 && !state.roots().is_empty();
+    let smallest = is_refused.then(|| ledger.smallest()).flatten();
     let near_misses = ledger.near_misses();
     let is_cut = ledger.unsearched > 0 || ledger.is_cut();
-    Ok(Explanation {
+    let explanation = Explanation {
         roots: state.roots().len(),
-        left,
+        left: outcomes.left,
         unsearched: ledger.unsearched,
         effects,
         smallest,
         near_misses,
         is_exact: !is_cut,
-    })
+    };
+    let serving = Serving {
+        roots: outcomes.serving,
+        unknown: outcomes.unknown,
+    };
+    Ok((explanation, serving))
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,10 @@
 //! assert_eq!(state.provider_count(), 1);
 //! ```
 
+// Tests in here share fleets with those outside, which know the crate by its name.
+#[cfg(test)]
+extern crate self as placewright_placement;
+
 pub mod apply;
 pub mod candidates;
 pub mod change;

@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use fleet::{Fleet, build, fleet as any_fleet, query as any_query, uuid_at};
 use model::{Model, Verdict};
 use placewright_placement::explain::{Constraint, Lack, Scope};
-use placewright_placement::{CandidateQuery, Explanation, RequestGroup, explain, find_candidates};
+use placewright_placement::{
+    CandidateQuery, Explanation, GroupPolicy, RequestGroup, explain, find_candidates,
+};
 use proptest::prelude::*;
 
 /// Whether a set has a constraint of some sort.
@@ -327,10 +329,45 @@ fn many_trees_of_few_kinds_are_counted_exactly() {
 }
 
 #[test]
-fn an_explanation_that_is_cut_says_so() {
+fn room_that_is_of_no_use_makes_no_other_kind_of_tree() {
     let trees: Vec<Vec<i32>> = (0..1_100).map(|number| vec![9_000 + number; 2]).collect();
     let state = build(&mut trees_with_devices(&trees));
     let told = explain(&state, &three_devices(6_000)).unwrap();
+    assert!(told.is_exact);
+    assert_eq!((told.left, told.unsearched), (0, 0));
+    let missed: usize = told.near_misses.iter().map(|miss| miss.roots).sum();
+    assert_eq!(missed, trees.len());
+}
+
+/// Suffixed groups that take so much of `VGPU` each, of a device of its own.
+fn devices_apart(amounts: &[i64]) -> CandidateQuery {
+    let group = |(number, amount): (usize, &i64)| RequestGroup {
+        suffix: format!("_{number}"),
+        resources: vec![("VGPU".into(), *amount)],
+        ..RequestGroup::default()
+    };
+    CandidateQuery {
+        groups: amounts.iter().enumerate().map(group).collect(),
+        group_policy: Some(GroupPolicy::Isolate),
+        nested: true,
+        ..CandidateQuery::default()
+    }
+}
+
+#[test]
+fn an_explanation_that_is_cut_says_so() {
+    // Four devices, of which each has room for another set of the five groups.
+    let mut trees: Vec<Vec<i32>> = Vec::new();
+    for first in 16..32 {
+        for second in first..32 {
+            for third in second..32 {
+                trees.extend((third..32).map(|last| vec![first, second, third, last]));
+            }
+        }
+    }
+    trees.truncate(1_100);
+    let state = build(&mut trees_with_devices(&trees));
+    let told = explain(&state, &devices_apart(&[1, 2, 4, 8, 16])).unwrap();
     assert!(!told.is_exact && told.unsearched > 0);
     assert_eq!((told.left, &told.smallest), (0, &None));
     let removed: usize = told.effects.iter().map(|effect| effect.removed).sum();

@@ -384,13 +384,8 @@ impl State {
         };
         record.used = record.used.saturating_add(difference);
         if let Some(column) = self.columns.get_mut(class.index()) {
-            column.set(
-                allocation.provider.0,
-                Some((
-                    &record.inventory,
-                    record.capacity.saturating_sub(record.used),
-                )),
-            );
+            let free = record.capacity.saturating_sub(record.used);
+            column.set_free(allocation.provider.0, &record.inventory, free);
         }
         let what = if difference >= 0 {
             What::LessRoom

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::plan::Plan;
-use crate::ids::ProviderId;
+use crate::ids::{AggregateId, ProviderId};
 use crate::slot_set::bits;
 
 /// The sharing providers that could serve something of a request, and whom they serve.
@@ -62,6 +62,17 @@ impl Sharing {
     /// Whether a provider is one of them: then other trees may use it too.
     pub(crate) fn contains(&self, id: ProviderId) -> bool {
         self.providers.binary_search(&id).is_ok()
+    }
+
+    /// All of them with the aggregates that they share in, in rising order.
+    pub(crate) fn providers<'p>(
+        &'p self,
+        plan: &'p Plan<'_>,
+    ) -> impl Iterator<Item = (ProviderId, &'p [AggregateId])> {
+        self.providers.iter().filter_map(|id| {
+            let provider = plan.state.provider(*id)?;
+            Some((*id, provider.aggregates.as_slice()))
+        })
     }
 
     /// Which of the 64 providers from `64 * word` on are in an aggregate with a sharing one.

@@ -288,35 +288,44 @@ impl Parts {
         query: &CandidateQuery,
         includes: impl Fn(usize) -> bool,
     ) -> bool {
-        // By group: whether more constraints may be on it, as resources that may come from
-        // different providers.
-        let mut bound: SmallVec<[Option<bool>; 8]> = SmallVec::from_elem(None, query.groups.len());
+        let mut bound: SmallVec<[OnGroup; 8]> =
+            SmallVec::from_elem(OnGroup::default(), query.groups.len());
         for (index, part) in self.parts.iter().enumerate() {
             if !includes(index) {
                 continue;
             }
-            let (group, is_open) = match part {
-                Part::RootRequired(_) | Part::RootForbidden(_) => continue,
-                Part::Required(group, _)
-                | Part::Forbidden(group, _)
+            match part {
+                Part::RootRequired(_) | Part::RootForbidden(_) => {}
+                Part::Required(group, _) => bound[*group].required += 1,
+                Part::Resource(group, _, _) => bound[*group].resources += 1,
+                Part::Forbidden(group, _)
                 | Part::MemberOf(group, _)
                 | Part::NotMemberOf(group, _)
-                | Part::InTree(group, _) => (*group, false),
-                Part::Resource(group, _, _) => (*group, query.groups[*group].suffix.is_empty()),
+                | Part::InTree(group, _) => bound[*group].others += 1,
                 Part::Nobody
                 | Part::Together(_, _)
                 | Part::Isolate
                 | Part::SameSubtree(_)
                 | Part::OneProviderOfTree => return false,
-            };
-            match bound[group] {
-                None => bound[group] = Some(is_open),
-                Some(true) if is_open => {}
-                Some(_) => return false,
             }
         }
-        true
+        (bound.iter().zip(&query.groups)).all(|(on, group)| {
+            let all = on.required + on.resources + on.others;
+            let is_loose = group.suffix.is_empty() && on.others == 0;
+            // Resources without suffix may come from different providers. While one of them is
+            // missing, its provider may have the traits: see `push_loosely`.
+            let is_missing = on.resources < group.resources.len();
+            all <= 1 || is_loose && (on.required == 0 || is_missing)
+        })
     }
+}
+
+/// How many constraints of a set are on a group.
+#[derive(Clone, Copy, Default)]
+struct OnGroup {
+    required: usize,
+    resources: usize,
+    others: usize,
 }
 
 /// The parts of a query that a set of constraints leaves in force.

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::constraint::{Part, Parts};
+use super::lineage::Lineage;
 use super::relaxed::Relaxed;
 use super::shapes::{Shape, Shapes};
 use crate::candidates::CandidateQuery;
@@ -18,10 +19,10 @@ use crate::state::State;
 const SEARCHES: u32 = 1_000;
 
 /// What is known about every root.
-pub(super) struct Ledger<'a, 'q> {
+pub(super) struct Ledger<'a> {
     pub(super) state: &'a State,
-    pub(super) query: &'q CandidateQuery,
-    pub(super) parts: &'q Parts,
+    pub(super) query: &'a CandidateQuery,
+    pub(super) parts: &'a Parts,
     /// Words of hosts that are no trees and that nobody shares with: a constraint binds them alone
     /// as it does together with others.
     pub(super) hosts: Vec<u64>,
@@ -33,9 +34,9 @@ pub(super) struct Ledger<'a, 'q> {
     pub(super) puzzles: Vec<Puzzle>,
     /// How many trees there was no time to search.
     pub(super) unsearched: usize,
-    /// By slot of a provider that is no root: the root of its tree.
-    pub(super) root_of: Vec<ProviderId>,
-    shared: Vec<AggregateId>,
+    pub(super) lineage: &'a Lineage,
+    /// The aggregates that have a sharing member, in rising order.
+    shared: &'a [AggregateId],
     shapes: RefCell<Option<Shapes<'a>>>,
     searches: Cell<u32>,
 }
@@ -50,28 +51,50 @@ pub(super) struct Puzzle {
     pub(super) end: usize,
 }
 
-impl<'a, 'q> Ledger<'a, 'q> {
-    pub(super) fn new(state: &'a State, query: &'q CandidateQuery, parts: &'q Parts) -> Self {
+/// What is looked up before constraints are.
+pub(super) struct Basis {
+    lineage: Lineage,
+    /// The aggregates that have a sharing member, in rising order.
+    shared: Vec<AggregateId>,
+}
+
+impl Basis {
+    pub(super) fn new(state: &State) -> Self {
+        Self {
+            lineage: Lineage::new(state),
+            shared: shared_aggregates(state),
+        }
+    }
+}
+
+/// Which roots can serve a query.
+pub(super) struct Outcomes {
+    /// How many roots each constraint removed of those that the ones before it left.
+    pub(super) removed: Vec<usize>,
+    /// How many are left.
+    pub(super) left: usize,
+    /// Words of those.
+    pub(super) serving: Vec<u64>,
+    /// Words of the trees that there was no time to search and that can serve each constraint alone.
+    pub(super) unknown: Vec<u64>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn new(
+        state: &'a State,
+        query: &'a CandidateQuery,
+        parts: &'a Parts,
+        basis: &'a Basis,
+    ) -> Self {
         let words = state.provider_slots().div_ceil(64);
-        let shared = shared_aggregates(state);
         let mut reached = Vec::new();
-        for aggregate in &shared {
+        for aggregate in &basis.shared {
             state.aggregate_members(*aggregate).union_into(&mut reached);
         }
         let is_tree = |word: usize| {
             state.parents().word(word) | reached.get(word).copied().unwrap_or_default()
         };
         let roots = |word: usize| state.roots().word(word);
-        let mut root_of = Vec::new();
-        if !state.nested().is_empty() {
-            root_of = vec![ProviderId(0); state.provider_slots()];
-            for word in 0..words {
-                for slot in bits(state.nested().word(word), word) {
-                    let id = ProviderId(slot);
-                    root_of[id.index()] = state.provider(id).map_or(id, |provider| provider.root);
-                }
-            }
-        }
         let mut ledger = Self {
             state,
             query,
@@ -83,8 +106,8 @@ impl<'a, 'q> Ledger<'a, 'q> {
             serve: Vec::new(),
             puzzles: Vec::new(),
             unsearched: 0,
-            root_of,
-            shared,
+            lineage: &basis.lineage,
+            shared: &basis.shared,
             shapes: RefCell::new(None),
             searches: Cell::new(SEARCHES),
         };
@@ -123,7 +146,15 @@ impl<'a, 'q> Ledger<'a, 'q> {
     /// The shape of a tree.
     pub(super) fn shape(&self, root: ProviderId) -> Shape {
         let mut shapes = self.shapes.borrow_mut();
-        let new = || Shapes::new(self.state, self.query, self.parts, self.shared.clone());
+        let new = || {
+            Shapes::new(
+                self.state,
+                self.query,
+                self.parts,
+                self.lineage,
+                self.shared,
+            )
+        };
         shapes.get_or_insert_with(new).of(root)
     }
 
@@ -174,7 +205,7 @@ impl<'a, 'q> Ledger<'a, 'q> {
                 .map(|word| self.state.roots().word(word))
                 .collect()
         } else {
-            alone.served_trees(&self.hosts, &self.root_of)
+            alone.served_trees(&self.hosts, self.lineage)
         };
         for (word, served) in served.iter_mut().enumerate() {
             let hosts = self.hosts[word];
@@ -195,24 +226,55 @@ impl<'a, 'q> Ledger<'a, 'q> {
         self.state.roots().len() - serving as usize
     }
 
-    /// How many roots each constraint removed of those that the ones before it left, and how many
-    /// are left.
-    pub(super) fn apply_in_order(&mut self) -> (Vec<usize>, usize) {
+    /// What becomes of the roots as one constraint after the other is applied.
+    pub(super) fn apply_in_order(&mut self) -> Outcomes {
         let count = self.parts.parts.len();
-        let mut removed = vec![0usize; count + 1];
+        let mut found = Outcomes {
+            removed: vec![0; count],
+            left: 0,
+            serving: Vec::with_capacity(self.hosts.len()),
+            unknown: vec![0; self.hosts.len()],
+        };
         for (word, hosts) in self.hosts.iter().enumerate() {
-            let mut left = *hosts;
-            for (index, served) in self.serve.iter().enumerate() {
-                removed[index] += (left & !served[word]).count_ones() as usize;
-                left &= served[word];
-            }
-            removed[count] += left.count_ones() as usize;
+            let left = self.apply_to_word(word, *hosts, count, &mut found.removed);
+            found.left += left.count_ones() as usize;
+            found.serving.push(left);
         }
         // As long as constraints do not meet in a provider, trees are as hosts.
         let independent = (1..=count)
             .take_while(|length| self.are_independent(|index| index < *length))
             .last()
             .unwrap_or(0);
+        let mut trees = Vec::with_capacity(self.trees.len());
+        for (word, of_word) in self.trees.iter().enumerate() {
+            let length = (independent + 1).min(count);
+            trees.push(self.apply_to_word(word, *of_word, length, &mut found.removed));
+        }
+        if independent < count {
+            self.search_trees(&trees, independent, &mut found);
+        } else {
+            for (serving, trees) in found.serving.iter_mut().zip(&trees) {
+                found.left += trees.count_ones() as usize;
+                *serving |= trees;
+            }
+        }
+        found
+    }
+
+    /// Applies the first so many constraints to some roots of a word. Those that are left.
+    fn apply_to_word(&self, word: usize, roots: u64, length: usize, removed: &mut [usize]) -> u64 {
+        let mut left = roots;
+        for (served, removed) in self.serve.iter().zip(removed).take(length) {
+            *removed += (left & !served[word]).count_ones() as usize;
+            left &= served[word];
+        }
+        left
+    }
+
+    /// Finds out what becomes of the trees that can serve the first constraints, and the next one
+    /// alone: by a search of one of each shape.
+    fn search_trees(&mut self, trees: &[u64], independent: usize, found: &mut Outcomes) {
+        let count = self.parts.parts.len();
         let mut prefixes = Prefixes {
             ledger: self,
             ready: (0..=count).map(|_| None).collect(),
@@ -221,17 +283,8 @@ impl<'a, 'q> Ledger<'a, 'q> {
         };
         let mut numbers: Map<(Shape, usize), usize> = Map::default();
         let mut outcomes: Vec<Outcome> = Vec::new();
-        for (word, trees) in self.trees.iter().enumerate() {
-            let mut left = *trees;
-            for (index, served) in self.serve.iter().enumerate().take(independent + 1) {
-                removed[index] += (left & !served[word]).count_ones() as usize;
-                left &= served[word];
-            }
-            if independent == count {
-                removed[count] += left.count_ones() as usize;
-                continue;
-            }
-            for root in bits(left, word).map(ProviderId) {
+        for (word, trees) in trees.iter().enumerate() {
+            for root in bits(*trees, word).map(ProviderId) {
                 let first_alone = (independent..count).find(|index| !self.serves(*index, root));
                 let first_alone = first_alone.unwrap_or(count);
                 let number = numbers
@@ -245,30 +298,32 @@ impl<'a, 'q> Ledger<'a, 'q> {
                         });
                         outcomes.len() - 1
                     });
-                outcomes[*number].roots += 1;
+                let outcome = &mut outcomes[*number];
+                outcome.roots += 1;
+                let bit = 1 << (root.0 % 64);
+                match outcome.end {
+                    Some(end) if end == count => found.serving[word] |= bit,
+                    None if first_alone == count => found.unknown[word] |= bit,
+                    Some(_) | None => {}
+                }
             }
         }
-        let mut unsearched = 0;
-        let mut puzzles = Vec::new();
         for outcome in outcomes {
             match outcome.end {
+                Some(end) if end == count => found.left += outcome.roots,
                 Some(end) => {
-                    removed[end] += outcome.roots;
-                    if outcome.first_alone == count && end < count {
-                        puzzles.push(Puzzle {
+                    found.removed[end] += outcome.roots;
+                    if outcome.first_alone == count {
+                        self.puzzles.push(Puzzle {
                             example: outcome.example,
                             roots: outcome.roots,
                             end,
                         });
                     }
                 }
-                None => unsearched += outcome.roots,
+                None => self.unsearched += outcome.roots,
             }
         }
-        self.puzzles = puzzles;
-        self.unsearched = unsearched;
-        let left = removed.pop().unwrap_or_default();
-        (removed, left)
     }
 }
 
@@ -284,8 +339,8 @@ struct Outcome {
 }
 
 /// The query with its first constraint, its first two, and so on.
-struct Prefixes<'l, 'a, 'q> {
-    ledger: &'l Ledger<'a, 'q>,
+struct Prefixes<'l, 'a> {
+    ledger: &'l Ledger<'a>,
     ready: Vec<Option<Option<Relaxed<'a>>>>,
     /// Where the last tree ended: many trees are alike.
     last_end: usize,
@@ -293,7 +348,7 @@ struct Prefixes<'l, 'a, 'q> {
     independent: usize,
 }
 
-impl Prefixes<'_, '_, '_> {
+impl Prefixes<'_, '_> {
     /// Whether a tree can serve the first so many constraints; nothing when there is no time.
     fn fits(&mut self, root: ProviderId, length: usize) -> Option<bool> {
         if !self.ledger.may_search() {

@@ -1,6 +1,7 @@
 //! A query with some of its constraints, ready to be asked of one root after the other.
 
 use super::constraint::Parts;
+use super::lineage::Lineage;
 use crate::candidates::CandidateQuery;
 use crate::candidates::anchors::Anchors;
 use crate::candidates::complete::Scratch;
@@ -75,8 +76,7 @@ impl<'a> Relaxed<'a> {
 impl Relaxed<'_> {
     /// The roots of the trees that can serve a query of at most one choice. `lone` are hosts that
     /// are no trees and that nobody shares with: nothing is said of them.
-    /// `root_of` has the root of each provider that is none, by slot.
-    pub(super) fn served_trees(&self, lone: &[u64], root_of: &[ProviderId]) -> Vec<u64> {
+    pub(super) fn served_trees(&self, lone: &[u64], lineage: &Lineage) -> Vec<u64> {
         let plan = &self.plan;
         let words = self.anchors.words;
         let root_filter = |word: usize, mask: u64| plan.root.word(plan.state, word, mask);
@@ -85,26 +85,36 @@ impl Relaxed<'_> {
                 .map(|word| root_filter(word, plan.state.roots().word(word)))
                 .collect();
         };
+        let serves = |word: usize, asked: u64| {
+            let mask = kind.word(plan.state, word, asked);
+            kind.spanning.word(plan.state, word, mask)
+        };
         let mut roots = vec![0; words];
-        for word in 0..words {
-            let lone = lone.get(word).copied().unwrap_or_default();
-            let asked = plan.state.existing_word(word) & !lone;
-            if asked == 0 {
-                continue;
-            }
-            let mut mask = kind.word(plan.state, word, asked);
-            mask = kind.spanning.word(plan.state, word, mask);
+        let mark = |roots: &mut [u64], word: usize, mask: u64| {
             let is_root = plan.state.roots().word(word);
             roots[word] |= mask & is_root;
             for slot in bits(mask & !is_root, word) {
-                let root = root_of[ProviderId(slot).index()];
-                roots[root.index() / 64] |= 1 << (root.0 % 64);
+                let root = lineage.root_of(slot);
+                roots[root as usize / 64] |= 1 << (root % 64);
             }
-            if kind.takes_shared && !self.anchors.sharing.is_empty() {
-                for slot in bits(mask, word) {
-                    self.anchors
-                        .sharing
-                        .mark_served_roots(plan, ProviderId(slot), &mut roots);
+        };
+        for word in 0..words {
+            let lone = lone.get(word).copied().unwrap_or_default();
+            let asked = plan.state.existing_word(word) & !lone;
+            if asked != 0 {
+                mark(&mut roots, word, serves(word, asked));
+            }
+        }
+        if kind.takes_shared {
+            for (id, aggregates) in self.anchors.sharing.providers(plan) {
+                if serves(id.index() / 64, 1 << (id.0 % 64)) == 0 {
+                    continue;
+                }
+                for aggregate in aggregates {
+                    let members = plan.state.aggregate_members(*aggregate);
+                    for word in 0..members.word_count().min(words) {
+                        mark(&mut roots, word, members.word(word));
+                    }
                 }
             }
         }

@@ -7,11 +7,11 @@
 use smallvec::SmallVec;
 
 use super::constraint::{Part, Parts};
+use super::lineage::{Children, Lineage};
 use crate::candidates::CandidateQuery;
 use crate::candidates::lookup::room_word;
-use crate::candidates::plan::headroom;
 use crate::hash::Map;
-use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
+use crate::ids::{AggregateId, ClassId, ProviderId};
 use crate::state::State;
 
 /// The number of a shape.
@@ -21,13 +21,53 @@ pub(super) type Shape = u32;
 /// it, and the shapes of its parts in rising order.
 type Key = SmallVec<[u64; 8]>;
 
+/// How many sums of amounts are told apart for a class; beyond, every amount is.
+const SUMS_MAX: usize = 4_096;
+
 /// A class that several groups take.
 struct Contended {
     class: ClassId,
-    /// The least that a group takes: less is as good as nothing.
-    least: i64,
+    /// What groups can take of it together, in rising order: room between two of these is as good
+    /// as the lower one. Empty when there are too many.
+    sums: Vec<i64>,
     /// What all groups take: more is as good as that.
     total: i64,
+}
+
+impl Contended {
+    fn new(class: ClassId, amounts: impl Iterator<Item = i64>, total: i64) -> Self {
+        let mut sums = vec![0];
+        for amount in amounts {
+            let more: Vec<i64> = (sums.iter())
+                .map(|sum: &i64| sum.saturating_add(amount))
+                .collect();
+            sums.extend(more);
+            sums.sort_unstable();
+            sums.dedup();
+            if sums.len() > SUMS_MAX {
+                sums.clear();
+                break;
+            }
+        }
+        Self { class, sums, total }
+    }
+
+    /// What so much room is good for.
+    fn useful(&self, room: i64) -> i64 {
+        let room = room.clamp(0, self.total);
+        let above = self.sums.partition_point(|sum| *sum <= room);
+        above.checked_sub(1).map_or(room, |below| self.sums[below])
+    }
+}
+
+/// What shares with whom.
+struct Shared<'a> {
+    /// The aggregates that have a sharing member, in rising order.
+    aggregates: &'a [AggregateId],
+    /// Words of the sharing providers.
+    sharing: Vec<u64>,
+    /// Words of the members of those aggregates.
+    members: Vec<u64>,
 }
 
 /// The shapes found so far.
@@ -36,10 +76,15 @@ pub(super) struct Shapes<'a> {
     /// By condition: words of the providers that meet it.
     conditions: Vec<Vec<u64>>,
     contended: Vec<Contended>,
-    sharing: Option<TraitId>,
-    /// The aggregates that have a sharing member, in rising order.
-    shared: Vec<AggregateId>,
+    shared: Option<Shared<'a>>,
+    children: Children,
     known: Map<Key, Shape>,
+    /// The providers of the tree that is looked at, from the root downwards.
+    members: Vec<u32>,
+    /// By member: where its parts begin and end among the members.
+    parts: Vec<(usize, usize)>,
+    /// By member: its shape.
+    shapes: Vec<Shape>,
 }
 
 impl<'a> Shapes<'a> {
@@ -49,26 +94,27 @@ impl<'a> Shapes<'a> {
         state: &'a State,
         query: &CandidateQuery,
         parts: &Parts,
-        shared: Vec<AggregateId>,
+        lineage: &Lineage,
+        shared: &'a [AggregateId],
     ) -> Self {
         let mut seen: Vec<Part> = Vec::new();
         let mut shapes = Self {
             state,
             conditions: Vec::new(),
             contended: Vec::new(),
-            sharing: state.sharing_trait(),
-            shared,
+            shared: Shared::new(state, shared),
+            children: Children::new(state, lineage),
             known: Map::default(),
+            members: Vec::new(),
+            parts: Vec::new(),
+            shapes: Vec::new(),
         };
         for part in &parts.parts {
             if let Part::Together(class, total) = part {
                 let amounts = (query.groups.iter().enumerate())
                     .flat_map(|(group, _)| parts.amounts_of(group, *class));
-                shapes.contended.push(Contended {
-                    class: *class,
-                    least: amounts.min().unwrap_or_default(),
-                    total: *total,
-                });
+                let contended = Contended::new(*class, amounts, *total);
+                shapes.contended.push(contended);
             }
             let Some(condition) = part.without_group() else {
                 continue;
@@ -83,65 +129,87 @@ impl<'a> Shapes<'a> {
 
     /// The shape of a tree.
     pub(super) fn of(&mut self, root: ProviderId) -> Shape {
-        // From the root downwards, each with the place of its parent.
-        let mut members: SmallVec<[(ProviderId, usize); 16]> = SmallVec::new();
-        members.push((root, 0));
+        self.members.clear();
+        self.parts.clear();
+        self.members.push(root.0);
         let mut next = 0;
-        while let Some((id, _)) = members.get(next).copied() {
-            if let Some(provider) = self.state.provider(id) {
-                members.extend(provider.children.iter().map(|child| (*child, next)));
-            }
+        while let Some(slot) = self.members.get(next).copied() {
+            let start = self.members.len();
+            self.members.extend_from_slice(self.children.of(slot));
+            self.parts.push((start, self.members.len()));
             next += 1;
         }
-        let mut below: SmallVec<[SmallVec<[Shape; 8]>; 16]> = SmallVec::new();
-        below.resize(members.len(), SmallVec::new());
-        let mut shape = 0;
-        for (place, (id, parent)) in members.iter().enumerate().rev() {
-            let mut key = self.key(*id);
-            let mut children = std::mem::take(&mut below[place]);
-            children.sort_unstable();
-            key.extend(children.into_iter().map(u64::from));
+        self.shapes.clear();
+        self.shapes.resize(self.members.len(), 0);
+        for place in (0..self.members.len()).rev() {
+            let mut key = Key::new();
+            self.add_own(&mut key, self.members[place]);
+            let own = key.len();
+            let (start, end) = self.parts[place];
+            key.extend(self.shapes[start..end].iter().copied().map(u64::from));
+            key[own..].sort_unstable();
             let next = Shape::try_from(self.known.len()).unwrap_or(Shape::MAX);
-            shape = *self.known.entry(key).or_insert(next);
-            if place > 0 {
-                below[*parent].push(shape);
-            }
+            self.shapes[place] = *self.known.entry(key).or_insert(next);
         }
-        shape
+        self.shapes[0]
     }
 
-    /// What the query sees of one provider.
-    fn key(&self, id: ProviderId) -> Key {
-        let mut key = Key::new();
+    /// Adds what the query sees of one provider, its parts left aside.
+    fn add_own(&self, key: &mut Key, slot: u32) {
+        let (word, bit) = (slot as usize / 64, slot % 64);
         for conditions in self.conditions.chunks(64) {
             let met = (conditions.iter().enumerate()).fold(0, |met, (place, words)| {
-                met | (words[id.index() / 64] >> (id.0 % 64) & 1) << place
+                met | (words[word] >> bit & 1) << place
             });
             key.push(met);
         }
-        let Some(provider) = self.state.provider(id) else {
-            return key;
-        };
         for contended in &self.contended {
-            let left = headroom(provider, contended.class).min(contended.total);
-            let useful = if left < contended.least { 0 } else { left };
+            let block = self.state.column(contended.class).block(word);
+            let room = block.map_or(-1, |block| block.headroom[bit as usize]);
+            let useful = contended.useful(i64::from(room));
             key.push(u64::try_from(useful).unwrap_or_default());
         }
-        if self.shared.is_empty() {
-            return key;
+        if let Some(shared) = &self.shared {
+            shared.add_to(key, self.state, slot);
         }
+    }
+}
+
+impl<'a> Shared<'a> {
+    /// Nothing when nobody shares with anybody.
+    fn new(state: &State, aggregates: &'a [AggregateId]) -> Option<Self> {
+        let sharing = state.sharing_trait().filter(|_| !aggregates.is_empty())?;
+        let words = state.provider_slots().div_ceil(64);
+        let mut members = Vec::new();
+        for aggregate in aggregates {
+            state.aggregate_members(*aggregate).union_into(&mut members);
+        }
+        members.resize(words.max(members.len()), 0);
+        let sharing = state.trait_members(sharing);
+        Some(Self {
+            aggregates,
+            sharing: (0..words).map(|word| sharing.word(word)).collect(),
+            members,
+        })
+    }
+
+    fn add_to(&self, key: &mut Key, state: &State, slot: u32) {
+        let (word, bit) = (slot as usize / 64, slot % 64);
         // Nobody else is the same sharing provider.
-        let shares = self
-            .sharing
-            .is_some_and(|sharing| provider.has_trait(sharing));
-        key.push(if shares { 1 + u64::from(id.0) } else { 0 });
+        let shares = self.sharing[word] >> bit & 1 == 1;
+        key.push(if shares { 1 + u64::from(slot) } else { 0 });
         let count = key.len();
         key.push(0);
+        if self.members[word] >> bit & 1 == 0 {
+            return;
+        }
+        let Some(provider) = state.provider(ProviderId(slot)) else {
+            return;
+        };
         let aggregates = provider.aggregates.iter();
-        let shared = aggregates.filter(|one| self.shared.binary_search(one).is_ok());
+        let shared = aggregates.filter(|one| self.aggregates.binary_search(one).is_ok());
         key.extend(shared.map(|one| one.index() as u64));
         key[count] = (key.len() - count) as u64;
-        key
     }
 }
 

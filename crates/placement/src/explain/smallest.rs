@@ -17,7 +17,7 @@ const ROUNDS: usize = 500;
 /// How many steps one search for a hitting set may take.
 const STEPS: u32 = 100_000;
 
-impl Ledger<'_, '_> {
+impl Ledger<'_> {
     /// The smallest set, if it is found within the work allowed.
     pub(super) fn smallest(&self) -> Option<Vec<usize>> {
         self.renew_allowance();

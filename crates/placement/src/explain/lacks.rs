@@ -1,0 +1,259 @@
+//! What roots lack of a constraint that they fail, 64 at a time where columns can tell.
+
+use super::constraint::Part;
+use super::effects::Ledger;
+use crate::column::{BLOCK_SLOTS, Block};
+use crate::ids::{ClassId, ProviderId};
+use crate::slot_set::bits;
+use crate::state::State;
+
+/// By how much a constraint is failed. The lesser the nearer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// So much more would have to be free.
+    Amount(i64),
+    /// The condition does not hold.
+    Condition,
+    /// There is enough, but one allocation may not take this amount of it (`min_unit`, `max_unit`,
+    /// `step_size`).
+    Units,
+    /// There is no inventory of the class.
+    Inventory,
+}
+
+/// What lacking all that is asked for counts.
+pub(super) const WHOLE: i64 = 1 << 20;
+
+impl Lack {
+    /// How far off a lack of a constraint is; a whole for all that is asked for.
+    pub(super) fn score(self, part: &Part) -> i64 {
+        match self {
+            Self::Amount(missing) => share(missing, asked(part)),
+            Self::Condition => WHOLE,
+            Self::Units => WHOLE + 1,
+            Self::Inventory => WHOLE + 2,
+        }
+    }
+}
+
+/// How much a constraint asks for.
+pub(super) fn asked(part: &Part) -> i64 {
+    match part {
+        Part::Resource(_, _, amount) | Part::Together(_, amount) => *amount,
+        _ => 1,
+    }
+}
+
+/// A part of a whole, at most one.
+fn share(missing: i64, asked: i64) -> i64 {
+    let asked = asked.max(1);
+    if missing >= asked {
+        return WHOLE;
+    }
+    // Less than a whole, so it fits.
+    match missing.checked_mul(WHOLE) {
+        Some(product) => product / asked,
+        None => i64::try_from(i128::from(missing) * i128::from(WHOLE) / i128::from(asked))
+            .unwrap_or(WHOLE),
+    }
+}
+
+/// The most that may be missing of what was asked for with a score of at most this.
+fn missing_within(score: i64, asked: i64) -> i64 {
+    let more = (i128::from(score) + 1) * i128::from(asked.max(1)) - 1;
+    i64::try_from(more / i128::from(WHOLE)).unwrap_or(i64::MAX)
+}
+
+/// What 64 neighbouring providers have of a class, as a constraint sees it.
+struct ClassBlock<'a> {
+    class: ClassId,
+    amount: i64,
+    /// Whether it is taken in one allocation: units bind it then.
+    at_once: bool,
+    columns: Option<(&'a Block, &'a [i32; BLOCK_SLOTS])>,
+}
+
+impl<'a> ClassBlock<'a> {
+    /// Nothing for a constraint that is not about room.
+    fn new(state: &'a State, part: &Part, word: usize) -> Option<Self> {
+        let (class, amount, at_once) = match part {
+            Part::Resource(_, class, amount) => (*class, *amount, true),
+            Part::Together(class, amount) => (*class, *amount, false),
+            _ => return None,
+        };
+        let column = state.column(class);
+        Some(Self {
+            class,
+            amount,
+            at_once,
+            columns: column.block(word).zip(column.units(word)),
+        })
+    }
+
+    /// The largest unit and the room of a provider, if these say what it lacks.
+    fn regular(&self, bit: usize) -> Option<(i64, i64)> {
+        let (block, units) = self.columns?;
+        let is_irregular = self.at_once && block.irregular >> bit & 1 == 1;
+        // What is below nothing is not in the column.
+        let room = block.headroom[bit];
+        (!is_irregular && room >= 0).then(|| (i64::from(units[bit]), i64::from(room)))
+    }
+
+    fn lack(&self, state: &State, slot: u32) -> Lack {
+        let bit = slot as usize % BLOCK_SLOTS;
+        let is_present = (self.columns).is_some_and(|(block, _)| block.present >> bit & 1 == 1);
+        if !is_present {
+            return Lack::Inventory;
+        }
+        match self.regular(bit) {
+            Some((unit, _)) if unit < self.amount => Lack::Units,
+            // The unit does not bind, so the room is all that is free.
+            Some((_, room)) if room < self.amount => Lack::Amount(self.amount - room),
+            // Something else of the group keeps this provider out.
+            Some(_) => Lack::Condition,
+            None => lack_of_record(
+                state,
+                ProviderId(slot),
+                self.class,
+                self.amount,
+                self.at_once,
+            ),
+        }
+    }
+
+    /// Those of the 64 that may lack the same as one of them, which does: some, and none that lacks
+    /// something else.
+    fn alike(&self, bit: usize, lack: Lack) -> u64 {
+        let own = 1 << bit;
+        let Some((block, units)) = self.columns else {
+            return u64::MAX;
+        };
+        if lack == Lack::Inventory {
+            return !block.present;
+        }
+        if self.regular(bit).is_none() {
+            return own;
+        }
+        let irregular = if self.at_once { block.irregular } else { 0 };
+        let regular = block.present & !irregular & block.room_for(0);
+        let unit_fits = match i32::try_from(self.amount) {
+            Ok(amount) => compare(units, |unit| unit >= amount),
+            Err(_) => 0,
+        };
+        let room = block.headroom[bit];
+        let same = match lack {
+            Lack::Units => !unit_fits,
+            Lack::Amount(_) => unit_fits & compare(&block.headroom, |other| other == room),
+            Lack::Condition | Lack::Inventory => 0,
+        };
+        regular & same | own
+    }
+
+    /// Those of the 64 that may lack no more than this score.
+    fn within(&self, score: i64) -> u64 {
+        if score >= WHOLE {
+            return u64::MAX;
+        }
+        let Some((block, _)) = self.columns else {
+            return 0;
+        };
+        let least = self.amount - missing_within(score, self.amount);
+        match i32::try_from(least.max(-1)) {
+            Ok(least) => block.room_for(least),
+            Err(_) => 0,
+        }
+    }
+}
+
+#[inline]
+fn compare(numbers: &[i32; BLOCK_SLOTS], holds: impl Fn(i32) -> bool) -> u64 {
+    let bits = numbers.iter().enumerate();
+    bits.fold(0, |mask, (bit, number)| {
+        mask | u64::from(holds(*number)) << bit
+    })
+}
+
+/// What a provider lacks of a class, from its record.
+pub(super) fn lack_of_record(
+    state: &State,
+    id: ProviderId,
+    class: ClassId,
+    amount: i64,
+    at_once: bool,
+) -> Lack {
+    let record = (state.provider(id)).and_then(|provider| provider.inventory(class));
+    let Some(record) = record else {
+        return Lack::Inventory;
+    };
+    let within = if at_once {
+        record.inventory.admits_amount(amount)
+    } else {
+        amount <= i64::from(record.inventory.max_unit)
+    };
+    let free = record.capacity.saturating_sub(record.used);
+    if !within {
+        Lack::Units
+    } else if free < amount {
+        Lack::Amount(amount - free)
+    } else {
+        // There is room: something else of the group keeps this provider out.
+        Lack::Condition
+    }
+}
+
+impl Ledger<'_> {
+    /// What a host that is no tree lacks of a constraint that it fails.
+    pub(super) fn lack_of_host(&self, index: usize, slot: u32) -> Lack {
+        let word = slot as usize / BLOCK_SLOTS;
+        match ClassBlock::new(self.state, &self.parts.parts[index], word) {
+            Some(block) => block.lack(self.state, slot),
+            None => Lack::Condition,
+        }
+    }
+
+    /// Those of 64 hosts, which fail a constraint, that may lack the same of it as one of them.
+    pub(super) fn hosts_alike(&self, index: usize, slot: u32, lack: Lack) -> u64 {
+        let (word, bit) = (slot as usize / BLOCK_SLOTS, slot as usize % BLOCK_SLOTS);
+        let block = ClassBlock::new(self.state, &self.parts.parts[index], word);
+        block.map_or(u64::MAX, |block| block.alike(bit, lack))
+    }
+
+    /// Those of 64 hosts that may lack no more of a constraint than this score.
+    pub(super) fn hosts_within(&self, index: usize, word: usize, score: i64) -> u64 {
+        match ClassBlock::new(self.state, &self.parts.parts[index], word) {
+            Some(block) => block.within(score),
+            None if score >= WHOLE => u64::MAX,
+            None => 0,
+        }
+    }
+
+    /// By slot of a root: what its tree lacks at least of a constraint. Only of the trees of a mask.
+    pub(super) fn lacks_of_trees(&self, index: usize, trees: &[u64]) -> Vec<Lack> {
+        let part = &self.parts.parts[index];
+        if !matches!(part, Part::Resource(_, _, _) | Part::Together(_, _)) {
+            return vec![Lack::Condition; self.state.provider_slots()];
+        }
+        let mut lacks = vec![Lack::Inventory; self.state.provider_slots()];
+        for (word, of_trees) in trees.iter().enumerate() {
+            let Some(block) = ClassBlock::new(self.state, part, word) else {
+                continue;
+            };
+            let Some(present) = block.columns.map(|(columns, _)| columns.present) else {
+                continue;
+            };
+            let nested = self.state.nested().word(word) & present;
+            for slot in bits(of_trees & present, word) {
+                let lack = &mut lacks[slot as usize];
+                *lack = (*lack).min(block.lack(self.state, slot));
+            }
+            for slot in bits(nested, word) {
+                let root = self.lineage.root_of(slot);
+                if trees[root as usize / 64] >> (root % 64) & 1 == 1 {
+                    let lack = &mut lacks[root as usize];
+                    *lack = (*lack).min(block.lack(self.state, slot));
+                }
+            }
+        }
+        lacks
+    }
+}

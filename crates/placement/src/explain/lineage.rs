@@ -1,0 +1,81 @@
+//! Who is part of which tree, in columns: looking a tree up needs no provider's record.
+
+use crate::ids::ProviderId;
+use crate::slot_set::bits;
+use crate::state::State;
+
+/// The trees of a fleet, as far as providers have parents. Empty when none has.
+#[derive(Default)]
+pub(super) struct Lineage {
+    /// By slot of a provider that is no root: the root of its tree.
+    root_of: Vec<u32>,
+    /// By slot of a provider that is no root: its parent.
+    parent_of: Vec<u32>,
+}
+
+impl Lineage {
+    pub(super) fn new(state: &State) -> Self {
+        if state.nested().is_empty() {
+            return Self::default();
+        }
+        let slots = state.provider_slots();
+        let mut lineage = Self {
+            root_of: vec![0; slots],
+            parent_of: vec![0; slots],
+        };
+        for word in 0..slots.div_ceil(64) {
+            for slot in bits(state.nested().word(word), word) {
+                let Some(provider) = state.provider(ProviderId(slot)) else {
+                    continue;
+                };
+                lineage.root_of[slot as usize] = provider.root.0;
+                lineage.parent_of[slot as usize] = provider.parent.map_or(slot, |parent| parent.0);
+            }
+        }
+        lineage
+    }
+
+    /// The root of the tree of a provider that is no root itself.
+    #[inline]
+    pub(super) fn root_of(&self, slot: u32) -> u32 {
+        self.root_of[slot as usize]
+    }
+}
+
+/// The parts of each provider, in rising order of slot.
+pub(super) struct Children {
+    /// By slot: where its parts begin; they end where those of the next slot begin.
+    start: Vec<u32>,
+    parts: Vec<u32>,
+}
+
+impl Children {
+    pub(super) fn new(state: &State, lineage: &Lineage) -> Self {
+        let slots = state.provider_slots();
+        let mut start = vec![0u32; slots + 1];
+        let nested = || state.nested().iter();
+        for slot in nested() {
+            start[lineage.parent_of[slot as usize] as usize + 1] += 1;
+        }
+        let mut sum = 0;
+        for one in &mut start {
+            sum += *one;
+            *one = sum;
+        }
+        let mut next = start.clone();
+        let mut parts = vec![0; sum as usize];
+        for slot in nested() {
+            let next = &mut next[lineage.parent_of[slot as usize] as usize];
+            parts[*next as usize] = slot;
+            *next += 1;
+        }
+        Self { start, parts }
+    }
+
+    /// The parts of a provider.
+    #[inline]
+    pub(super) fn of(&self, slot: u32) -> &[u32] {
+        let slot = slot as usize;
+        &self.parts[self.start[slot] as usize..self.start[slot + 1] as usize]
+    }
+}

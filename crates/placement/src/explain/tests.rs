@@ -1,0 +1,237 @@
+//! Explanations held against their plain definition: every root asked about every constraint, with
+//! no columns, no shapes and no bounds.
+
+use proptest::prelude::*;
+
+use super::constraint::{Part, Parts};
+use super::effects::{Basis, Ledger};
+use super::lacks::{Lack, lack_of_record};
+use super::misses::MOST;
+use super::{NearMiss, explain_and_serve};
+use crate::candidates::CandidateQuery;
+use crate::ids::ProviderId;
+use crate::state::State;
+
+#[path = "../../tests/common/fleet.rs"]
+mod fleet;
+
+use fleet::{Fleet, build, device_query, device_tree, fleet as any_fleet, query as any_query};
+
+/// What one root makes of a query.
+struct Plain {
+    root: ProviderId,
+    /// Whether it is no tree and nobody shares with it: then one constraint has no bearing on another.
+    is_lone: bool,
+    /// The constraints that it cannot serve even alone.
+    alone: Vec<usize>,
+    /// The first constraint that it cannot serve together with those before it; their number if it
+    /// can serve all.
+    end: usize,
+}
+
+fn plain_roots(state: &State, ledger: &Ledger<'_>) -> Vec<Plain> {
+    let parts = &ledger.parts.parts;
+    let roots = state.roots().iter().map(ProviderId);
+    let look = |root: ProviderId| {
+        let is_lone = ledger.hosts[root.index() / 64] >> (root.0 % 64) & 1 == 1;
+        let alone = |index: &usize| match &parts[*index] {
+            // What binds several groups is nothing to a tree until they are there.
+            Part::Together(_, _)
+            | Part::Isolate
+            | Part::SameSubtree(_)
+            | Part::OneProviderOfTree
+                if !is_lone =>
+            {
+                true
+            }
+            Part::Together(class, amount) => {
+                let lack = lack_of_record(state, root, *class, *amount, false);
+                lack == Lack::Condition
+            }
+            _ => serves(ledger, root, |other| other == *index),
+        };
+        let alone: Vec<usize> = (0..parts.len()).filter(|index| !alone(index)).collect();
+        let mut plain = Plain {
+            root,
+            is_lone,
+            alone,
+            end: 0,
+        };
+        let fits = |length: &usize| plain.serves(ledger, |index| index < *length);
+        let first_short = (1..=parts.len()).find(|length| !fits(length));
+        plain.end = first_short.map_or(parts.len(), |length| length - 1);
+        plain
+    };
+    roots.map(look).collect()
+}
+
+impl Plain {
+    fn serves(&self, ledger: &Ledger<'_>, includes: impl Fn(usize) -> bool) -> bool {
+        if self.is_lone {
+            return !self.alone.iter().any(|index| includes(*index));
+        }
+        serves(ledger, self.root, includes)
+    }
+}
+
+fn serves(ledger: &Ledger<'_>, root: ProviderId, includes: impl Fn(usize) -> bool) -> bool {
+    (ledger.relaxed(includes)).is_some_and(|mut relaxed| relaxed.tree_fits(root))
+}
+
+/// Kinds of near misses: those that lack least first, each with its first root.
+fn plain_misses(state: &State, ledger: &Ledger<'_>, roots: &[Plain]) -> Vec<NearMiss> {
+    let parts = &ledger.parts.parts;
+    let is_puzzle = |plain: &&Plain| plain.alone.is_empty() && plain.end < parts.len();
+    let counts = (roots.iter()).map(|plain| match plain.alone.len() {
+        0 if is_puzzle(&plain) => 1,
+        count => count,
+    });
+    let Some(fewest) = counts.filter(|count| *count > 0).min() else {
+        return Vec::new();
+    };
+    let lack = |root: ProviderId, index: usize| {
+        let (class, amount, at_once) = match parts[index] {
+            Part::Resource(_, class, amount) => (class, amount, true),
+            Part::Together(class, amount) => (class, amount, false),
+            _ => return Lack::Condition,
+        };
+        let members = state.subtree(root).into_iter();
+        let lacks = members.map(|id| lack_of_record(state, id, class, amount, at_once));
+        lacks.min().expect("a tree has a root")
+    };
+    let mut found: Vec<(i64, NearMiss)> = Vec::new();
+    for plain in roots {
+        let lacks: Vec<(usize, Lack)> = if fewest == 1 && is_puzzle(&plain) {
+            let without = |dropped: &usize| plain.serves(ledger, |index| index != *dropped);
+            let Some(dropped) = (0..parts.len()).find(without) else {
+                continue;
+            };
+            let lack = match parts[dropped] {
+                Part::Resource(_, _, amount) => Lack::Amount(amount),
+                _ => Lack::Condition,
+            };
+            vec![(dropped, lack)]
+        } else if plain.alone.len() == fewest {
+            let failed = plain.alone.iter();
+            failed
+                .map(|index| (*index, lack(plain.root, *index)))
+                .collect()
+        } else {
+            continue;
+        };
+        match found.iter_mut().find(|(_, miss)| miss.lacks == lacks) {
+            Some((_, miss)) => miss.roots += 1,
+            None => {
+                let score = lacks.iter().map(|(index, lack)| lack.score(&parts[*index]));
+                let miss = NearMiss {
+                    roots: 1,
+                    example: plain.root,
+                    lacks: lacks.clone(),
+                };
+                found.push((score.sum(), miss));
+            }
+        }
+    }
+    found.sort_by(|a, b| (a.0, &a.1.lacks).cmp(&(b.0, &b.1.lacks)));
+    found.truncate(MOST);
+    found.into_iter().map(|(_, miss)| miss).collect()
+}
+
+/// The least number of constraints that together leave no root, by trying all sets.
+fn plain_smallest(ledger: &Ledger<'_>, roots: &[Plain]) -> Option<usize> {
+    let count = ledger.parts.parts.len();
+    let leaves_nothing = |set: &u32| {
+        let includes = |index: usize| set >> index & 1 == 1;
+        roots.iter().all(|plain| !plain.serves(ledger, includes))
+    };
+    let sets = (0u32..1 << count).filter(leaves_nothing);
+    sets.map(|set| set.count_ones() as usize).min()
+}
+
+fn check(state: &State, query: &CandidateQuery) -> Result<(), TestCaseError> {
+    let (Ok((told, serving)), Ok(parts)) =
+        (explain_and_serve(state, query), Parts::new(state, query))
+    else {
+        return Ok(());
+    };
+    let basis = Basis::new(state);
+    let ledger = Ledger::new(state, query, &parts, &basis);
+    let roots = plain_roots(state, &ledger);
+    let count = parts.parts.len();
+    prop_assert!(told.is_exact && told.unsearched == 0);
+    prop_assert_eq!(told.roots, roots.len());
+    prop_assert!(serving.unknown.iter().all(|word| *word == 0));
+    for plain in &roots {
+        let is_left = serving.roots[plain.root.index() / 64] >> (plain.root.0 % 64) & 1 == 1;
+        prop_assert_eq!(is_left, plain.end == count, "{:?}", plain.root);
+    }
+    prop_assert_eq!(
+        told.left,
+        roots.iter().filter(|one| one.end == count).count()
+    );
+    for (index, effect) in told.effects.iter().enumerate() {
+        let removed = roots.iter().filter(|one| one.end == index).count();
+        let alone = roots
+            .iter()
+            .filter(|one| one.alone.contains(&index))
+            .count();
+        prop_assert_eq!(
+            (effect.removed, effect.removed_alone),
+            (removed, alone),
+            "{}",
+            index
+        );
+    }
+    prop_assert_eq!(told.near_misses, plain_misses(state, &ledger, &roots));
+    if let Some(set) = &told.smallest {
+        let includes = |index: usize| set.contains(&index);
+        for one in &roots {
+            let is_left = one.serves(&ledger, includes);
+            prop_assert!(
+                !is_left,
+                "{:?} is left by {set:?} of {:?}",
+                one.root,
+                parts.parts
+            );
+        }
+        if count <= 7 {
+            prop_assert_eq!(Some(set.len()), plain_smallest(&ledger, &roots));
+        }
+    } else {
+        prop_assert!(told.left > 0);
+    }
+    Ok(())
+}
+
+/// Several fleets side by side, so that there are many words of hosts.
+fn side_by_side(fleets: &[Fleet]) -> Fleet {
+    let mut all = Fleet::new();
+    for fleet in fleets {
+        let first = all.len();
+        all.extend(fleet.iter().cloned().map(|mut member| {
+            member.parent = member.parent.map(|parent| parent + first);
+            member
+        }));
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn mixed_fleets_are_explained_by_the_letter(
+        fleets in prop::collection::vec(any_fleet(), 1..40),
+        query in any_query(),
+    ) {
+        check(&build(&mut side_by_side(&fleets)), &query)?;
+    }
+
+    #[test]
+    fn trees_of_devices_are_explained_by_the_letter(
+        fleets in prop::collection::vec(device_tree(), 1..12),
+        query in device_query(),
+    ) {
+        check(&build(&mut side_by_side(&fleets)), &query)?;
+    }
+}
