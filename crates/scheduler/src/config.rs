@@ -74,6 +74,10 @@ pub struct SchedulerConfig {
     pub image_props_weight_multiplier: f64,
     /// `TopologyWeigher`: how much the soft topology rules of a request count; not negative.
     pub topology_weight_multiplier: f64,
+    /// `FragmentationWeigher`: packs devices that are shared or taken whole; 0 switches it off.
+    pub fragmentation_weight_multiplier: f64,
+    /// `FragmentationWeigher`: the resource class of which a whole device has 1000.
+    pub fragmentation_device_class: String,
     /// `ImagePropertiesWeigher`: `property=ratio` each; empty counts every property once.
     pub image_props_weight_setting: Vec<String>,
 
@@ -137,6 +141,8 @@ impl Default for SchedulerConfig {
             num_instances_weight_multiplier: 0.0,
             image_props_weight_multiplier: 0.0,
             topology_weight_multiplier: 1.0,
+            fragmentation_weight_multiplier: 0.0,
+            fragmentation_device_class: "CUSTOM_GPU_MILLI".to_owned(),
             image_props_weight_setting: Vec::new(),
             metrics: MetricsConfig::default(),
             expressions: Vec::new(),

@@ -22,8 +22,10 @@ use crate::aggregate::Aggregates;
 use crate::amounts::{Amounts, Classes};
 use crate::config::{self, SchedulerConfig};
 use crate::host_state::{HostState, HostUpdate, InstanceReport, NumberedUpdate, Receipt};
+use crate::packing::Packing;
 use crate::platform::Platforms;
 use crate::ranking::Column;
+use crate::request::RequestSpec;
 
 pub mod places;
 mod property_counts;
@@ -130,6 +132,8 @@ pub struct HostTable {
     aggregates: Aggregates,
     properties: PropertyCounts,
     places: Places,
+    /// The devices of hosts, if the configuration has a use for them.
+    packing: Option<Packing>,
     /// When hosts that are up will be looked at again, soonest first.
     wake_ups: BinaryHeap<Reverse<(Timestamp, u32)>>,
     /// The hosts that are in `wake_ups`, each once.
@@ -168,6 +172,8 @@ impl HostTable {
             aggregates: Aggregates::default(),
             properties: PropertyCounts::default(),
             places: Places::default(),
+            packing: (config.fragmentation_weight_multiplier != 0.0)
+                .then(|| Packing::new(&config.fragmentation_device_class)),
             wake_ups: BinaryHeap::new(),
             watched: SlotSet::default(),
             now: Timestamp::default(),
@@ -296,6 +302,19 @@ impl HostTable {
     #[must_use]
     pub fn properties(&self) -> &PropertyCounts {
         &self.properties
+    }
+
+    /// What the fragmentation weigher knows, if it is switched on.
+    #[must_use]
+    pub fn packing(&self) -> Option<&Packing> {
+        self.packing.as_ref()
+    }
+
+    /// Takes note of a request that hosts are searched for.
+    pub(crate) fn note_request(&mut self, request: &RequestSpec) {
+        if let Some(packing) = &mut self.packing {
+            packing.note(request);
+        }
     }
 
     /// Where hosts are in the topology.
@@ -459,7 +478,9 @@ impl HostTable {
         if let Some(host) = self.waiting.remove(&provider.uuid) {
             self.bind(slot, host);
         } else if touch.what != What::Anything && bound.is_some() {
-            self.put_amounts(slot, Amounts::read_as(state, root, classes));
+            let amounts = Amounts::read_as(state, root, classes);
+            self.put_amounts(slot, amounts);
+            self.follow_devices(state, root, &amounts);
             self.touched.push(Touched {
                 slot,
                 what: touch.what,
@@ -467,11 +488,19 @@ impl HostTable {
             return;
         }
         if self.get(slot).is_some() {
-            self.set_amounts(slot, Amounts::read_as(state, root, classes));
+            let amounts = Amounts::read_as(state, root, classes);
+            self.set_amounts(slot, amounts);
+            self.follow_devices(state, root, &amounts);
             let aggregates = provider.aggregates.iter();
             let uuids = aggregates.filter_map(|id| state.aggregate_uuid(*id).parse().ok());
             self.aggregates.set_membership(slot, uuids);
             self.places.put(state, root);
+        }
+    }
+
+    fn follow_devices(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
+        if let Some(packing) = &mut self.packing {
+            packing.follow(state, root, amounts);
         }
     }
 

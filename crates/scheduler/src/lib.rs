@@ -19,6 +19,7 @@ pub mod host_attributes;
 pub mod host_state;
 pub mod host_table;
 pub mod image;
+pub mod packing;
 pub mod platform;
 pub mod policy;
 pub mod prefilter;

@@ -262,6 +262,7 @@ impl Scheduler {
         may_use_rankings: bool,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
         self.shelf.note(self.hosts.take_touched());
+        self.hosts.note_request(request);
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance))?;
         let own_rules = &prepared.translation.rules;

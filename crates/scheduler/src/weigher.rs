@@ -27,6 +27,7 @@ mod image_properties;
 mod io_ops;
 pub(crate) mod metrics;
 mod num_instances;
+mod packing;
 mod pci;
 mod ram;
 mod soft_affinity;
@@ -48,6 +49,7 @@ pub static ALL: &[&Weigher] = &[
     &num_instances::WEIGHER,
     &image_properties::WEIGHER,
     &topology::WEIGHER,
+    &packing::WEIGHER,
 ];
 
 /// A weigher.

@@ -35,8 +35,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 LEFT_TO_PLACEMENT = {"NUMATopologyFilter", "PciPassthroughFilter"}
 # Weighers and options that Nova does not have.
-OWN_WEIGHERS = {"TopologyWeigher"}
-OWN_OPTIONS = {"topology_weight_multiplier"}
+OWN_WEIGHERS = {"TopologyWeigher", "FragmentationWeigher"}
+OWN_OPTIONS = {
+    "topology_weight_multiplier",
+    "fragmentation_weight_multiplier",
+    "fragmentation_device_class",
+}
 CLOSE = 1e-9
 
 

@@ -158,6 +158,9 @@ impl Check<'_> {
                 self.refuse(weigher.multiplier_key, "must be a finite number");
             }
         }
+        if config.fragmentation_device_class.is_empty() {
+            self.refuse("fragmentation_device_class", "must name a resource class");
+        }
         if !config.metrics.weight_of_unavailable.is_finite() {
             self.refuse("metrics.weight_of_unavailable", "must be a finite number");
         }

@@ -214,6 +214,9 @@ impl HostTable {
         self.slot_of.remove(&state.uuid);
         self.aggregates.forget(slot);
         self.places.forget(slot);
+        if let Some(packing) = &mut self.packing {
+            packing.forget(slot);
+        }
         let sets: [&mut SlotSet; 5] = [
             &mut self.known,
             &mut self.enabled,

@@ -1,5 +1,7 @@
 //! The ways in which a host can serve a request, ready to be claimed.
 
+use std::cmp::Ordering;
+
 use placewright_placement::{
     AllocationRequest, CandidateQuery, CandidateView, HostSearch, IntentCandidate, ProviderId,
     State,
@@ -53,46 +55,70 @@ impl Scheduler {
                     None => continue,
                 },
             };
-            let found = ways_of(state, &search, query, prepared, host, most);
+            let found = self.ways_of(state, &search, query, prepared, host, most);
             if !found.is_empty() {
                 return Ok(found);
             }
         }
         Ok(Vec::new())
     }
+
+    fn ways_of(
+        &self,
+        state: &State,
+        search: &HostSearch<'_>,
+        query: &CandidateQuery,
+        prepared: &Prepared,
+        host: ProviderId,
+        most: usize,
+    ) -> Vec<(IntentCandidate, Mappings)> {
+        let rules = &prepared.translation.rules;
+        let packing = self.hosts.packing();
+        let tried = if rules.is_empty() && packing.is_none() {
+            most
+        } else {
+            TRIED_MAX.max(most)
+        };
+        let found = search.of_host(host, tried);
+        let Some(provider) = state.provider(host) else {
+            return Vec::new();
+        };
+        let keeps_rules = |candidate: &CandidateView<'_>| {
+            let mut rules = rules.iter();
+            rules.all(|rule| rule.admits(state, query, *candidate))
+        };
+        let mut ways: Vec<CandidateView<'_>> = found.iter().filter(keeps_rules).collect();
+        if let Some(packing) = packing.filter(|_| ways.len() > 1) {
+            // Those that leave the least of devices to waste come first.
+            ways.sort_by_cached_key(|way| Least(packing.loss(state, way)));
+        }
+        let ways = ways.iter().take(most).map(|candidate| {
+            let ready = IntentCandidate {
+                host: provider.uuid,
+                allocations: allocations(state, candidate),
+            };
+            (ready, mappings(state, query, candidate))
+        });
+        ways.collect()
+    }
 }
 
-fn ways_of(
-    state: &State,
-    search: &HostSearch<'_>,
-    query: &CandidateQuery,
-    prepared: &Prepared,
-    host: ProviderId,
-    most: usize,
-) -> Vec<(IntentCandidate, Mappings)> {
-    let rules = &prepared.translation.rules;
-    let tried = if rules.is_empty() {
-        most
-    } else {
-        TRIED_MAX.max(most)
-    };
-    let found = search.of_host(host, tried);
-    let Some(provider) = state.provider(host) else {
-        return Vec::new();
-    };
-    let keeps_rules = |candidate: &CandidateView<'_>| {
-        let mut rules = rules.iter();
-        rules.all(|rule| rule.admits(state, query, *candidate))
-    };
-    let ways = found.iter().filter(keeps_rules).take(most);
-    ways.map(|candidate| {
-        let ready = IntentCandidate {
-            host: provider.uuid,
-            allocations: allocations(state, &candidate),
-        };
-        (ready, mappings(state, query, &candidate))
-    })
-    .collect()
+/// A number that is ordered, the least first.
+#[derive(Clone, Copy, PartialEq)]
+struct Least(f64);
+
+impl Eq for Least {}
+
+impl Ord for Least {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Least {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 fn allocations(state: &State, candidate: &CandidateView<'_>) -> Vec<AllocationRequest> {

@@ -1,0 +1,204 @@
+//! With the fragmentation weigher, requests go to the host, and take the devices, where the least is
+//! left to waste.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use placewright_placement::{
+    Command, ConsumerGeneration, ConsumerUuid, Intent, Inventory, State, Timestamp, decide,
+};
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::flavor::Flavor;
+use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::{Scheduler, Scope};
+use placewright_scheduler::weigher::fragmentation::{Room, WHOLE};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+const HOSTS: u32 = 8;
+const DEVICES: u32 = 4;
+const CLASS: &str = "CUSTOM_GPU_MILLI";
+const AT: Timestamp = Timestamp(1_000_000);
+
+fn host_uuid(number: u32) -> Uuid {
+    Uuid::from_u128(0x1000 + u128::from(number))
+}
+
+fn device_uuid(host: u32, device: u32) -> Uuid {
+    Uuid::from_u128(0x9000 + u128::from(host * DEVICES + device))
+}
+
+fn run(state: &mut State, command: &Command) {
+    let mut changes = Vec::new();
+    decide(state, command, &mut changes).unwrap();
+    changes.iter().for_each(|change| drop(state.apply(change)));
+}
+
+fn add(state: &mut State, uuid: Uuid, parent: Option<Uuid>, amounts: &[(&str, i32)]) {
+    let name = uuid.to_string();
+    let create = Command::CreateProvider {
+        uuid,
+        name,
+        parent,
+        at: AT,
+    };
+    run(state, &create);
+    let inventories = amounts.iter().map(|(class, total)| {
+        let inventory = Inventory {
+            total: *total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: *total,
+            step_size: 1,
+            allocation_ratio: 1.0,
+        };
+        ((*class).to_owned(), inventory)
+    });
+    let set = Command::SetInventories {
+        provider: uuid,
+        generation: None,
+        inventories: inventories.collect(),
+        may_reserve_all: true,
+        at: AT,
+    };
+    run(state, &set);
+}
+
+fn fleet(cpus: &[u8]) -> State {
+    let mut state = State::default();
+    run(&mut state, &Command::SyncStandardNames { at: AT });
+    let name = CLASS.to_owned();
+    run(
+        &mut state,
+        &Command::CreateClass {
+            name,
+            ensure: true,
+            at: AT,
+        },
+    );
+    for (number, cpus) in (0u32..).zip(cpus) {
+        let host = host_uuid(number);
+        let own = [
+            ("VCPU", i32::from(cpus % 30) + 2),
+            ("MEMORY_MB", 100_000),
+            ("DISK_GB", 1_000),
+        ];
+        add(&mut state, host, None, &own);
+        for device in 0..number % (DEVICES + 1) {
+            let uuid = device_uuid(number, device);
+            add(&mut state, uuid, Some(host), &[(CLASS, 1000)]);
+        }
+    }
+    state
+}
+
+fn request(cpus: u32, devices: u32, share: u32) -> RequestSpec {
+    let mut flavor = Flavor {
+        vcpus: cpus,
+        memory_mb: 1_000,
+        root_gb: 1,
+        ..Flavor::default()
+    };
+    for device in 0..devices {
+        let key = format!("resources_GPU{device}:{CLASS}");
+        flavor.extra_specs.insert(key, share.to_string());
+    }
+    flavor
+        .extra_specs
+        .insert("group_policy".to_owned(), "isolate".to_owned());
+    RequestSpec::new(flavor)
+}
+
+/// What a host has left, counted from its inventories.
+fn room(state: &State, host: u32) -> (u64, u64, Vec<u32>) {
+    let left = |uuid: Uuid, class: &str| {
+        let class = state.class_id(class).unwrap();
+        let provider = state.provider_by_uuid(uuid).unwrap();
+        let mut records = provider.inventories.iter();
+        let record = records.find(|record| record.class == class).unwrap();
+        u64::try_from(record.inventory.capacity() - record.used).unwrap()
+    };
+    let devices = (0..host % (DEVICES + 1)).map(|device| {
+        let left = left(device_uuid(host, device), CLASS);
+        u32::try_from(left).unwrap().min(WHOLE)
+    });
+    let uuid = host_uuid(host);
+    (
+        left(uuid, "VCPU"),
+        left(uuid, "MEMORY_MB"),
+        devices.collect(),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #[test]
+    fn a_request_goes_where_the_least_is_lost(
+        cpus in prop::collection::vec(any::<u8>(), HOSTS as usize),
+        wishes in prop::collection::vec((1u32..9, 0u32..3, 1u32..11), 1..40),
+    ) {
+        let config = SchedulerConfig {
+            weight_classes: vec!["FragmentationWeigher".to_owned()],
+            fragmentation_weight_multiplier: 1.0,
+            ..SchedulerConfig::default()
+        };
+        let mut state = fleet(&cpus);
+        let mut scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
+        for number in 0..HOSTS {
+            let mut report = HostReport::default();
+            report.facts.names.service_host = format!("host{number}");
+            report.facts.names.node = format!("host{number}");
+            let full = HostUpdate::Full(Box::new(report));
+            scheduler.hosts_mut().apply(host_uuid(number), AT, &full);
+        }
+        for (number, (cpus, devices, tenth)) in (0u128..).zip(wishes) {
+            let request = request(cpus, devices, tenth * 100);
+            scheduler.observe(&state, AT);
+            let prepared = scheduler.prepare_once(&state, &request).unwrap();
+            let instance = Uuid::from_u128(0xc000 + number);
+            let scope = Scope { instance, count: 1, ..Scope::default() };
+            let ranked = scheduler.rank(&state, &request, &prepared, &scope).unwrap();
+            let packing = scheduler.hosts().packing().unwrap();
+            let (target, demand) = (packing.board().target(), packing.demand(&request));
+            let places = (0..HOSTS).filter_map(|host| {
+                let (cpu, memory, devices) = room(&state, host);
+                let room = Room { cpu, memory, devices: &devices };
+                Some((target.place(&room, &demand)?.growth, host))
+            });
+            let places: Vec<(f64, u32)> = places.collect();
+            let least = places.iter().map(|(growth, _)| *growth).fold(f64::INFINITY, f64::min);
+            let Some(best) = ranked.first() else {
+                prop_assert!(places.is_empty());
+                continue;
+            };
+            let uuid = scheduler.hosts().get(best.slot).unwrap().uuid;
+            let host = u32::try_from(uuid.as_u128() - 0x1000).unwrap();
+            let growth = places.iter().find(|(_, one)| *one == host).unwrap().0;
+            prop_assert!((growth - least).abs() < 1e-6, "{growth} is not {least}");
+            let (cpu, memory, devices) = room(&state, host);
+            let before = target.fragmentation(&Room { cpu, memory, devices: &devices });
+            let target = target.clone();
+            let candidates = scheduler.candidates(&state, &prepared, best.slot, 1).unwrap();
+            let intent = Intent {
+                consumer: ConsumerUuid::from_uuid(instance),
+                generation: ConsumerGeneration::Is(None),
+                project: "p".into(),
+                user: "u".into(),
+                consumer_type: None,
+                group: None,
+                rules: Vec::new(),
+                candidates,
+                alongside: Vec::new(),
+            };
+            run(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at: AT });
+            // The devices that were taken are the best ones too.
+            let (cpu, memory, devices) = room(&state, host);
+            let after = target.fragmentation(&Room { cpu, memory, devices: &devices });
+            prop_assert!((after - before - growth).abs() < 1e-6, "{after} {before} {growth}");
+        }
+    }
+}
