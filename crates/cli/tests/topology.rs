@@ -111,9 +111,8 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     assert_eq!(server.end().0, 0);
 }
 
-/// What the client crate offers, on hosts with places.
-async fn schedule(url: &str) {
-    let client = Client::new(url, "admin").unwrap();
+/// What hosts say of themselves, and what is answered to what was heard or is missing.
+async fn tell_hosts(client: &Client) {
     for number in 1..=4 {
         let mut report = HostReport::default();
         report.facts.names.service_host = format!("host-{number}");
@@ -140,6 +139,12 @@ async fn schedule(url: &str) {
         let gap = client.tell_state(uuid, &late).await.unwrap_err();
         assert_eq!(gap.code(), Some(&Code::Gap));
     }
+}
+
+/// What the client crate offers, on hosts with places.
+async fn schedule(url: &str) {
+    let client = Client::new(url, "admin").unwrap();
+    tell_hosts(&client).await;
     let page = client.hosts(3, None).await.unwrap();
     assert_eq!(page.hosts.len(), 3);
     assert_eq!(client.hosts(3, page.next).await.unwrap().hosts.len(), 1);
