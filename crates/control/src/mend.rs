@@ -232,7 +232,7 @@ async fn reclaim(parts: &Parts, finding: &Finding) -> Result<(), String> {
 
 /// The ways in which a host can serve an instance that is on it.
 fn ways(
-    scheduler: &Scheduler,
+    scheduler: &mut Scheduler,
     control: &Control,
     instance: InstanceId,
     host: HostId,

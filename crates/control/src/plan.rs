@@ -119,7 +119,7 @@ struct Looked {
 /// A request, made ready.
 pub(crate) struct Ready {
     request: Arc<RequestSpec>,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: Arc<Prepared>,
 }
 
 /// Where to look.
@@ -363,7 +363,7 @@ impl Planner {
 
     fn ready(
         &mut self,
-        scheduler: &Scheduler,
+        scheduler: &mut Scheduler,
         control: &Control,
         spec: &Spec,
     ) -> Result<(Ready, Option<usize>), Fault> {
@@ -475,11 +475,11 @@ fn choose(scheduler: &Scheduler, slots: &[u32], cell: Uuid, wanted: usize) -> Ve
 }
 
 pub(crate) fn make_ready(
-    scheduler: &Scheduler,
+    scheduler: &mut Scheduler,
     control: &Control,
     request: Arc<RequestSpec>,
 ) -> Result<Ready, Fault> {
-    match scheduler.prepare(&control.placement, &request) {
+    match scheduler.prepare_once(&control.placement, &request) {
         Ok(prepared) => Ok(Ready { request, prepared }),
         Err(refusal) => Err(Fault {
             code: 500,
