@@ -101,6 +101,54 @@ impl Anchors {
         self.flat.kind_word(plan, word, roots & !trees) | plan.root.word(state, word, roots & trees)
     }
 
+    /// The roots of the trees in which, or with whom, somebody may serve each kind.
+    pub(crate) fn possible_roots(&self, plan: &Plan<'_>) -> Vec<u64> {
+        let state = plan.state;
+        let words = state.provider_slots().div_ceil(64);
+        let mut possible = vec![u64::MAX; words];
+        for kind in &plan.kinds {
+            let mut roots = vec![0; words];
+            for word in 0..words {
+                let mask = kind.word(state, word, state.existing_word(word));
+                let nested = state.nested().word(word);
+                roots[word] |= mask & !nested;
+                for slot in bits(mask & nested, word) {
+                    mark_root(plan, ProviderId(slot), &mut roots);
+                }
+            }
+            if kind.takes_shared {
+                for (id, _) in self.sharing.providers(plan) {
+                    if kind.admits(state, id) {
+                        self.sharing.mark_served_roots(plan, id, &mut roots);
+                    }
+                }
+            }
+            for (possible, roots) in possible.iter_mut().zip(roots) {
+                *possible &= roots;
+            }
+        }
+        possible
+    }
+
+    /// A root alone, as [`Self::word`] has it.
+    pub(crate) fn host(&self, plan: &Plan<'_>, root: ProviderId) -> RootWord {
+        let state = plan.state;
+        let (word, bit) = (root.index() / 64, 1 << (root.0 % 64));
+        let mut is_tree = state.parents().word(word) | self.sharing.reached_word(word);
+        if self.as_trees {
+            is_tree = u64::MAX;
+        }
+        let root = state.roots().word(word) & bit;
+        let mut trees = plan.root.word(state, word, root & is_tree);
+        if let Some(worth) = &self.worth {
+            trees &= worth[word];
+        }
+        RootWord {
+            hosts: self.flat.word(plan, word, root & !is_tree),
+            trees,
+        }
+    }
+
     /// The 64 roots from slot `64 * word` on.
     pub(crate) fn word(&self, plan: &Plan<'_>, word: usize) -> RootWord {
         let state = plan.state;

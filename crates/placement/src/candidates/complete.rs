@@ -44,6 +44,11 @@ impl Scratch {
         }
     }
 
+    /// Gives the next search all steps again.
+    pub(crate) fn renew(&mut self) {
+        self.steps = STEPS;
+    }
+
     /// Whether some branch was given up because the allowance ran out.
     pub(crate) fn gave_up(&self) -> bool {
         self.steps == 0

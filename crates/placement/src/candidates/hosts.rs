@@ -3,6 +3,7 @@
 //! Both ways give the same candidates for a host (`tests/candidates_by_host.rs`). This one does
 //! nothing for hosts that nobody asks about.
 
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use super::anchors::Anchors;
@@ -15,10 +16,19 @@ use super::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::state::State;
 
+/// After so many trees it pays to find out which trees have everything at all.
+const TREES_ASKED: u32 = 64;
+
 /// A query that can be asked of one host after the other.
 pub struct HostSearch<'a> {
     plan: Plan<'a>,
     anchors: Arc<Anchors>,
+    /// What a search of a tree works with, for the next one.
+    buffers: RefCell<Option<Box<(TreeSearch, Scratch)>>>,
+    /// How many trees were asked about.
+    asked: Cell<u32>,
+    /// Words of the roots of which each choice has a place, once that was found out.
+    possible: OnceCell<Vec<u64>>,
 }
 
 /// A query that was made ready, to be asked again later without looking its names up.
@@ -40,6 +50,9 @@ impl KeptSearch {
                 form: Arc::clone(&self.form),
             },
             anchors: Arc::clone(&self.anchors),
+            buffers: RefCell::default(),
+            asked: Cell::new(0),
+            possible: OnceCell::new(),
         })
     }
 }
@@ -69,6 +82,9 @@ impl<'a> HostSearch<'a> {
         Ok(make_ready(state, query)?.map(|plan| Self {
             anchors: Arc::new(Anchors::by_host(&plan)),
             plan,
+            buffers: RefCell::default(),
+            asked: Cell::new(0),
+            possible: OnceCell::new(),
         }))
     }
 
@@ -119,29 +135,59 @@ impl<'a> HostSearch<'a> {
     /// Whether a host can serve the query.
     #[must_use]
     pub fn fits(&self, host: ProviderId) -> bool {
-        let bit = 1 << (host.0 % 64);
-        let word = self.word(host.index() / 64);
-        word.fitting & bit != 0 || (word.unsure & bit != 0 && !self.of_host(host, 1).is_empty())
+        let room = self.anchors.host(&self.plan, host);
+        room.hosts != 0
+            || (room.trees != 0
+                && self.is_possible(host)
+                && self.searched(host, |search, scratch| search.next(&self.plan, scratch)))
     }
 
     /// The ways in which a host can serve the query, at most so many. They come without summaries.
     #[must_use]
     pub fn of_host(&self, host: ProviderId, most: usize) -> Candidates {
         let mut found = Candidates::new(self.plan.groups);
-        let bit = 1 << (host.0 % 64);
-        let word = self.word(host.index() / 64);
-        if word.fitting & bit != 0 {
+        let room = self.anchors.host(&self.plan, host);
+        if room.hosts != 0 {
             found.push_host(host, &self.anchors.flat.total, self.plan.groups);
-        } else if word.unsure & bit != 0 {
-            let mut search = TreeSearch::new(&self.plan);
-            let mut scratch = Scratch::new(&self.plan);
-            let anchors = &self.anchors;
-            if search.open(&self.plan, &anchors.matches, &anchors.sharing, host) {
-                while found.len() < most && search.next(&self.plan, &mut scratch) {
-                    found.push_choices(&self.plan, &search);
+        } else if room.trees != 0 && self.is_possible(host) {
+            self.searched(host, |search, scratch| {
+                while found.len() < most && search.next(&self.plan, scratch) {
+                    found.push_choices(&self.plan, search);
                 }
-            }
+                true
+            });
         }
         found
+    }
+
+    /// What a search of a tree gives; false where some choice has no place in it.
+    fn searched(
+        &self,
+        root: ProviderId,
+        look: impl FnOnce(&mut TreeSearch, &mut Scratch) -> bool,
+    ) -> bool {
+        let buffers = self.buffers.borrow_mut().take();
+        let new = || Box::new((TreeSearch::new(&self.plan), Scratch::new(&self.plan)));
+        let mut buffers = buffers.unwrap_or_else(new);
+        let (search, scratch) = &mut *buffers;
+        scratch.renew();
+        let anchors = &self.anchors;
+        let found = search.open(&self.plan, &anchors.matches, &anchors.sharing, root)
+            && look(search, scratch);
+        *self.buffers.borrow_mut() = Some(buffers);
+        found
+    }
+
+    /// Whether a tree may have a place for each choice.
+    fn is_possible(&self, root: ProviderId) -> bool {
+        let asked = self.asked.get();
+        if asked < TREES_ASKED {
+            self.asked.set(asked + 1);
+            return true;
+        }
+        let possible = self
+            .possible
+            .get_or_init(|| self.anchors.possible_roots(&self.plan));
+        possible[root.index() / 64] >> (root.0 % 64) & 1 == 1
     }
 }
