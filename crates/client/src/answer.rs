@@ -27,6 +27,50 @@ pub struct Slot {
     pub selected: Option<Selection>,
     /// Other hosts of the same cell.
     pub alternates: Vec<Selection>,
+    /// Why this host; only of a request that asks for it.
+    #[serde(default)]
+    pub explanation: Option<Explanation>,
+}
+
+/// Why a host was selected.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Explanation {
+    /// How many hosts would do, and were compared.
+    pub compared: usize,
+    /// The best of them, best first: at most ten, and the selected one.
+    pub ranking: Vec<Weighed>,
+}
+
+/// What a host weighs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Weighed {
+    /// The host's root provider.
+    pub provider: Uuid,
+    /// The service that looks after the host.
+    pub host: String,
+    /// The host's node.
+    pub node: String,
+    /// The sum of the shares.
+    pub score: f64,
+    /// Whether the instance goes there. A better one was taken by others first.
+    pub selected: bool,
+    /// What each weigher gives it; empty where there was nobody to compare it with.
+    pub weights: Vec<Weight>,
+}
+
+/// What a weigher gives a host.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Weight {
+    /// The weigher.
+    pub weigher: String,
+    /// The host's number.
+    pub number: f64,
+    /// The number on the scale of the hosts compared, from 0 to 1.
+    pub normalised: f64,
+    /// How much it counts.
+    pub multiplier: f64,
+    /// What it comes to.
+    pub share: f64,
 }
 
 /// A host with one way to be served.

@@ -17,6 +17,9 @@ pub struct Ask {
     pub claim: bool,
     /// How many instances must find a host.
     pub minimum: Minimum,
+    /// Whether to say why these hosts: see [`Slot::explanation`](crate::Slot::explanation).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub explain: bool,
 }
 
 /// How many instances must find a host; with fewer, nothing is claimed.
@@ -39,6 +42,7 @@ impl Ask {
             alternates: 0,
             claim: true,
             minimum: Minimum::All,
+            explain: false,
         }
     }
 
@@ -61,6 +65,16 @@ impl Ask {
     #[must_use]
     pub fn with_minimum(self, minimum: Minimum) -> Self {
         Self { minimum, ..self }
+    }
+
+    /// The same with the reasons for each host. Every host is weighed anew for it, so it takes longer
+    /// in a large fleet.
+    #[must_use]
+    pub fn with_explanation(self) -> Self {
+        Self {
+            explain: true,
+            ..self
+        }
     }
 }
 

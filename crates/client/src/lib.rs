@@ -35,8 +35,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 pub use answer::{
-    AllocationRequest, Allocations, Capacity, Claimed, Destinations, Distance, Host, Hosts, Level,
-    Receipt, Selection, Slot, Topology,
+    AllocationRequest, Allocations, Capacity, Claimed, Destinations, Distance, Explanation, Host,
+    Hosts, Level, Receipt, Selection, Slot, Topology, Weighed, Weight,
 };
 pub use ask::{Ask, Minimum};
 pub use error::{Code, Error, Refused};

@@ -16,7 +16,7 @@ use indexmap::IndexMap;
 use parking_lot::{Condvar, Mutex};
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{Candidate, Fault, InstanceId, MigrationId};
-use placewright_server::Ranker;
+use placewright_server::{Moment, Ranker, cause_of_claim};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -156,6 +156,7 @@ impl Job {
             what,
             round: 0,
             without: Vec::new(),
+            cause: String::new(),
         }
     }
 }
@@ -172,8 +173,9 @@ impl Shared {
                 }
                 plans
             });
+            let since = self.ranker.moment();
             for plan in plans {
-                if let Some(one) = self.submit(plan) {
+                if let Some(one) = self.submit(plan, since) {
                     self.queue.lock().under_way += 1;
                     // Nobody hears any more: control is being shut down.
                     let _ = submitted.send(one);
@@ -197,7 +199,7 @@ impl Shared {
         }
     }
 
-    fn submit(&self, plan: Plan) -> Option<Submitted> {
+    fn submit(&self, plan: Plan, since: Moment) -> Option<Submitted> {
         let (command, then) = match plan {
             Plan::Nothing { ids } => {
                 self.end(&ids);
@@ -237,8 +239,12 @@ impl Shared {
                 };
                 (command, then)
             }
-            Plan::Bury { instances, fault } => return Some(self.bury(instances, fault)),
+            Plan::Bury { instances, fault } => {
+                let fault = fault.explained(&self.ranker, since);
+                return Some(self.bury(instances, fault));
+            }
             Plan::FailMove { migration, fault } => {
+                let fault = fault.explained(&self.ranker, since);
                 let then = Then::End(vec![migration.0]);
                 (Command::FailMove { migration, fault }, then)
             }
@@ -319,7 +325,9 @@ impl Shared {
                 self.end(&done);
                 self.retry(job, &left, instances, expected)
             }
-            Ok(Err(Refusal::Placement(_))) => {
+            Ok(Err(Refusal::Placement(refusal))) => {
+                let mut job = job;
+                job.cause = cause_of_claim(&refusal);
                 expected.iter().for_each(|one| self.arrived(one, None));
                 let all: Vec<usize> = (0..instances.len()).collect();
                 self.retry(job, &all, instances, expected)
@@ -354,7 +362,7 @@ impl Shared {
         }
         let rest: Vec<InstanceId> = left.iter().map(|index| instances[*index]).collect();
         if job.round + 1 >= ROUNDS {
-            return Some(self.bury(rest, others_were_faster()));
+            return Some(self.bury(rest, others_were_faster(job.cause)));
         }
         // A lone instance is refused by its hosts; of several, some took them from the others.
         let mut without = job.without;
@@ -365,6 +373,7 @@ impl Shared {
             what: What::Builds(rest),
             round: job.round + 1,
             without,
+            cause: job.cause,
         });
         None
     }
@@ -387,7 +396,7 @@ impl Shared {
                 self.end(&[migration.0]);
                 None
             }
-            Ok(Err(Refusal::Placement(_))) => {
+            Ok(Err(Refusal::Placement(refusal))) => {
                 self.arrived(expected, None);
                 if job.round + 1 < ROUNDS {
                     let mut job = job;
@@ -396,7 +405,7 @@ impl Shared {
                     self.again(job);
                     return None;
                 }
-                let fault = others_were_faster();
+                let fault = others_were_faster(cause_of_claim(&refusal));
                 let command = Command::FailMove { migration, fault };
                 Some(self.submitted(command, Then::End(vec![migration.0])))
             }
@@ -427,12 +436,13 @@ impl Shared {
     }
 }
 
-fn others_were_faster() -> Fault {
+/// `cause` is why the last claim was refused, as JSON, where that is known.
+fn others_were_faster(cause: String) -> Fault {
     Fault {
         code: 500,
         message: "No valid host was found. Every host that would do was taken by others first."
             .to_owned(),
-        details: String::new(),
+        details: cause,
         at: now(),
     }
 }

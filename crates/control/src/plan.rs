@@ -15,7 +15,7 @@ use placewright_scheduler::host_state::InstanceReport;
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::{Scheduler, Scope};
-use placewright_server::explain;
+use placewright_server::{Moment, Ranker, cause_of};
 use uuid::Uuid;
 
 use crate::body::Bodies;
@@ -42,6 +42,8 @@ pub(crate) struct Job {
     pub(crate) round: u32,
     /// Hosts on which it was refused.
     pub(crate) without: Vec<u32>,
+    /// Why the last claim was refused, as JSON; empty where that is not known.
+    pub(crate) cause: String,
 }
 
 #[derive(Clone, Debug)]
@@ -72,15 +74,48 @@ pub(crate) enum Plan {
     /// There is none for builds.
     Bury {
         instances: Vec<InstanceId>,
-        fault: Fault,
+        fault: PlanFault,
     },
     /// There is none for a move.
     FailMove {
         migration: MigrationId,
-        fault: Fault,
+        fault: PlanFault,
     },
     /// Nothing to do, now at least.
     Nothing { ids: Vec<Uuid> },
+}
+
+/// Why there is no place.
+#[derive(Debug)]
+pub(crate) enum PlanFault {
+    Known(Fault),
+    /// No host will do. Why not is found out when the scheduler is not locked any more.
+    NoHost {
+        request: Arc<RequestSpec>,
+        prepared: Arc<Prepared>,
+        instance: InstanceId,
+    },
+}
+
+impl PlanFault {
+    /// The fault, for a plan that was made before a moment. The scheduler must not be locked.
+    pub(crate) fn explained(self, ranker: &Ranker, since: Moment) -> Fault {
+        let (request, prepared, instance) = match self {
+            Self::Known(fault) => return fault,
+            Self::NoHost {
+                request,
+                prepared,
+                instance,
+            } => (request, prepared, instance),
+        };
+        let explained = ranker.explain(&request, &prepared, instance.0, since);
+        Fault {
+            code: 500,
+            message: format!("No valid host was found. {}.", explained.sentence),
+            details: explained.json,
+            at: now(),
+        }
+    }
 }
 
 /// An instance that was counted on the host that it will most likely get.
@@ -182,6 +217,7 @@ impl Planner {
             Ok((ready, min_count)) => (ready, min_count.unwrap_or(waiting.len())),
             Err(fault) => {
                 let instances = ids();
+                let fault = PlanFault::Known(fault);
                 plans.push(Plan::Bury { instances, fault });
                 return;
             }
@@ -229,6 +265,7 @@ impl Planner {
                     Ok((other, _)) => Some(other),
                     Err(fault) => {
                         let instances = vec![*instance];
+                        let fault = PlanFault::Known(fault);
                         plans.push(Plan::Bury { instances, fault });
                         continue;
                     }
@@ -280,7 +317,7 @@ impl Planner {
             return Plan::Nothing { ids };
         }
         Plan::Bury {
-            fault: no_host(scheduler, control, ready, instance),
+            fault: no_host(ready, instance),
             instances,
         }
     }
@@ -323,7 +360,10 @@ impl Planner {
         });
         let ready = match ready {
             Ok(ready) => ready,
-            Err(fault) => return Plan::FailMove { migration, fault },
+            Err(fault) => {
+                let fault = PlanFault::Known(fault);
+                return Plan::FailMove { migration, fault };
+            }
         };
         let mut without = job.without.clone();
         let may_stay = match row.kind {
@@ -356,7 +396,7 @@ impl Planner {
             None if self.hosts_may_come(scheduler, control) => nothing(),
             None => Plan::FailMove {
                 migration,
-                fault: no_host(scheduler, control, &ready, row.instance),
+                fault: no_host(&ready, row.instance),
             },
         }
     }
@@ -484,7 +524,7 @@ pub(crate) fn make_ready(
         Err(refusal) => Err(Fault {
             code: 500,
             message: format!("No valid host was found. {refusal}."),
-            details: String::new(),
+            details: cause_of(&refusal),
             at: now(),
         }),
     }
@@ -499,19 +539,11 @@ fn unreadable(error: &placewright_scheduler::request::Unreadable) -> Fault {
     }
 }
 
-fn no_host(scheduler: &Scheduler, control: &Control, ready: &Ready, instance: InstanceId) -> Fault {
-    let explained = explain(
-        scheduler,
-        &control.placement,
-        &ready.request,
-        &ready.prepared,
-        instance.0,
-    );
-    Fault {
-        code: 500,
-        message: format!("No valid host was found. {}.", explained.sentence),
-        details: explained.json,
-        at: now(),
+fn no_host(ready: &Ready, instance: InstanceId) -> PlanFault {
+    PlanFault::NoHost {
+        request: Arc::clone(&ready.request),
+        prepared: Arc::clone(&ready.prepared),
+        instance,
     }
 }
 
@@ -573,5 +605,37 @@ pub(crate) fn forget(scheduler: &mut Scheduler, control: &Control, expected: &Ex
     if hosts.get(expected.slot).is_some() {
         hosts.set_amounts(expected.slot, amounts);
         hosts.expect_no_more(expected.slot, expected.report.uuid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placewright_scheduler::config::SchedulerConfig;
+    use placewright_scheduler::prefilter::PrefilterOptions;
+    use placewright_scheduler::prepare::PrepareOptions;
+
+    use super::*;
+
+    #[test]
+    fn the_fault_of_a_tenant_without_an_aggregate_says_whose() {
+        let options = PrepareOptions {
+            prefilter: PrefilterOptions {
+                limit_tenants_to_placement_aggregate: true,
+                placement_aggregate_required_for_tenants: true,
+                ..PrefilterOptions::default()
+            },
+            ..PrepareOptions::default()
+        };
+        let scheduler = Scheduler::new(SchedulerConfig::default(), options).unwrap();
+        let request: RequestSpec =
+            serde_json::from_str(r#"{"flavor": {"vcpus": 1, "memory_mb": 1}, "project_id": "p"}"#)
+                .unwrap();
+        let fault = make_ready(&scheduler, &Control::default(), Arc::new(request)).err();
+        let fault = fault.expect("the tenant has no aggregate");
+        assert_eq!(
+            fault.details,
+            r#"{"reason":"tenant_aggregate","project":"p"}"#
+        );
+        assert!(fault.message.contains("no hosts available for tenant"));
     }
 }

@@ -406,6 +406,12 @@ impl HostTable {
         }
     }
 
+    /// Whether hosts were heard of for the first time since placement was last followed.
+    #[must_use]
+    pub fn has_newcomers(&self) -> bool {
+        !self.newcomers.is_empty()
+    }
+
     /// Lets time pass: hosts that were silent for too long are down from here on.
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);

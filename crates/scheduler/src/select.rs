@@ -36,6 +36,7 @@ pub mod rules;
 mod searches;
 mod shelf;
 mod ways;
+pub mod weights;
 
 pub use ways::Mappings;
 
@@ -43,6 +44,7 @@ use classes::PreparedShelf;
 use rules::Rules;
 use searches::SearchShelf;
 use shelf::{ClassKey, Shelf, TreeShelf};
+use weights::{Weight, Weights};
 
 /// Decides where requests go, on a copy of placement's state and what hosts say of themselves.
 #[derive(Debug)]
@@ -70,6 +72,14 @@ pub struct Scope {
     pub without_cells: Vec<Uuid>,
     /// Not these hosts, in any order.
     pub without: Vec<u32>,
+}
+
+/// How hosts are ranked.
+enum How<'w> {
+    /// By kept rankings where there can be any.
+    Kept,
+    /// By weighing every host, and telling the weights.
+    Weighed(Option<&'w mut Weights>),
 }
 
 /// Why no host can be named.
@@ -235,7 +245,7 @@ impl Scheduler {
         prepared: &Prepared,
         scope: &Scope,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
-        self.search(state, request, prepared, scope, true)
+        self.search(state, request, prepared, scope, How::Kept)
     }
 
     /// The best hosts, by weighing every host that will do: the definition of [`Self::rank`].
@@ -250,7 +260,25 @@ impl Scheduler {
         prepared: &Prepared,
         scope: &Scope,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
-        self.search(state, request, prepared, scope, false)
+        self.search(state, request, prepared, scope, How::Weighed(None))
+    }
+
+    /// As [`Self::rank_all`], with what each weigher gives each of the hosts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rank`].
+    pub fn rank_told(
+        &mut self,
+        state: &State,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        scope: &Scope,
+    ) -> Result<(Vec<Ranked>, Weights), SelectRefusal> {
+        let mut weights = Weights::default();
+        let how = How::Weighed(Some(&mut weights));
+        let ranked = self.search(state, request, prepared, scope, how)?;
+        Ok((ranked, weights))
     }
 
     fn search(
@@ -259,7 +287,7 @@ impl Scheduler {
         request: &RequestSpec,
         prepared: &Prepared,
         scope: &Scope,
-        may_use_rankings: bool,
+        mut how: How<'_>,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
         self.shelf.note(self.hosts.take_touched());
         self.hosts.note_request(request);
@@ -293,9 +321,15 @@ impl Scheduler {
                 asks_class: !own_rules.is_empty() || compiled.filters.asks_each(true),
                 trees: RefCell::new((&mut self.trees, None)),
             };
+            let may_use_rankings = matches!(how, How::Kept);
             let terms = || compiled.weighers.terms().filter(|_| may_use_rankings);
-            let found = if let Some(named) = named.filter(|named| named.len() <= NAMED_MAX) {
-                job.weigh_all(scope.count, Some(named))
+            let named = named.filter(|named| named.len() <= NAMED_MAX);
+            let weights = match &mut how {
+                How::Kept => None,
+                How::Weighed(weights) => weights.as_deref_mut(),
+            };
+            let found = if named.is_some() {
+                job.weigh_all(scope.count, named, weights)
             } else if let Some(terms) = terms() {
                 let key = prepared.class.map(|requests| ClassKey {
                     requests,
@@ -313,7 +347,7 @@ impl Scheduler {
                 found.truncate(scope.count);
                 found
             } else {
-                job.weigh_all(scope.count, None)
+                job.weigh_all(scope.count, None, weights)
             };
             if !found.is_empty() {
                 return Ok(found);
@@ -434,7 +468,13 @@ impl Job<'_, '_> {
     }
 
     /// Weighs every host that will do, or only those of a set that holds them all.
-    fn weigh_all(&self, count: usize, among: Option<&SlotSet>) -> Vec<Ranked> {
+    /// The weights of those that are ranked go into `told`, if somebody wants to know them.
+    fn weigh_all(
+        &self,
+        count: usize,
+        among: Option<&SlotSet>,
+        told: Option<&mut Weights>,
+    ) -> Vec<Ranked> {
         let mut slots = Vec::new();
         for word in 0..self.search.words() {
             let among = among.map_or(u64::MAX, |among| among.word(word));
@@ -450,17 +490,19 @@ impl Job<'_, '_> {
                 }
             }
         }
-        let weights = self.compiled.weighers.weights(&slots);
-        let mut ranked: Vec<Ranked> = slots
-            .iter()
-            .zip(&weights)
-            .map(|(slot, score)| Ranked {
-                slot: *slot,
-                score: *score,
-            })
-            .collect();
+        let scales = self.compiled.weighers.scales(&slots);
+        let weighed = slots.iter().map(|slot| Ranked {
+            slot: *slot,
+            score: scales.weight(*slot),
+        });
+        let mut ranked: Vec<Ranked> = weighed.collect();
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.slot.cmp(&b.slot)));
         ranked.truncate(count);
+        if let Some(told) = told {
+            told.compared = slots.len();
+            let weights = |one: &Ranked| scales.shares(one.slot).map(Weight::from).collect();
+            told.of_hosts = ranked.iter().map(weights).collect();
+        }
         ranked
     }
 }

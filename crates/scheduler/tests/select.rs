@@ -264,6 +264,13 @@ proptest! {
                     let all = Scope { count: 1_000, ..scope.clone() };
                     let everyone = scheduler.rank_all(&state, request, &prepared, &all).unwrap();
                     prop_assert_eq!(found.len(), everyone.len().min(4));
+                    let (told, weights) = scheduler.rank_told(&state, request, &prepared, &all).unwrap();
+                    prop_assert_eq!(&told, &everyone);
+                    prop_assert_eq!((weights.compared, weights.of_hosts.len()), (told.len(), told.len()));
+                    for (one, weights) in told.iter().zip(&weights.of_hosts) {
+                        let sum: f64 = weights.iter().map(|weight| weight.share).sum();
+                        prop_assert!((sum - one.score).abs() < 1e-9, "{one:?} {weights:?}");
+                    }
                     for (mine, theirs) in found.iter().zip(&everyone) {
                         let is_tie = (mine.score - theirs.score).abs() < 1e-9;
                         prop_assert!(mine.slot == theirs.slot || is_tie, "{mine:?} {theirs:?}");

@@ -41,6 +41,6 @@ pub use http::service::{Audit, Exchange, RepairOptions, Service};
 pub use machine::{ControlMachine, submit_placement};
 pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};
-pub use scheduler::ranker::{Explained, Ranker, explain};
+pub use scheduler::ranker::{Explained, Moment, Ranker, cause_of, cause_of_claim};
 pub use scheduler::{KeepOptions, SchedulerService};
 pub use server::{HttpService, Server, Stopped};

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use placewright_auth::Target;
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
 use placewright_scheduler::contention::Contention;
+use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::request::{self, Unreadable};
 use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
@@ -35,6 +36,7 @@ use crate::options::ServerOptions;
 use crate::server::HttpService;
 
 mod capacity;
+mod cause;
 mod claims;
 mod destinations;
 mod fleet;
@@ -42,11 +44,13 @@ mod hosts;
 mod kept;
 mod path;
 pub(crate) mod ranker;
+mod reasons;
 mod refused;
 mod why;
 
 use kept::Shelf;
 use path::{Path, Route};
+use reasons::Reasons;
 use refused::Answer;
 
 /// How many candidates are kept for how long after they were offered.
@@ -88,6 +92,7 @@ struct Core {
     /// Never locked together with the brain.
     shelf: Mutex<Shelf>,
     contention: Mutex<Contention>,
+    reasons: Reasons,
 }
 
 /// What decides.
@@ -106,6 +111,19 @@ impl Core {
             brain.scheduler.observe(machine.placement(), now());
             compute(&mut brain, machine.placement())
         })
+    }
+
+    /// Changes what is known of hosts. New ones get their places at once: no decision has to make up
+    /// for many of them.
+    fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
+        let mut brain = self.brain.lock();
+        let changed = change(brain.scheduler.hosts_mut());
+        if brain.scheduler.hosts().has_newcomers() {
+            self.placement.engine.read_now(|machine| {
+                brain.scheduler.observe(machine.placement(), now());
+            });
+        }
+        changed
     }
 
     async fn submit(&self, command: Command) -> Answer<Result<Outcome, Refusal>> {
@@ -154,15 +172,17 @@ impl SchedulerService {
     /// the Placement service.
     pub fn new(placement: Arc<Service>, scheduler: Scheduler, keep: KeepOptions) -> Self {
         let shelf = Shelf::new(keep.candidates_max, keep.time);
-        Self {
-            core: Arc::new(Core {
-                placement,
-                keep,
-                brain: Mutex::new(Brain { scheduler }),
-                shelf: Mutex::new(shelf),
-                contention: Mutex::default(),
-            }),
-        }
+        let core = Arc::new(Core {
+            placement,
+            keep,
+            brain: Mutex::new(Brain { scheduler }),
+            shelf: Mutex::new(shelf),
+            contention: Mutex::default(),
+            reasons: Reasons::default(),
+        });
+        // What placement knows of the hosts is taken over now, not by the first decision.
+        core.decide(|_, _| ());
+        Self { core }
     }
 
     /// Answers a request. Never fails: what goes wrong is an answer too.

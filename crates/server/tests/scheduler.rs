@@ -14,6 +14,7 @@ use std::time::Duration;
 use placewright_engine::Options;
 use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
 use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::prefilter::PrefilterOptions;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
 use placewright_server::{KeepOptions, SchedulerService, ServerOptions, Service};
@@ -312,6 +313,10 @@ async fn a_look_claims_nothing_and_its_candidate_can_be_claimed() {
         (full.status, &full.json()["errors"][0]["code"]),
         (409, &json!("scheduler.no_capacity"))
     );
+    assert_eq!(
+        full.json()["errors"][0]["explanation"],
+        json!({"reason": "capacity", "provider": host(1), "resource_class": "VCPU", "missing": 4})
+    );
     let released = call("DELETE", &path).ask(&fleet.scheduler).await;
     assert_eq!((released.status, fleet.consumers(1).await), (204, 0));
     assert_eq!(
@@ -344,7 +349,19 @@ async fn a_swap_moves_an_instance_in_one_step() {
     // Where there is no room the instance stays where it is.
     let claim = format!("/v1/claims/{}", instance(2));
     assert_eq!(swap(&claim, from).await.status, 200);
-    assert_eq!(swap(&path, from).await.status, 409);
+    let refused = swap(&path, from).await;
+    assert_eq!(refused.status, 409);
+    let error = &refused.json()["errors"][0];
+    assert_eq!(
+        error["explanation"],
+        json!({"reason": "capacity", "provider": from["provider"], "resource_class": "VCPU",
+            "missing": 4})
+    );
+    let detail = text(&error["detail"]);
+    assert!(
+        detail.ends_with("lacks 4 VCPU; nothing changed."),
+        "{detail}"
+    );
     assert_eq!(fleet.held(1).await, [text(&to["provider"])]);
     let nobody = format!("/v1/claims/{}/swap", instance(9));
     assert_eq!(swap(&nobody, from).await.status, 404);
@@ -463,6 +480,9 @@ async fn bad_input_names_the_field() {
         ("/claim", json!("yes"), "claim"),
         ("/minimum", json!(2), "minimum"),
         ("/minimum", json!("most"), "minimum"),
+        ("/explain", json!("yes"), "explain"),
+        ("/explain", json!(1), "explain"),
+        ("/explain", Value::Null, "explain"),
         ("/request/project_id", json!(""), "request.project_id"),
         (
             "/request/availability_zone",
@@ -490,6 +510,7 @@ async fn bad_input_names_the_field() {
     for (place, value, field) in cases {
         let mut body = ask(1, &[1]);
         body["minimum"] = json!("all");
+        body["explain"] = json!(false);
         body["request"]["availability_zone"] = Value::Null;
         body["request"]["requested_destination"] = Value::Null;
         body["request"]["instance_group"] = Value::Null;
@@ -639,6 +660,130 @@ async fn a_refusal_explains() {
     let nobody = Fleet::of(0).await;
     let refused = nobody.select(&ask(1, &[1])).await;
     assert!(text(&refused.json()["errors"][0]["detail"]).contains("no host has told"));
+}
+
+#[tokio::test]
+async fn a_success_explains_on_request() {
+    let fleet = Fleet::of(12).await;
+    // One host is fuller than the others.
+    let first = fleet.select(&ask(2, &[1])).await.json();
+    let full = text(&first["selections"][0]["selected"]["provider"]).to_owned();
+    assert!(first["selections"][0].get("explanation").is_none());
+
+    for claim in [false, true] {
+        let mut body = ask(1, &[2]);
+        body["claim"] = json!(claim);
+        body["alternates"] = json!(1);
+        let mut plain = body.clone();
+        plain["claim"] = json!(false);
+        let plain = fleet.select(&plain).await.json();
+        body["explain"] = json!(true);
+        let told = fleet.select(&body).await;
+        assert_eq!(told.status, 200, "{}", told.text);
+        let told = &told.json()["selections"][0];
+        let (selected, alternates) = (&told["selected"], &told["alternates"]);
+        assert_eq!(
+            selected["provider"],
+            plain["selections"][0]["selected"]["provider"]
+        );
+        let first = &plain["selections"][0]["alternates"][0]["provider"];
+        assert_eq!(alternates[0]["provider"], *first);
+        let why = &told["explanation"];
+        assert_eq!(why["compared"], 12);
+        let ranking = why["ranking"].as_array().unwrap();
+        assert_eq!(ranking.len(), 10);
+        assert!(ranking.iter().all(|one| one["provider"] != full), "{why}");
+        for (place, one) in ranking.iter().enumerate() {
+            assert_eq!(one["selected"], json!(place == 0));
+            let weights = one["weights"].as_array().unwrap();
+            let shares = weights.iter().map(|one| one["share"].as_f64().unwrap());
+            let score = one["score"].as_f64().unwrap();
+            assert!((shares.sum::<f64>() - score).abs() < 1e-9, "{one}");
+            let names: Vec<&str> = weights.iter().map(|one| text(&one["weigher"])).collect();
+            assert!(names.contains(&"RAMWeigher"), "{names:?}");
+        }
+        assert_eq!(ranking[0]["provider"], selected["provider"]);
+        assert_eq!(ranking[0]["score"], selected["score"]);
+        assert_eq!(ranking[0]["host"], selected["host"]);
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_breaks_a_rule_says_which() {
+    let fleet = Fleet::of(1).await;
+    let grouped = |number: u32| {
+        let mut body = ask(1, &[number]);
+        body["request"]["instance_group"] = json!({"uuid": GROUP, "policy": "anti-affinity"});
+        body["claim"] = json!(false);
+        body
+    };
+    let mut candidates = Vec::new();
+    for number in [1, 2] {
+        let look = fleet.select(&grouped(number)).await.json();
+        candidates.push(look["selections"][0]["selected"]["candidate"].clone());
+    }
+    let claim = async |number: u32, candidate: &Value| {
+        let path = format!("/v1/claims/{}", instance(number));
+        fleet.post(&path, &json!({"candidate": candidate})).await
+    };
+    assert_eq!(claim(1, &candidates[0]).await.status, 200);
+    let refused = claim(2, &candidates[1]).await;
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    let why = &refused.json()["errors"][0]["explanation"];
+    assert_eq!(
+        (&why["reason"], &why["host"]),
+        (&json!("rule"), &json!(host(1)))
+    );
+    assert_eq!(why["rule"], "a host with fewer than 1 of the others");
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_prefilter_says_whose() {
+    let config = SchedulerConfig::default();
+    let options = PrepareOptions {
+        prefilter: PrefilterOptions {
+            limit_tenants_to_placement_aggregate: true,
+            placement_aggregate_required_for_tenants: true,
+            ..PrefilterOptions::default()
+        },
+        ..PrepareOptions::default()
+    };
+    let placement = Arc::new(service(ServerOptions::default()).await);
+    let scheduler = Scheduler::new(config, options).unwrap();
+    let keep = KeepOptions::default();
+    let scheduler = SchedulerService::new(Arc::clone(&placement), scheduler, keep);
+    let fleet = Fleet {
+        placement,
+        scheduler,
+    };
+    let refused = fleet.select(&ask(1, &[1])).await;
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    assert_eq!(
+        refused.json()["errors"][0]["explanation"],
+        json!({"reason": "tenant_aggregate", "project": "p"})
+    );
+}
+
+#[tokio::test]
+async fn refusals_at_once_are_each_explained() {
+    let fleet = Arc::new(Fleet::of(3).await);
+    let mut asked = Vec::new();
+    for number in 0..40 {
+        let fleet = Arc::clone(&fleet);
+        // Three kinds of requests among each other.
+        let vcpus = 100 + number % 3;
+        asked.push(tokio::spawn(async move {
+            (vcpus, fleet.select(&ask(vcpus, &[number])).await)
+        }));
+    }
+    for one in asked {
+        let (vcpus, refused) = one.await.unwrap();
+        assert_eq!(refused.status, 409);
+        let why = &refused.json()["errors"][0]["explanation"];
+        let lacks = format!("resources=VCPU:{vcpus}");
+        assert_eq!(why["impossible"], json!([lacks]));
+        assert_eq!(why["placement"]["near_misses"][0]["roots"], 3);
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use placewright_scheduler::host_table::HostTable;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::cause::Cause;
 use super::destinations::told::AllocationRequestTold;
 use super::kept::{Kept, Wish};
 use super::refused::{Answer, Refused, code};
@@ -173,9 +174,10 @@ async fn take(
         ),
         Attempt::NothingFits(why) => {
             let kept = if is_swap { "; nothing changed" } else { "" };
+            let cause = why.as_ref().map(Cause::of_claim);
             let why = why.map_or_else(String::new, |why| format!(": {why}"));
             let detail = format!("The candidate does not fit any more{why}{kept}.");
-            Err(Refused::no_capacity(detail, None))
+            Err(Refused::no_capacity(detail, cause))
         }
     }
 }
@@ -368,6 +370,6 @@ fn told(refusal: &Refusal) -> Refused {
         Refusal::ConsumerGenerationConflict { .. } => {
             Refused::new(409, code::CONSUMER_CHANGED, format!("{refusal}; try again"))
         }
-        other => Refused::no_capacity(other.to_string(), None),
+        other => Refused::no_capacity(other.to_string(), Some(Cause::of_claim(other))),
     }
 }

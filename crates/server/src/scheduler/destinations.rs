@@ -23,8 +23,8 @@ mod look;
 pub(super) mod told;
 
 use ask::Ask;
-use look::{Found, Look, Offer};
-use told::{DestinationsTold, SelectionTold, SlotTold};
+use look::{EXPLAINED_MAX, Found, Look, Offer};
+use told::{DestinationsTold, SelectionTold, SlotTold, Weighing, WeighingTold};
 
 /// How much more hosts each further claim of an instance has than the one before.
 const HOSTS_FACTOR: usize = 4;
@@ -46,6 +46,8 @@ struct Place {
     others: Vec<Offer>,
     /// Whether there are no further hosts in that ranking.
     are_all: bool,
+    /// Why they are ranked so, if the request asks for it.
+    weighing: Option<Weighing>,
 }
 
 impl Place {
@@ -67,6 +69,7 @@ impl Place {
             rules: found.rules,
             others: offers,
             are_all: found.are_all,
+            weighing: found.weighing,
         };
         Some((index, place))
     }
@@ -138,7 +141,7 @@ impl Round {
             placed += usize::from(place.is_some());
             places.push(place);
             if placed + (wanted - index - 1) < self.ask.minimum {
-                return Err(self.no_capacity(index, placed));
+                return Err(self.no_capacity(index, placed).await);
             }
         }
         Ok(())
@@ -200,8 +203,8 @@ impl Round {
     }
 
     /// The refusal when an instance found no host, with the reasons.
-    fn no_capacity(&self, index: usize, placed: usize) -> Refused {
-        let why = match look::explain(&self.core, &self.ask, index) {
+    async fn no_capacity(&self, index: usize, placed: usize) -> Refused {
+        let why = match look::explain(&self.core, &self.ask, index).await {
             Ok(why) => why,
             Err(refused) => return refused,
         };
@@ -215,7 +218,7 @@ impl Round {
             ));
         }
         tracing::info!(%instance, placed, "{detail}");
-        Refused::no_capacity(detail, Some(why))
+        Refused::no_host(detail, why)
     }
 
     /// Gives back what was claimed. When the store failed, the claim that was under way may have
@@ -325,6 +328,10 @@ impl Round {
                     SelectionTold::new(candidate, offer, 0)
                 })
                 .collect(),
+            explanation: place.as_ref().and_then(|place| {
+                let weighing = place.weighing.as_ref()?;
+                Some(WeighingTold::new(weighing, EXPLAINED_MAX, place.offer.slot))
+            }),
         });
         let selections = slots.collect();
         drop(shelf);

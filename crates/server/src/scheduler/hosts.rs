@@ -188,9 +188,8 @@ fn unknown(uuid: Uuid) -> Refused {
 /// `POST /v1/hosts/{uuid}/state`: the next update of a host's agent.
 pub(super) fn update(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
     let update: NumberedUpdate = call.read()?;
-    let mut brain = call.core.brain.lock();
-    let hosts = brain.scheduler.hosts_mut();
-    let receipt = match hosts.apply_numbered(uuid, now(), &update) {
+    let take = |hosts: &mut HostTable| hosts.apply_numbered(uuid, now(), &update);
+    let receipt = match call.core.change_hosts(take) {
         Receipt::Applied => "applied",
         Receipt::Stale => "stale",
         Receipt::Gap => {
@@ -198,6 +197,5 @@ pub(super) fn update(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
             return Err(Refused::new(409, code::GAP, detail));
         }
     };
-    drop(brain);
     json(200, &ReceiptTold { receipt })
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use placewright_conductor::Control;
 use placewright_engine::Engine;
-use placewright_placement::State;
+use placewright_placement::Refusal;
 use placewright_scheduler::host_table::HostTable;
-use placewright_scheduler::prepare::Prepared;
+use placewright_scheduler::prepare::{PrepareRefusal, Prepared};
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
+use super::cause::Cause;
+pub use super::reasons::Moment;
 use super::why::Why;
 use super::{Core, SchedulerService, now};
 use crate::machine::ControlMachine;
@@ -67,26 +69,56 @@ impl Ranker {
         })
     }
 
+    /// Now, for [`Self::explain`].
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        self.core.reasons.moment()
+    }
+
+    /// Says why a request finds no host, on the state as it is: for requests that were refused before
+    /// a moment. Looks at every host, with the scheduler unlocked for most of the time.
+    #[must_use]
+    pub fn explain(
+        &self,
+        request: &RequestSpec,
+        prepared: &Prepared,
+        instance: Uuid,
+        since: Moment,
+    ) -> Explained {
+        let reasons = &self.core.reasons;
+        let reason = reasons.find(self.engine(), &prepared.query, since);
+        let why = self.decide(|scheduler, control| {
+            Why::find(scheduler, &control.placement, request, instance, reason)
+        });
+        Explained {
+            sentence: why.sentence(),
+            json: serde_json::to_string(&why).unwrap_or_default(),
+        }
+    }
+
     /// Changes what is known of hosts.
     pub fn with_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
-        change(self.core.brain.lock().scheduler.hosts_mut())
+        self.core.change_hosts(change)
     }
 }
 
-/// Says why a request finds no host, on the state as it is. Looks at every host: for requests that
-/// found none.
+/// Why a request is not searched for, as JSON for a fault; empty where its sentence says all.
 #[must_use]
-pub fn explain(
-    scheduler: &Scheduler,
-    state: &State,
-    request: &RequestSpec,
-    prepared: &Prepared,
-    instance: Uuid,
-) -> Explained {
-    let room = Why::room(scheduler, state, prepared);
-    let why = Why::find(scheduler, state, request, prepared, instance, room);
-    Explained {
-        sentence: why.sentence(),
-        json: serde_json::to_string(&why).unwrap_or_default(),
-    }
+pub fn cause_of(refusal: &PrepareRefusal) -> String {
+    let cause = match refusal {
+        PrepareRefusal::Prefilter(refusal) => Cause::of_prefilter(refusal),
+        PrepareRefusal::BadRequest(_) | PrepareRefusal::NoSuchHost { .. } => None,
+    };
+    to_json(cause.as_ref())
+}
+
+/// Why a claim was refused, as JSON for a fault.
+#[must_use]
+pub fn cause_of_claim(refusal: &Refusal) -> String {
+    to_json(Some(&Cause::of_claim(refusal)))
+}
+
+fn to_json(cause: Option<&Cause>) -> String {
+    let json = cause.map(serde_json::to_string);
+    json.and_then(Result::ok).unwrap_or_default()
 }

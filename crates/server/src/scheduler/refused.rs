@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::http::body::Body;
 use crate::http::error::{ApiError, title};
 use crate::http::service::Exchange;
+use crate::scheduler::cause::Cause;
 use crate::scheduler::why::Why;
 
 /// A refused request, as its answer tells it.
@@ -23,7 +24,17 @@ pub(super) struct Refused {
     error: Box<ApiError>,
     code: &'static str,
     field: Option<String>,
-    why: Option<Box<Why>>,
+    explanation: Option<Explanation>,
+}
+
+/// Why there is no room.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Explanation {
+    /// What became of all hosts.
+    Hosts(Box<Why>),
+    /// The one reason.
+    Cause(Box<Cause>),
 }
 
 pub(super) type Answer<T> = Result<T, Refused>;
@@ -59,7 +70,7 @@ impl Refused {
             error: Box::new(ApiError::new(status, detail.into())),
             code,
             field: None,
-            why: None,
+            explanation: None,
         }
     }
 
@@ -71,10 +82,18 @@ impl Refused {
         }
     }
 
-    /// 409: the request is fine, and there is no room for it.
-    pub(super) fn no_capacity(detail: impl Into<String>, why: Option<Why>) -> Self {
+    /// 409: the request is fine, and no host will do.
+    pub(super) fn no_host(detail: impl Into<String>, why: Why) -> Self {
         Self {
-            why: why.map(Box::new),
+            explanation: Some(Explanation::Hosts(Box::new(why))),
+            ..Self::new(409, code::NO_CAPACITY, detail)
+        }
+    }
+
+    /// 409: what is asked for is fine, and there is no room for it, for a reason.
+    pub(super) fn no_capacity(detail: impl Into<String>, cause: Option<Cause>) -> Self {
+        Self {
+            explanation: cause.map(|cause| Explanation::Cause(Box::new(cause))),
             ..Self::new(409, code::NO_CAPACITY, detail)
         }
     }
@@ -104,7 +123,7 @@ impl Refused {
                     code: self.code,
                     detail: self.error.detail(),
                     field: self.field.as_deref(),
-                    explanation: self.why.as_deref(),
+                    explanation: self.explanation.as_ref(),
                     request_id: exchange.request_id.as_str(),
                 }],
             };
@@ -145,7 +164,7 @@ struct ToldError<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    explanation: Option<&'a Why>,
+    explanation: Option<&'a Explanation>,
     request_id: &'a str,
 }
 
@@ -155,7 +174,7 @@ impl From<ApiError> for Refused {
             code: code::of_status(error.status()),
             error: Box::new(error),
             field: None,
-            why: None,
+            explanation: None,
         }
     }
 }
@@ -203,7 +222,7 @@ impl From<PrepareRefusal> for Refused {
                 }
                 PrefilterRefusal::NoTenantAggregate { .. }
                 | PrefilterRefusal::NoSegmentAggregate { .. } => {
-                    Self::no_capacity(prefilter.to_string(), None)
+                    Self::no_capacity(prefilter.to_string(), Cause::of_prefilter(&prefilter))
                 }
             },
         }

@@ -1,17 +1,16 @@
 //! Why a request found no host: what placement says, then each filter, then the hard rules.
 
-use placewright_placement::explain::explain;
+use std::sync::Arc;
+
 use placewright_placement::slot_set::bits;
-use placewright_placement::{ConsumerUuid, HostSearch, ProviderId, State};
-use placewright_scheduler::prepare::Prepared;
+use placewright_placement::{ConsumerUuid, State};
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::Scheduler;
 use placewright_scheduler::select::rules::Rules;
-use serde::Serialize;
-use serde_json::value::RawValue;
+use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-use crate::http::own;
+use super::reasons::Reason;
 
 /// Why a request found no host.
 #[derive(Debug, Serialize)]
@@ -32,7 +31,14 @@ pub(super) struct Why {
     left: usize,
     /// What each part of the request does to all roots of placement, as
     /// `/placewright/v1/explain` has it.
-    placement: Option<Box<RawValue>>,
+    #[serde(serialize_with = "json_of")]
+    placement: Option<Arc<Reason>>,
+}
+
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+fn json_of<S: Serializer>(reason: &Option<Arc<Reason>>, serializer: S) -> Result<S::Ok, S::Error> {
+    let json = reason.as_ref().and_then(|reason| reason.json.as_ref());
+    json.serialize(serializer)
 }
 
 /// What one filter did.
@@ -44,25 +50,13 @@ struct Removed {
 }
 
 impl Why {
-    /// The known hosts that have what a request asks placement for, 64 to a word.
-    pub(super) fn room(scheduler: &Scheduler, state: &State, prepared: &Prepared) -> Vec<u64> {
-        let Ok(Some(search)) = HostSearch::new(state, &prepared.query) else {
-            return Vec::new();
-        };
-        let hosts = scheduler.hosts().known();
-        (0..search.words())
-            .map(|word| fitting(&search, word, hosts.word(word)))
-            .collect()
-    }
-
-    /// Looks for the reasons, on the state as it is. `room` are the hosts that have room.
+    /// Looks for the reasons, on the state as it is. `reason` is what placement says.
     pub(super) fn find(
         scheduler: &Scheduler,
         state: &State,
         request: &RequestSpec,
-        prepared: &Prepared,
         instance: Uuid,
-        room: Vec<u64>,
+        reason: Option<Arc<Reason>>,
     ) -> Self {
         let mut why = Self {
             instance,
@@ -74,20 +68,18 @@ impl Why {
             left: 0,
             placement: None,
         };
-        if let Ok(found) = explain(state, &prepared.query) {
-            let json = own::explain::write(state, &found).finish();
-            let text = String::from_utf8(json).unwrap_or_default();
-            let places = found.smallest.iter().flatten();
-            let effects = places.filter_map(|place| found.effects.get(*place));
-            why.impossible = effects
-                .map(|effect| effect.constraint.to_string())
-                .collect();
-            why.placement = RawValue::from_string(text).ok();
-        }
         // The hosts that are left, 64 to a word: nothing is asked of one host alone where a mask
         // has the answer.
-        let mut left = room;
         let hosts = scheduler.hosts();
+        let mut left = Vec::new();
+        if let Some(reason) = &reason {
+            why.impossible.clone_from(&reason.impossible);
+            left.clone_from(&reason.serving);
+        }
+        why.placement = reason;
+        for (word, mask) in left.iter_mut().enumerate() {
+            *mask &= hosts.known().word(word);
+        }
         why.with_room = count(&left);
         let mut before = why.with_room;
         if let Ok(compiled) = scheduler.policy().compile(request, hosts, instance) {
@@ -148,17 +140,6 @@ impl Why {
         }
         text
     }
-}
-
-/// Which of some hosts of a word have room.
-fn fitting(search: &HostSearch<'_>, word: usize, hosts: u64) -> u64 {
-    if hosts == 0 {
-        return 0;
-    }
-    let room = search.word(word);
-    let unsure = bits(room.unsure & hosts, word);
-    let fitting = unsure.filter(|slot| search.fits(ProviderId(*slot)));
-    fitting.fold(room.fitting & hosts, |mask, slot| mask | 1 << (slot % 64))
 }
 
 fn count(words: &[u64]) -> usize {

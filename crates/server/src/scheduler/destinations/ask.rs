@@ -26,6 +26,8 @@ pub(super) struct AskBody {
     claim: bool,
     #[serde(default)]
     minimum: Minimum,
+    #[serde(default)]
+    explain: bool,
 }
 
 /// How many instances must find a host.
@@ -47,6 +49,8 @@ pub(super) struct Ask {
     pub(super) claim: bool,
     /// How many instances must find a host, from 1 to all.
     pub(super) minimum: usize,
+    /// Whether to say what each weigher gives the best hosts.
+    pub(super) explain: bool,
 }
 
 impl Ask {
@@ -82,6 +86,7 @@ impl Ask {
             alternates: body.alternates,
             claim: body.claim,
             minimum,
+            explain: body.explain,
         })
     }
 }

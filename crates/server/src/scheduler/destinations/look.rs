@@ -12,10 +12,11 @@ use placewright_scheduler::select::{Mappings, Scheduler, Scope};
 use uuid::Uuid;
 
 use super::Ask;
-use crate::scheduler::Core;
+use super::told::{Weighed, Weighing};
 use crate::scheduler::kept::Rules;
 use crate::scheduler::refused::Answer;
 use crate::scheduler::why::Why;
+use crate::scheduler::{Brain, Core};
 
 /// What to look for.
 #[derive(Debug)]
@@ -65,6 +66,43 @@ pub(super) struct Found {
     pub(super) rules: Arc<Rules>,
     /// What of the request has no effect.
     pub(super) warnings: Vec<String>,
+    /// Why the hosts are in this order, if somebody wants to know it.
+    pub(super) weighing: Option<Weighing>,
+}
+
+/// How many hosts of a ranking are explained.
+pub(super) const EXPLAINED_MAX: usize = 10;
+
+/// Ranks hosts, and says why in this order.
+fn weigh(
+    scheduler: &mut Scheduler,
+    (state, request, prepared): (&State, &RequestSpec, &Prepared),
+    scope: &Scope,
+) -> Answer<(Vec<Ranked>, Weighing)> {
+    let more = Scope {
+        count: scope.count.max(EXPLAINED_MAX),
+        ..scope.clone()
+    };
+    let (mut ranked, weights) = scheduler.rank_told(state, request, prepared, &more)?;
+    let hosts = scheduler.hosts();
+    let both = ranked.iter().zip(weights.of_hosts);
+    let weighed = both.filter_map(|(one, weights)| {
+        let host = hosts.get(one.slot)?;
+        Some(Weighed {
+            slot: one.slot,
+            provider: host.uuid,
+            host: host.names.service_host.clone(),
+            node: host.names.node.clone(),
+            score: one.score,
+            weights,
+        })
+    });
+    let weighing = Weighing {
+        compared: weights.compared,
+        hosts: weighed.collect(),
+    };
+    ranked.truncate(scope.count);
+    Ok((ranked, weighing))
 }
 
 impl Look<'_> {
@@ -81,7 +119,12 @@ impl Look<'_> {
                 without_cells: Vec::new(),
                 without: self.without.to_vec(),
             };
-            let ranked = scheduler.rank(state, &request, &prepared, &scope)?;
+            let (ranked, weighing) = if ask.explain {
+                let told = weigh(scheduler, (state, &request, &prepared), &scope)?;
+                (told.0, Some(told.1))
+            } else {
+                (scheduler.rank(state, &request, &prepared, &scope)?, None)
+            };
             let (offers, is_cut) = self.offers(scheduler, state, &prepared, &ranked)?;
             let warnings = prepared.translation.warnings.iter();
             Ok(Found {
@@ -89,6 +132,7 @@ impl Look<'_> {
                 are_all: ranked.len() < scope.count && !is_cut,
                 rules: Arc::new(of_topology(&request).collect()),
                 warnings: warnings.map(ToString::to_string).collect(),
+                weighing,
             })
         })
     }
@@ -148,21 +192,19 @@ fn offer(
 }
 
 /// Why an instance of a request finds no host.
-pub(super) fn explain(core: &Core, ask: &Ask, index: usize) -> Answer<Why> {
-    core.decide(|brain, state| {
+pub(super) async fn explain(core: &Arc<Core>, ask: &Ask, index: usize) -> Answer<Why> {
+    let since = core.reasons.moment();
+    let prepared = core.decide(|brain, state| {
         let request = request_of(ask, index);
-        let prepared = brain.scheduler.prepare(state, &request)?;
+        brain.scheduler.prepare_once(state, &request)
+    })?;
+    let reason = core.reason(prepared.query.clone(), since).await;
+    let find = |brain: &mut Brain, state: &State| {
+        let request = request_of(ask, index);
         let instance = ask.instances[index];
-        let room = Why::room(&brain.scheduler, state, &prepared);
-        Ok(Why::find(
-            &brain.scheduler,
-            state,
-            &request,
-            &prepared,
-            instance,
-            room,
-        ))
-    })
+        Why::find(&brain.scheduler, state, &request, instance, reason)
+    };
+    Ok(core.decide(find))
 }
 
 /// The request for one of its instances: topology rules without a partner are about its others too.

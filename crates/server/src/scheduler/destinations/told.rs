@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use placewright_placement::AllocationRequest;
+use placewright_scheduler::select::weights::Weight;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
@@ -28,6 +29,88 @@ pub(super) struct SlotTold<'a> {
     /// Nothing when the instance found no host and did not have to.
     pub(super) selected: Option<SelectionTold<'a>>,
     pub(super) alternates: Vec<SelectionTold<'a>>,
+    /// Why this host, if the request asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) explanation: Option<WeighingTold<'a>>,
+}
+
+/// Why hosts are ranked as they are.
+#[derive(Debug)]
+pub(super) struct Weighing {
+    /// How many hosts would do, and were compared.
+    pub(super) compared: usize,
+    /// The best of them, best first.
+    pub(super) hosts: Vec<Weighed>,
+}
+
+/// What a host weighs.
+#[derive(Debug)]
+pub(super) struct Weighed {
+    pub(super) slot: u32,
+    pub(super) provider: Uuid,
+    pub(super) host: String,
+    pub(super) node: String,
+    pub(super) score: f64,
+    pub(super) weights: Vec<Weight>,
+}
+
+/// [`Weighing`] in the answer.
+#[derive(Serialize)]
+pub(super) struct WeighingTold<'a> {
+    compared: usize,
+    ranking: Vec<WeighedTold<'a>>,
+}
+
+#[derive(Serialize)]
+struct WeighedTold<'a> {
+    provider: Uuid,
+    host: &'a str,
+    node: &'a str,
+    score: f64,
+    /// Whether the instance goes there.
+    selected: bool,
+    weights: Vec<WeightTold<'a>>,
+}
+
+#[derive(Serialize)]
+struct WeightTold<'a> {
+    weigher: &'a str,
+    number: f64,
+    normalised: f64,
+    multiplier: f64,
+    share: f64,
+}
+
+impl<'a> WeighingTold<'a> {
+    /// The best hosts, at most so many, and the one of this slot in any case.
+    pub(super) fn new(weighing: &'a Weighing, most: usize, selected: u32) -> Self {
+        let told = weighing.hosts.iter().enumerate();
+        let told = told.filter(|(place, one)| *place < most || one.slot == selected);
+        let ranking = told.map(|(_, one)| WeighedTold {
+            provider: one.provider,
+            host: &one.host,
+            node: &one.node,
+            score: one.score,
+            selected: one.slot == selected,
+            weights: one.weights.iter().map(WeightTold::from).collect(),
+        });
+        Self {
+            compared: weighing.compared,
+            ranking: ranking.collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Weight> for WeightTold<'a> {
+    fn from(weight: &'a Weight) -> Self {
+        Self {
+            weigher: &weight.weigher,
+            number: weight.number,
+            normalised: weight.normalised,
+            multiplier: weight.multiplier,
+            share: weight.share,
+        }
+    }
 }
 
 /// A host with one way to be served.
