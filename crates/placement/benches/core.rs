@@ -244,6 +244,43 @@ fn trees(c: &mut Criterion) {
     group.finish();
 }
 
+/// 100,000 hosts that differ in what they have; of so many in a hundred the CPUs are in two parts.
+/// Every second host has a trait, and few CPUs.
+fn busy_fleet(trees: u128) -> State {
+    let mut state = empty();
+    for host in 0..100_000u128 {
+        let number = i32::try_from(host % 4_096).expect("small");
+        let cpus = if host % 2 == 0 {
+            1 + number % 14
+        } else {
+            1 + number % 64
+        };
+        let mut stocks = vec![("MEMORY_MB", 512 + 13 * number), ("DISK_GB", 90)];
+        let is_tree = host % 100 < trees;
+        if !is_tree {
+            stocks.push(("VCPU", cpus));
+        }
+        add_provider(&mut state, host, None, &stocks);
+        for part in (0..2).filter(|_| is_tree) {
+            let parts = 1_000_000 + 2 * host + part;
+            add_provider(&mut state, parts, Some(host), &[("VCPU", 1 + cpus / 2)]);
+        }
+        if host % 2 == 0 {
+            let traits = vec!["HW_CPU_X86_AVX2".to_owned()];
+            run(
+                &mut state,
+                &Command::SetTraits {
+                    provider: Uuid::from_u128(host),
+                    generation: None,
+                    traits,
+                    at: Timestamp::default(),
+                },
+            );
+        }
+    }
+    state
+}
+
 fn explanations(c: &mut Criterion) {
     let mut group = c.benchmark_group("explanations");
     group.sample_size(20);
@@ -266,6 +303,26 @@ fn explanations(c: &mut Criterion) {
             black_box(told)
         });
     });
+    let state = busy_fleet(10);
+    for (what, resources, required) in [
+        ("no memory", [("VCPU", 4), ("MEMORY_MB", 262_144)], None),
+        (
+            "no trait with room",
+            [("VCPU", 16), ("MEMORY_MB", 4_096)],
+            Some("HW_CPU_X86_AVX2"),
+        ),
+        ("room for all", [("VCPU", 1), ("MEMORY_MB", 1)], None),
+    ] {
+        let mut query = flat_query(1);
+        let resources = resources.map(|(class, amount)| (class.to_owned(), amount));
+        query.groups[0].resources = resources.to_vec();
+        let required = required.map(|name: &str| vec![name.to_owned()]);
+        query.groups[0].required = required.into_iter().collect();
+        let name = format!("100,000 hosts, 10 % trees: {what}");
+        group.bench_function(name, |b| {
+            b.iter(|| black_box(explain(&state, &query).expect("all names are known")));
+        });
+    }
     let state = wide_trees(1_000, 8, 1);
     let query = device_query(9, GroupPolicy::None, 1);
     group.bench_function("1,000 hosts of 8 x 9, impossible", |b| {
