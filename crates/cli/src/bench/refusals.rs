@@ -1,6 +1,7 @@
 //! `placewright bench refusals`: the bar of explanations. Requests that no host can serve, in this
 //! process and without sockets: a request that comes in, is decided, explained and written as an
-//! answer. So the figure is more than an explanation costs.
+//! answer. So the figure is more than an explanation costs. A host changes between two refusals, so
+//! that each is explained anew.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,6 +29,10 @@ use super::bar::{Bar, at_most, report};
 use super::requests::Numbers;
 use crate::in_process;
 
+mod storm;
+
+use storm::Claims;
+
 /// Options of the bar.
 #[derive(Debug, Args)]
 pub(crate) struct RefusalsBench {
@@ -42,6 +47,10 @@ pub(crate) struct RefusalsBench {
     /// Refusals of each kind
     #[arg(long, default_value_t = 100)]
     refusals: usize,
+
+    /// Then that many connections that are all refused, for five seconds, beside eight that claim
+    #[arg(long, default_value_t = 0)]
+    storm: usize,
 
     /// Print one JSON object with all figures
     #[arg(long)]
@@ -87,15 +96,20 @@ struct Kind {
 #[derive(Debug, Serialize)]
 struct Report {
     kinds: Vec<Kind>,
+    /// Claims with nobody refused, and among refusals.
+    storm: Vec<Claims>,
     bars: Vec<Bar>,
 }
 
 impl RefusalsBench {
     /// Runs it; the answer is whether the bar was met.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let mut runtime = if self.storm > 0 {
+            tokio::runtime::Builder::new_multi_thread()
+        } else {
+            tokio::runtime::Builder::new_current_thread()
+        };
+        let runtime = runtime.enable_all().build()?;
         let figures = runtime.block_on(self.measure())?;
         if !self.json {
             println!("{} hosts, {} % of them trees", self.hosts, self.trees);
@@ -104,6 +118,9 @@ impl RefusalsBench {
                     "{:<22} p50 {:>7.2} ms   p99 {:>7.2} ms   the first {:>7.2} ms   ({} bytes)",
                     kind.name, kind.p50_ms, kind.p99_ms, kind.first_ms, kind.bytes
                 );
+            }
+            for claims in &figures.storm {
+                println!("{claims}");
             }
         }
         report(&figures.bars, self.json.then_some(&figures))?;
@@ -118,6 +135,7 @@ impl RefusalsBench {
         self.fill(&engine, &mut scheduler).await?;
         let placement = Arc::new(in_process::service(engine.clone())?);
         let service = SchedulerService::new(placement, scheduler, KeepOptions::default());
+        let service = Arc::new(service);
         let mut kinds = Vec::new();
         for (name, request) in KINDS {
             let mut times = Vec::with_capacity(self.refusals);
@@ -128,6 +146,9 @@ impl RefusalsBench {
                     "{{\"request\": {{{request}}}, \"instances\": [\"{instance}\"], \
                      \"claim\": false}}"
                 );
+                let host = number as u64 % self.hosts;
+                let change = take_disk(host, number as u64, kinds.len() as u64);
+                submit(&engine, vec![change]).await?;
                 let start = Instant::now();
                 let answer = ask(&service, body).await?;
                 times.push(start.elapsed().as_secs_f64() * 1000.0);
@@ -150,10 +171,15 @@ impl RefusalsBench {
                 bytes,
             });
         }
+        let mut storm = Vec::new();
+        if self.storm > 0 {
+            storm.push(storm::claims_beside(&service, 0).await?);
+            storm.push(storm::claims_beside(&service, self.storm).await?);
+        }
         engine.shutdown();
         let worst = kinds.iter().map(|kind| kind.p50_ms).fold(0.0, f64::max);
         let bars = vec![at_most("p50 of a whole refusal in ms", worst, P50_MS)];
-        Ok(Report { kinds, bars })
+        Ok(Report { kinds, storm, bars })
     }
 
     /// Hosts that are full to different degrees, all heard of just now.
@@ -181,6 +207,25 @@ impl RefusalsBench {
             scheduler.hosts_mut().apply(uuid(1, host), now, &full);
         }
         Ok(())
+    }
+}
+
+/// Somebody takes a little of a host.
+fn take_disk(host: u64, number: u64, kind: u64) -> Command {
+    let consumer = Numbers::new(8, number * KINDS.len() as u64 + kind).uuid();
+    Command::Claim {
+        consumers: vec![ConsumerClaim {
+            consumer: ConsumerUuid::from_uuid(consumer),
+            generation: ConsumerGeneration::Is(None),
+            project: "bench".to_owned(),
+            user: "bench".to_owned(),
+            consumer_type: None,
+            allocations: vec![AllocationRequest {
+                provider: uuid(1, host),
+                resources: vec![("DISK_GB".to_owned(), 1)],
+            }],
+        }],
+        at: AT,
     }
 }
 

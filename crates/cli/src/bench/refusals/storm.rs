@@ -1,0 +1,126 @@
+//! Claims while very many others are refused: explanations must not stand in their way.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use placewright_server::SchedulerService;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use super::{KINDS, ask};
+use crate::bench::requests::Numbers;
+
+/// Connections that claim.
+const CLAIMING: u64 = 8;
+/// How long.
+const TIME: Duration = Duration::from_secs(5);
+
+/// How claims fared.
+#[derive(Debug, Serialize)]
+pub(super) struct Claims {
+    refusing: usize,
+    claims_per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    refusals_per_s: f64,
+}
+
+impl fmt::Display for Claims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{CLAIMING} claim beside {} refused: {:.0} claims/s   p50 {:.2} ms   p99 {:.2} ms   \
+             ({:.0} refusals/s)",
+            self.refusing, self.claims_per_s, self.p50_ms, self.p99_ms, self.refusals_per_s
+        )
+    }
+}
+
+/// What goes on at once.
+struct Storm {
+    service: Arc<SchedulerService>,
+    is_over: AtomicBool,
+    refused: AtomicU64,
+}
+
+/// Claims and gives back on some connections, while others are refused.
+pub(super) async fn claims_beside(
+    service: &Arc<SchedulerService>,
+    refusing: usize,
+) -> anyhow::Result<Claims> {
+    let storm = Arc::new(Storm {
+        service: Arc::clone(service),
+        is_over: AtomicBool::new(false),
+        refused: AtomicU64::new(0),
+    });
+    let mut refused = JoinSet::new();
+    for number in 0..refusing {
+        refused.spawn(Arc::clone(&storm).be_refused(number));
+    }
+    let mut claiming = JoinSet::new();
+    for number in 0..CLAIMING {
+        // Other instances than those of the storm before.
+        let stream = refusing as u64 * CLAIMING + number;
+        claiming.spawn(Arc::clone(&storm).claim(stream));
+    }
+    let start = Instant::now();
+    tokio::time::sleep(TIME).await;
+    storm.is_over.store(true, Ordering::Relaxed);
+    let seconds = start.elapsed().as_secs_f64();
+    let refusals = storm.refused.load(Ordering::Relaxed);
+    let mut times = Vec::new();
+    while let Some(done) = claiming.join_next().await {
+        times.extend(done??);
+    }
+    while let Some(done) = refused.join_next().await {
+        done??;
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |percent: usize| times.get(times.len() * percent / 100).copied();
+    Ok(Claims {
+        refusing,
+        claims_per_s: times.len() as f64 / seconds,
+        p50_ms: at(50).unwrap_or(0.0),
+        p99_ms: at(99).unwrap_or(0.0),
+        refusals_per_s: refusals as f64 / seconds,
+    })
+}
+
+impl Storm {
+    async fn be_refused(self: Arc<Self>, number: usize) -> anyhow::Result<()> {
+        let (_, request) = KINDS[number % KINDS.len()];
+        let instance = Numbers::new(6, number as u64).uuid();
+        let body = format!(
+            "{{\"request\": {{{request}, \"project_id\": \"p\", \"user_id\": \"u\"}}, \
+             \"instances\": [\"{instance}\"], \"claim\": true}}"
+        );
+        while !self.is_over.load(Ordering::Relaxed) {
+            let answer = ask(&self.service, body.clone()).await?;
+            ensure!(answer.0 == 409, "status {}: {}", answer.0, answer.1);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// How long each claim took, in milliseconds.
+    async fn claim(self: Arc<Self>, stream: u64) -> anyhow::Result<Vec<f64>> {
+        let mut numbers = Numbers::new(7, stream);
+        let mut times = Vec::new();
+        while !self.is_over.load(Ordering::Relaxed) {
+            let instance = numbers.uuid();
+            let body = format!(
+                "{{\"request\": {{\"flavor\": {{\"vcpus\": 1, \"memory_mb\": 1}}, \
+                 \"project_id\": \"p\", \"user_id\": \"u\"}}, \
+                 \"instances\": [\"{instance}\"], \"claim\": true}}"
+            );
+            let start = Instant::now();
+            let answer = ask(&self.service, body).await?;
+            times.push(start.elapsed().as_secs_f64() * 1000.0);
+            ensure!(answer.0 == 200, "status {}: {}", answer.0, answer.1);
+        }
+        Ok(times)
+    }
+}
