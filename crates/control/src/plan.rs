@@ -626,11 +626,11 @@ mod tests {
             },
             ..PrepareOptions::default()
         };
-        let scheduler = Scheduler::new(SchedulerConfig::default(), options).unwrap();
+        let mut scheduler = Scheduler::new(SchedulerConfig::default(), options).unwrap();
         let request: RequestSpec =
             serde_json::from_str(r#"{"flavor": {"vcpus": 1, "memory_mb": 1}, "project_id": "p"}"#)
                 .unwrap();
-        let fault = make_ready(&scheduler, &Control::default(), Arc::new(request)).err();
+        let fault = make_ready(&mut scheduler, &Control::default(), Arc::new(request)).err();
         let fault = fault.expect("the tenant has no aggregate");
         assert_eq!(
             fault.details,
