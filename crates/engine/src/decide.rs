@@ -27,8 +27,8 @@ impl<M: Machine> Decider<M> {
         }
     }
 
-    /// Decides the commands of `batch` in order, each on the state that the ones before left. What has to wait
-    /// for an append is put behind the queue's decided groups, all else is answered.
+    /// Decides the commands of `batch` in order, each on the state that the ones before left. What
+    /// has to wait for an append is put behind the queue's decided groups, all else is answered.
     pub(crate) fn decide(&mut self, shared: &Shared<M>) {
         let started = Instant::now();
         let mut state = shared.state.write();

@@ -55,7 +55,9 @@ fn next_groups<M: Machine>(
         gather(shared, &mut queue, &last);
     }
     loop {
-        while !queue.waiting.is_empty()
+        // What the other thread took came first: nothing overtakes it.
+        while !queue.ahead_busy
+            && !queue.waiting.is_empty()
             && queue.decided_commands < shared.options.batch_commands_max
         {
             let commands_max = shared.options.decide_commands_max;
