@@ -99,8 +99,13 @@ impl Rules {
         let mut members = Vec::new();
         if let Some(group) = &request.instance_group {
             let kept = state.group(group.uuid);
-            members = mates(state, kept, &group.members, instance);
-            let hosts: Vec<ProviderId> = state.hosts_of(&members).collect();
+            let hosts = if group.members.is_empty() && request.topology_rules.is_empty() {
+                // Nobody else asks who they are.
+                hosts_of_kept(state, kept, instance)
+            } else {
+                members = mates(state, kept, &group.members, instance);
+                state.hosts_of(&members).collect()
+            };
             let of_request = || of_group(group);
             for rule in kept.map_or_else(of_request, |kept| kept.rules.clone()) {
                 rules.add(state, &rule, &hosts);
@@ -240,6 +245,16 @@ impl Bound {
         let only = self.only.as_ref().map_or(u64::MAX, |only| bits(only));
         only & !bits(&self.full)
     }
+}
+
+/// The hosts of a group's other members as placement keeps them.
+fn hosts_of_kept(state: &State, kept: Option<&Group>, instance: ConsumerUuid) -> Vec<ProviderId> {
+    let members = kept.iter().flat_map(|group| &group.members);
+    let members = members.filter_map(|id| state.consumer_by_id(*id));
+    let others = members.filter(|consumer| consumer.uuid != instance);
+    others
+        .filter_map(|consumer| Some(consumer.placing?.host))
+        .collect()
 }
 
 /// A group's other members: as placement keeps them, and as the request says.
