@@ -132,12 +132,8 @@ impl Keystone {
         let key = self
             .keyer
             .key(&[token.as_bytes(), &[u8::from(allow_expired)]]);
-        let now = Instant::now();
-        if let Some(token) = self.good.lock().get(&key, now) {
-            return Ok(token);
-        }
-        if self.bad.lock().get(&key, now).is_some() {
-            return Err(self.unauthorized());
+        if let Some(said) = self.said_lately(&key) {
+            return said;
         }
         let ask = self
             .flights
@@ -149,7 +145,21 @@ impl Keystone {
         })
     }
 
+    /// What Keystone said about a token not long ago.
+    fn said_lately(&self, key: &Key) -> Option<Verdict> {
+        let now = Instant::now();
+        if let Some(token) = self.good.lock().get(key, now) {
+            return Some(Ok(token));
+        }
+        let is_bad = self.bad.lock().get(key, now).is_some();
+        is_bad.then(|| Err(self.unauthorized()))
+    }
+
     async fn ask(&self, key: Key, token: &str, allow_expired: bool) -> Verdict {
+        // Another request may have got its answer since this one last looked.
+        if let Some(said) = self.said_lately(&key) {
+            return said;
+        }
         let Ok(Ok(_permit)) = tokio::time::timeout(self.wait, self.asking.acquire()).await else {
             return Err(unavailable("The identity service is too slow."));
         };
