@@ -82,7 +82,12 @@ impl ImageProperties {
     /// A property that the compute service knows, in its canonical form.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        kind(name).and(self.values.get(name)).map(String::as_str)
+        self.raw(name).filter(|_| kind(name).is_some())
+    }
+
+    /// Whether there is anything that [`Self::get`] can answer.
+    pub(crate) fn has_values(&self) -> bool {
+        !self.values.is_empty()
     }
 
     /// Any property, known or not.

@@ -94,7 +94,7 @@ pub(super) fn build(
     {
         request.group("").require(name);
     }
-    let explicit = request.merged_resources();
+    let explicit = nested.map(|_| request.merged_resources());
     if pinned {
         add_pinned_cpus(&wishes, &mut request)?;
     }
@@ -107,7 +107,7 @@ pub(super) fn build(
     add_defaults(spec, &mut request);
     add_memory_features(&wishes, &mut request)?;
     add_machine_features(&wishes, &mut request, warnings)?;
-    if let Some(guest) = nested {
+    if let Some((guest, explicit)) = nested.zip(explicit) {
         cells::split(guest, &explicit, &mut request)?;
     }
     request.strip_zeros();
@@ -189,18 +189,22 @@ fn add_pinned_cpus(wishes: &Wishes<'_>, request: &mut ResourceRequest) -> Result
 /// The flavor's own amounts, each unless its class is in any group already.
 fn add_defaults(spec: &RequestSpec, request: &mut ResourceRequest) {
     let flavor = &spec.flavor;
-    let named = request.merged_resources();
-    let is_named = |class| named.contains_key(class);
-    if !is_named("VCPU") && !is_named("PCPU") {
+    let is_named = |class| {
+        let mut groups = request.groups();
+        groups.any(|group| group.resources.contains_key(class))
+    };
+    let has_cpus = is_named("VCPU") || is_named("PCPU");
+    let (has_memory, has_disk) = (is_named("MEMORY_MB"), is_named("DISK_GB"));
+    if !has_cpus {
         let vcpus = u64::from(flavor.vcpus);
         request.group("").set_resource("VCPU", vcpus);
     }
-    if !is_named("MEMORY_MB") {
+    if !has_memory {
         let memory_mb = u64::from(flavor.memory_mb);
         request.group("").set_resource("MEMORY_MB", memory_mb);
     }
     let disk_gb = flavor.disk_gb(spec.is_bfv);
-    if !is_named("DISK_GB") && disk_gb > 0 {
+    if !has_disk && disk_gb > 0 {
         request.group("").set_resource("DISK_GB", disk_gb);
     }
 }

@@ -34,12 +34,18 @@ impl<'a> Wishes<'a> {
 
     /// What the flavor says under `hw:<key>` or another scope.
     pub(crate) fn of_flavor(&self, scope: &str, key: &str) -> Option<&'a str> {
-        self.flavor.extra_spec(&format!("{scope}:{key}"))
+        let specs = &self.flavor.extra_specs;
+        joined(specs.is_empty(), [scope, ":", key], |name| {
+            self.flavor.extra_spec(name)
+        })
     }
 
     /// What the image says under `hw_<key>` or another scope.
     pub(crate) fn of_image(&self, scope: &str, key: &str) -> Option<&'a str> {
-        self.image?.get(&format!("{scope}_{key}"))
+        let image = self.image?;
+        joined(!image.has_values(), [scope, "_", key], |name| {
+            image.get(name)
+        })
     }
 
     /// What both say; an empty text says nothing.
@@ -89,6 +95,18 @@ impl<'a> Wishes<'a> {
         }
         Ok([of_flavor, of_image].into_iter().flatten().any(means_true))
     }
+}
+
+/// Looks a name up that is made of parts. Plain requests are asked for dozens of names, and have none.
+fn joined<'a>(
+    is_empty: bool,
+    parts: [&str; 3],
+    look_up: impl FnOnce(&str) -> Option<&'a str>,
+) -> Option<&'a str> {
+    if is_empty {
+        return None;
+    }
+    look_up(&parts.concat())
 }
 
 /// Refuses a word that is none of the few that are possible.
