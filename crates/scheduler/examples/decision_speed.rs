@@ -31,6 +31,10 @@ use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
 
+/// What the program has, too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A small generator of numbers: the same ones in every run.
 struct Numbers(u64);
 
