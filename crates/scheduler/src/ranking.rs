@@ -26,6 +26,7 @@ use placewright_placement::slot_set::SlotSet;
 use smallvec::SmallVec;
 
 use crate::host_table::column;
+use end::Side;
 
 mod admission;
 mod board;
@@ -146,14 +147,26 @@ impl Term {
         smaller(larger(raw, low), high)
     }
 
-    /// Whether a host that has less room than before may come to lie at an end that is looked for.
-    fn likes_less(&self) -> bool {
+    /// Whether a host that has less room than before may come to lie at an end.
+    fn likes_less(&self, side: Side) -> bool {
         match self.column {
-            column::RAM_FREE_MB | column::CPUS_FREE | column::DISK_FREE_MB => self.low.is_none(),
-            column::FEW_DEVICES => self.high.is_none(),
+            column::RAM_FREE_MB | column::CPUS_FREE | column::DISK_FREE_MB => side == Side::Low,
+            column::FEW_DEVICES => side == Side::High,
             // No other column follows what is free.
             _ => false,
         }
+    }
+
+    /// How far out the hosts of a mask reach on either side; minus infinity without any.
+    fn reaches(&self, values: &[f64; BLOCK_HOSTS], mask: u64) -> [f64; 2] {
+        if mask == 0 {
+            return [f64::NEG_INFINITY; 2];
+        }
+        let (low, high) = kernel::range(values, mask);
+        [
+            Side::Low.far(self.bounded(low)),
+            Side::High.far(self.bounded(high)),
+        ]
     }
 
     /// The bounds that the weigher declares, or none.

@@ -42,8 +42,8 @@ pub use ways::Mappings;
 
 use classes::PreparedShelf;
 use rules::Rules;
-use searches::SearchShelf;
-use shelf::{ClassKey, Shelf, TreeShelf};
+use searches::{QueryKey, SearchShelf};
+use shelf::{ClassKey, Shelf, TreeKey, TreeShelf};
 use weights::{Weight, Weights};
 
 /// Decides where requests go, on a copy of placement's state and what hosts say of themselves.
@@ -313,6 +313,7 @@ impl Scheduler {
                 rules: &rules,
                 own_rules,
                 query,
+                known,
                 cell: scope.cell,
                 without_cells: &scope.without_cells,
                 without: &scope.without,
@@ -371,6 +372,8 @@ struct Job<'j, 'a> {
     rules: &'j Rules,
     own_rules: &'j [CandidateRule],
     query: &'j CandidateQuery,
+    /// The class of the request, if it has one, and whether this is its second query.
+    known: Option<QueryKey>,
     cell: Option<Uuid>,
     without_cells: &'j [Uuid],
     without: &'j [u32],
@@ -412,8 +415,9 @@ impl Admission for Job<'_, '_> {
         }
         let (trees, place) = &mut *self.trees.borrow_mut();
         let place = *place.get_or_insert_with(|| {
-            let query = shelf::hash_of(&(self.query, self.own_rules));
-            trees.place(self.state, self.search, query)
+            let lone = || TreeKey::Lone(shelf::hash_of(&(self.query, self.own_rules)));
+            let key = self.known.map_or_else(lone, TreeKey::Class);
+            trees.place(self.state, self.search, key)
         });
         let host = ProviderId(slot);
         trees.fits(place, self.state, host, || self.fits(host))

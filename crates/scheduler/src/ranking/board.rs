@@ -40,6 +40,8 @@ pub struct Standing {
     clock: u64,
     /// By term, how far out each block reaches on either side, whoever may do.
     reaches: Vec<[Vec<f64>; 2]>,
+    /// By term, how far out any host lies on either side.
+    farthest: Vec<[f64; 2]>,
     /// How many blocks there were.
     blocks: usize,
     position: u64,
@@ -53,6 +55,7 @@ impl Standing {
     pub fn new(terms: Vec<Term>) -> Self {
         Self {
             reaches: vec![[Vec::new(), Vec::new()]; terms.len()],
+            farthest: vec![[f64::NEG_INFINITY; 2]; terms.len()],
             terms,
             boards: Vec::new(),
             clock: 0,
@@ -73,6 +76,11 @@ impl Standing {
         &self.reaches[term][side as usize]
     }
 
+    /// How far out any host lies on one side of a term, whoever may do.
+    pub(super) fn farthest(&self, term: usize, side: Side) -> f64 {
+        self.farthest[term][side as usize]
+    }
+
     pub(super) fn take_frontier(&mut self) -> Frontier {
         std::mem::take(&mut self.frontier)
     }
@@ -86,7 +94,11 @@ impl Standing {
         let changed = fleet.log.since(self.position);
         let is_little = |changed: &&[Touched]| self.blocks == blocks && changed.len() < blocks;
         let changed = changed.filter(is_little);
-        for (term, reaches) in self.terms.iter().zip(&mut self.reaches) {
+        if changed.is_some_and(<[Touched]>::is_empty) {
+            return;
+        }
+        let kept = self.reaches.iter_mut().zip(&mut self.farthest);
+        for (term, (reaches, farthest)) in self.terms.iter().zip(kept) {
             if term.low.is_some() && term.high.is_some() {
                 continue;
             }
@@ -95,10 +107,9 @@ impl Standing {
                 reaches.resize(blocks, f64::NEG_INFINITY);
             }
             let mut take = |block: usize| {
-                let mask = fleet.hosts.word(block);
-                for side in [Side::Low, Side::High] {
-                    let reach = side.reach(term, column.block(block), mask);
-                    if let Some(kept) = reaches[side as usize].get_mut(block) {
+                let reach = term.reaches(column.block(block), fleet.hosts.word(block));
+                for (kept, reach) in reaches.iter_mut().zip(reach) {
+                    if let Some(kept) = kept.get_mut(block) {
                         *kept = reach;
                     }
                 }
@@ -109,6 +120,7 @@ impl Standing {
             } else {
                 (0..blocks).for_each(take);
             }
+            *farthest = [0, 1].map(|side| kernel::top(&reaches[side]));
         }
         self.blocks = blocks;
         self.position = fleet.log.end();

@@ -2,8 +2,11 @@
 
 use placewright_placement::touch::What;
 
-use super::{BLOCK_HOSTS, Column, Term, kernel, larger};
+use super::{BLOCK_HOSTS, Fleet, Term, kernel, larger};
 use crate::host_table::Touched;
+
+/// After so many changes a block it is cheaper to start over than to look at each.
+const CHANGED_MAX: usize = 16;
 
 /// Which end of a term's range is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +26,7 @@ impl Side {
 
     /// How far out the hosts of a mask reach; minus infinity without any.
     pub(super) fn reach(self, term: &Term, values: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
-        if mask == 0 {
-            return f64::NEG_INFINITY;
-        }
-        let (low, high) = kernel::range(values, mask);
-        let end = match self {
-            Self::Low => low,
-            Self::High => high,
-        };
-        self.far(term.bounded(end))
+        term.reaches(values, mask)[self as usize]
     }
 
     /// The hosts of a mask that reach farthest out.
@@ -61,12 +56,15 @@ pub(super) struct End {
     /// For each block, how far out a host of the mask can reach; none reaches farther.
     pub(super) bounds: Vec<f64>,
     pub(super) holder: Option<Holder>,
+    /// How much of the change log all of this knows. It stays behind for as long as the holder lies
+    /// farthest out of all hosts, whoever may do: then nothing else matters.
+    position: u64,
 }
 
 impl End {
     /// Makes the ends that have to be looked for, in the order of the terms, the low one first.
     /// Nothing is known of them yet.
-    pub(super) fn start_over(ends: &mut Vec<Self>, terms: &[Term], blocks: usize) {
+    pub(super) fn start_over(ends: &mut Vec<Self>, terms: &[Term], blocks: usize, position: u64) {
         let mut count = 0;
         for (number, term) in terms.iter().enumerate() {
             for (side, declared) in [(Side::Low, term.low), (Side::High, term.high)] {
@@ -79,10 +77,12 @@ impl End {
                         side,
                         bounds: Vec::new(),
                         holder: None,
+                        position,
                     });
                 }
                 let end = &mut ends[count];
                 (end.term, end.side, end.holder) = (number, side, None);
+                end.position = position;
                 end.bounds.clear();
                 end.bounds.resize(blocks, f64::INFINITY);
                 count += 1;
@@ -91,39 +91,38 @@ impl End {
         ends.truncate(count);
     }
 
-    /// Takes note of hosts that changed; `mask` has those that may do now, or more of them.
-    pub(super) fn follow(
-        &mut self,
-        changed: &[Touched],
-        mask: &[u64],
-        terms: &[Term],
-        columns: &[Column],
-    ) {
-        let term = &terms[self.term];
-        let column = &columns[term.column];
-        let likes_less = term.likes_less();
-        // A host that no slot has reaches farthest when there is no holder.
-        let (mut held, mut far) = (u32::MAX, f64::INFINITY);
-        if let Some(holder) = self.holder {
-            (held, far) = (holder.slot, holder.far);
-        }
-        let mut is_moved = false;
+    /// Takes note of the hosts that changed since the last time; `mask` has those that may do now, or
+    /// more of them.
+    pub(super) fn follow(&mut self, mask: &[u64], term: &Term, fleet: &Fleet<'_>) {
+        let changed = fleet.log.since(self.position);
+        self.position = fleet.log.end();
+        let is_little = |changed: &&[Touched]| changed.len() < CHANGED_MAX * mask.len();
+        let Some(changed) = changed.filter(is_little) else {
+            self.holder = None;
+            self.bounds.fill(f64::INFINITY);
+            return;
+        };
+        let column = &fleet.columns[term.column];
+        // A host that has less room than before cannot come to lie at most ends.
+        let likes_less = term.likes_less(self.side);
+        let mut farthest = f64::NEG_INFINITY;
         for touched in changed {
-            let slot = touched.slot;
-            is_moved |= slot == held;
             if touched.what == What::LessRoom && !likes_less {
                 continue;
             }
+            let slot = touched.slot;
             let block = slot as usize / BLOCK_HOSTS;
             if mask[block] >> (slot % 64) & 1 == 0 {
                 continue;
             }
             let here = self.side.far(term.bounded(column.get(slot)));
-            is_moved |= here > far;
+            farthest = larger(farthest, here);
             self.bounds[block] = larger(here, self.bounds[block]);
         }
-        if is_moved {
-            self.holder = None;
-        }
+        let stays = |holder: &Holder| {
+            let now = self.side.far(term.bounded(column.get(holder.slot)));
+            now == holder.far && farthest <= now
+        };
+        self.holder = self.holder.filter(stays);
     }
 }

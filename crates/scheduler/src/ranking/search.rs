@@ -79,14 +79,14 @@ impl Ranking {
         self.scales.clear();
         self.bounds.clear();
         self.bounds.resize(blocks, f64::INFINITY);
-        End::start_over(&mut self.ends, standing.terms(), blocks);
         self.position = fleet.log.end();
+        End::start_over(&mut self.ends, standing.terms(), blocks, self.position);
         self.scored = fleet.log.end();
     }
 
     /// Brings the masks up to date with what changed. False if that is not known any more.
     #[must_use]
-    pub fn follow(&mut self, standing: &Standing, blocks: usize, fleet: &Fleet<'_>) -> bool {
+    pub fn follow(&mut self, blocks: usize, fleet: &Fleet<'_>) -> bool {
         let is_same = |_: &_| self.bounds.len() == blocks;
         let Some(changed) = fleet.log.since(self.position).filter(is_same) else {
             return false;
@@ -106,9 +106,6 @@ impl Ranking {
                     mask[block] |= 1 << bit;
                 }
             }
-        }
-        for end in &mut self.ends {
-            end.follow(changed, mask, standing.terms(), fleet.columns);
         }
         self.position = fleet.log.end();
         true
@@ -257,6 +254,20 @@ impl Search<'_> {
         frontier: &mut Frontier,
     ) -> f64 {
         let place = |holder: &Holder| (holder.slot as usize / BLOCK_HOSTS, holder.slot % 64);
+        let term = &self.standing.terms()[end.term];
+        if let Some(holder) = &mut end.holder {
+            let raw = self.fleet.columns[term.column].get(holder.slot);
+            let now = end.side.far(term.bounded(raw));
+            let (block, bit) = place(holder);
+            if now >= self.standing.farthest(end.term, end.side)
+                && memo.class_admits(block, bit as usize)
+                && memo.request_admits(block, bit as usize)
+            {
+                holder.far = now;
+                return end.side.far(now);
+            }
+        }
+        end.follow(&self.who.mask, term, self.fleet);
         let holder = end.holder.filter(|holder| {
             let (block, bit) = place(holder);
             memo.class_admits(block, bit as usize)

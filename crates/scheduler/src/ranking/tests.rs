@@ -148,7 +148,7 @@ proptest! {
             let ranking = &mut rankings[usize::from(odd_class)];
             let fleet = Fleet { log: &log, columns: &columns, hosts: &hosts };
             let known = ranking.take().and_then(|mut ranking| {
-                let follows = ranking.follow(&standing, blocks, &fleet);
+                let follows = ranking.follow(blocks, &fleet);
                 follows.then_some(ranking)
             });
             let ranking = ranking

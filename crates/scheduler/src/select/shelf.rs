@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use placewright_placement::{HostSearch, ProviderId, State};
 use uuid::Uuid;
 
+use super::searches::QueryKey;
 use crate::host_table::{HostTable, Touched};
 use crate::ranking::{Admission, ChangeLog, Fleet, Ranked, Ranking, Standing, Term};
 
@@ -109,8 +110,7 @@ impl Shelf {
         let known = self.place_of.get(&key).copied();
         let place = known.filter(|place| {
             let one = &mut self.rankings[*place];
-            let standing = &self.standings[standing];
-            one.basis == basis && one.terms == terms && one.ranking.follow(standing, blocks, &fleet)
+            one.basis == basis && one.terms == terms && one.ranking.follow(blocks, &fleet)
         });
         let place = place.unwrap_or_else(|| {
             let standing = &self.standings[standing];
@@ -169,11 +169,20 @@ fn longest_unused(rankings: &mut [Shelved], hand: &mut usize) -> usize {
     }
 }
 
+/// A query of which it is known which trees fit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum TreeKey {
+    /// Of a class of requests.
+    Class(QueryKey),
+    /// Of a request without one: a hash of all that it says.
+    Lone(u64),
+}
+
 /// For one query, the trees of which is known whether they fit: up to which change of the tree, and
 /// whether.
 #[derive(Debug)]
 struct Trees {
-    query: u64,
+    query: TreeKey,
     basis: Basis,
     known: HashMap<u32, (u64, bool), foldhash::quality::FixedState>,
 }
@@ -182,14 +191,19 @@ struct Trees {
 #[derive(Debug, Default)]
 pub(super) struct TreeShelf {
     queries: Vec<Trees>,
-    place_of: HashMap<u64, usize, foldhash::quality::FixedState>,
+    place_of: HashMap<TreeKey, usize, foldhash::quality::FixedState>,
     /// The place of the query that was put here first, once all places are taken.
     oldest: usize,
 }
 
 impl TreeShelf {
     /// The place of what is known for a query.
-    pub(super) fn place(&mut self, state: &State, search: &HostSearch<'_>, query: u64) -> usize {
+    pub(super) fn place(
+        &mut self,
+        state: &State,
+        search: &HostSearch<'_>,
+        query: TreeKey,
+    ) -> usize {
         let basis = Basis::of(state, search);
         if let Some(place) = self.place_of.get(&query).copied() {
             let one = &mut self.queries[place];
