@@ -134,6 +134,9 @@ impl Policy {
         };
         let mut weighers = Vec::with_capacity(self.weighers.len());
         for weigher in &self.weighers {
+            if !Compiled::may_count(weigher, &context) {
+                continue;
+            }
             let compiled = Compiled::new(weigher, &context)?;
             if !compiled.is_idle() {
                 weighers.push(compiled);

@@ -29,9 +29,18 @@ pub struct Prepared {
     pub translation: Translation,
     /// The pre-filters that had something to look at, in the order in which they ran.
     pub prefilters: Vec<Prefilter>,
-    /// A number that stands for this request and all that are equal to it but for who is in the
-    /// server group, if such requests are kept in mind.
-    pub class: Option<u64>,
+    /// The class of the request, if such requests are kept in mind.
+    pub class: Option<Class>,
+}
+
+/// This request and all that are equal to it but for who is in the server group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Class {
+    /// A number that stands for it.
+    pub number: u64,
+    /// Whether such a request came before. Of one that did not, and most likely will not again, no
+    /// more is kept than what the claim that follows can use.
+    pub is_known: bool,
 }
 
 /// Why a request is not searched for.

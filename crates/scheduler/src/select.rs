@@ -301,7 +301,7 @@ impl Scheduler {
         };
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
             let is_fallback = !std::ptr::eq(query, &prepared.query);
-            let known = prepared.class.map(|class| (class, is_fallback));
+            let known = prepared.class.map(|class| QueryKey { class, is_fallback });
             let Some(search) = self.searches.search(state, query, known)? else {
                 continue;
             };

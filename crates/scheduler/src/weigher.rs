@@ -127,6 +127,13 @@ pub struct Compiled<'a> {
 }
 
 impl<'a> Compiled<'a> {
+    /// Whether a weigher has a multiplier, for all hosts or for those of some aggregate.
+    #[must_use]
+    pub fn may_count(weigher: &'static Weigher, context: &Context<'a>) -> bool {
+        let overrides = || context.hosts.aggregates().overrides(weigher.multiplier_key);
+        (weigher.multiplier)(context.config) != 0.0 || overrides().is_some()
+    }
+
     /// Readies a weigher for a request.
     ///
     /// # Errors
@@ -285,14 +292,16 @@ impl<'a> CompiledWeighers<'a> {
     #[must_use]
     pub fn terms(&self) -> Option<Vec<Term>> {
         let columns = self.hosts.columns();
-        let active = self.weighers.iter().filter(|weigher| !weigher.is_idle());
-        let terms: Option<Vec<Term>> = active.map(Compiled::term).collect();
         // Where all hosts have the same number, and that is the low end, nothing is counted.
         let counts = |term: &Term| match columns[term.column].uniform() {
             Some(number) => term.low.is_some_and(|low| number > low),
             None => true,
         };
-        terms.map(|terms| terms.into_iter().filter(counts).collect())
+        let mut terms = Vec::with_capacity(self.weighers.len());
+        for weigher in self.weighers.iter().filter(|weigher| !weigher.is_idle()) {
+            terms.extend(Some(weigher.term()?).filter(counts));
+        }
+        Some(terms)
     }
 
     /// The scales of all weighers over some hosts; fewer than two are not weighed.

@@ -3,17 +3,23 @@
 //! A request's server group and its topology rules say who else matters for one instance; what is
 //! made of the request does not depend on them. So requests that differ in nothing else are of one
 //! class.
+//!
+//! A request is kept when it comes for the second time: those that never come again push nothing out.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::prepare::{PrepareRefusal, Prepared};
+use crate::prepare::{Class, PrepareRefusal, Prepared};
 use crate::request::RequestSpec;
 
 /// How many requests are kept.
 const KEPT_MAX: usize = 1_024;
+
+/// Of how many requests that came once it is known that they did; those of a common remainder share
+/// a place.
+const ONCE_MAX: usize = 4_096;
 
 type Hashing = foldhash::quality::FixedState;
 
@@ -35,6 +41,8 @@ pub(super) struct PreparedShelf {
     oldest: usize,
     /// The number of the last class.
     classes: u64,
+    /// Hashes of requests that came once; empty before the first.
+    once: Vec<u64>,
 }
 
 impl PreparedShelf {
@@ -83,10 +91,24 @@ impl PreparedShelf {
         }
         self.classes += 1;
         let mut prepared = make()?;
-        prepared.class = Some(self.classes);
+        let is_known = self.came_before(hash);
+        prepared.class = Some(Class {
+            number: self.classes,
+            is_known,
+        });
         let prepared = Arc::new(prepared);
-        self.put(hash, request, &prepared);
+        if is_known {
+            self.put(hash, request, &prepared);
+        }
         Ok(prepared)
+    }
+
+    /// Whether a request of this hash came lately. Hashes of different requests that are equal only
+    /// keep one too many.
+    fn came_before(&mut self, hash: u64) -> bool {
+        self.once.resize(ONCE_MAX, 0);
+        let place = usize::try_from(hash % ONCE_MAX as u64).unwrap_or(0);
+        std::mem::replace(&mut self.once[place], hash) == hash
     }
 
     fn put(&mut self, hash: u64, request: &RequestSpec, prepared: &Arc<Prepared>) {

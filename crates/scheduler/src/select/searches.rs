@@ -3,22 +3,42 @@
 use hashbrown::HashMap;
 use placewright_placement::{CandidateQuery, HostSearch, KeptSearch, QueryRefusal, State};
 
-/// The queries of how many classes are kept: classes are numbered in the order in which they came.
+use crate::prepare::Class;
+
+/// The queries of how many classes are kept at least: classes are numbered in the order in which they
+/// came.
 const KEPT_MAX: u64 = 1_024;
 
-/// The number of a class of requests, and whether it is about their second query.
-pub(super) type QueryKey = (u64, bool);
+/// How many queries of requests that came for the first time are kept, for the claims that follow.
+const FRESH_MAX: usize = 8;
+
+/// A class of requests, and whether it is about their second query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct QueryKey {
+    pub(super) class: Class,
+    pub(super) is_fallback: bool,
+}
 
 /// The queries that were made ready before.
 #[derive(Debug, Default)]
 pub(super) struct SearchShelf {
     kept: HashMap<QueryKey, KeptSearch, foldhash::quality::FixedState>,
+    /// Those of requests that came for the first time, in a ring.
+    fresh: Vec<(QueryKey, KeptSearch)>,
+    /// The place in the ring that is taken next.
+    next: usize,
 }
 
 impl SearchShelf {
     /// A query that was made ready before and still is.
     pub(super) fn known<'a>(&self, state: &'a State, key: QueryKey) -> Option<HostSearch<'a>> {
-        self.kept.get(&key)?.resume(state)
+        let kept = if key.class.is_known {
+            self.kept.get(&key)
+        } else {
+            let mut fresh = self.fresh.iter();
+            fresh.find_map(|(other, kept)| (*other == key).then_some(kept))
+        };
+        kept?.resume(state)
     }
 
     /// A query made ready, now or before; nothing if nobody serves it.
@@ -38,12 +58,24 @@ impl SearchShelf {
         let search = HostSearch::new(state, query)?;
         let kept = search.as_ref().and_then(HostSearch::keep);
         if let (Some(key), Some(kept)) = (key, kept) {
-            let oldest = key.0.saturating_sub(KEPT_MAX);
-            if self.kept.len() as u64 >= 2 * KEPT_MAX {
-                self.kept.retain(|(class, _), _| *class > oldest);
-            }
-            self.kept.insert(key, kept);
+            self.put(key, kept);
         }
         Ok(search)
+    }
+
+    fn put(&mut self, key: QueryKey, search: KeptSearch) {
+        if !key.class.is_known {
+            match self.fresh.get_mut(self.next) {
+                Some(place) => *place = (key, search),
+                None => self.fresh.push((key, search)),
+            }
+            self.next = (self.next + 1) % FRESH_MAX;
+            return;
+        }
+        let oldest = key.class.number.saturating_sub(KEPT_MAX);
+        if self.kept.len() as u64 >= 2 * KEPT_MAX {
+            self.kept.retain(|key, _| key.class.number > oldest);
+        }
+        self.kept.insert(key, search);
     }
 }

@@ -8,12 +8,15 @@ use uuid::Uuid;
 
 use super::searches::QueryKey;
 use crate::host_table::{HostTable, Touched};
+use crate::prepare::Class;
 use crate::ranking::{Admission, ChangeLog, Fleet, Ranked, Ranking, Standing, Term};
 
 /// How many classes' rankings are kept.
 const RANKINGS_MAX: usize = 512;
 /// How many queries' fitting trees are kept.
 const QUERIES_MAX: usize = 512;
+/// For how many trees at least and at most it is known at once whether they fit a query.
+const TREES_KNOWN: (usize, usize) = (64, 1 << 14);
 /// For how many lists of terms scores are kept.
 const STANDINGS_MAX: usize = 8;
 
@@ -48,8 +51,8 @@ pub(super) fn hash_of<T: Hash>(value: &T) -> u64 {
 /// What requests of one class have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClassKey {
-    /// The requests themselves, see [`Prepared::class`](crate::prepare::Prepared::class).
-    pub(super) requests: u64,
+    /// The requests themselves.
+    pub(super) requests: Class,
     /// Whether it is their second query.
     pub(super) is_fallback: bool,
     /// The count of changes of aggregates' metadata.
@@ -60,7 +63,8 @@ pub(super) struct ClassKey {
 
 #[derive(Debug)]
 struct Shelved {
-    key: ClassKey,
+    /// Nothing for a request without a class.
+    key: Option<ClassKey>,
     terms: Vec<Term>,
     basis: Basis,
     /// Whether it was asked since the hand of the clock passed.
@@ -77,6 +81,9 @@ pub(super) struct Shelf {
     log: ChangeLog,
     /// The place of the ranking that is looked at first when one has to go.
     hand: usize,
+    /// The ranking of the last request that is not kept, for its memory and for what is asked of the
+    /// same request once more.
+    spare: Option<Shelved>,
 }
 
 impl Shelf {
@@ -102,12 +109,25 @@ impl Shelf {
             columns: hosts.columns(),
             hosts: hosts.known(),
         };
-        let Some(key) = key else {
+        let known = key.and_then(|key| self.place_of.get(&key).copied());
+        let Some(key) = key.filter(|key| key.requests.is_known) else {
             let standing = &mut self.standings[standing];
-            let mut ranking = Ranking::new(standing, blocks, &fleet);
-            return ranking.best(standing, count, admission, &fleet);
+            let spare = self.spare.take().filter(|spare| spare.terms == terms);
+            let mut spare = spare.unwrap_or_else(|| Shelved {
+                key: None,
+                terms,
+                basis,
+                is_used: true,
+                ranking: Ranking::new(standing, blocks, &fleet),
+            });
+            let is_same = key.is_some() && spare.key == key && spare.basis == basis;
+            if !is_same || !spare.ranking.follow(blocks, &fleet) {
+                spare.ranking.start_over(standing, blocks, &fleet);
+            }
+            (spare.key, spare.basis) = (key, basis);
+            let spare = self.spare.insert(spare);
+            return spare.ranking.best(standing, count, admission, &fleet);
         };
-        let known = self.place_of.get(&key).copied();
         let place = known.filter(|place| {
             let one = &mut self.rankings[*place];
             one.basis == basis && one.terms == terms && one.ranking.follow(blocks, &fleet)
@@ -120,13 +140,13 @@ impl Shelf {
             });
             let place = if let Some(place) = place {
                 let one = &mut self.rankings[place];
-                self.place_of.remove(&one.key);
+                one.key.take().map(|key| self.place_of.remove(&key));
                 one.ranking.start_over(standing, blocks, &fleet);
-                (one.key, one.terms, one.basis) = (key, terms, basis);
+                (one.key, one.terms, one.basis) = (Some(key), terms, basis);
                 place
             } else {
                 self.rankings.push(Shelved {
-                    key,
+                    key: Some(key),
                     terms,
                     basis,
                     is_used: true,
@@ -178,13 +198,70 @@ pub(super) enum TreeKey {
     Lone(u64),
 }
 
-/// For one query, the trees of which is known whether they fit: up to which change of the tree, and
-/// whether.
+impl TreeKey {
+    fn is_kept(self) -> bool {
+        match self {
+            Self::Class(key) => key.class.is_known,
+            Self::Lone(_) => true,
+        }
+    }
+}
+
+/// What is known about a tree.
+#[derive(Clone, Copy, Debug)]
+struct KnownTree {
+    root: u32,
+    /// The round of the query in which it was looked at.
+    round: u32,
+    /// Up to which change of the tree that holds, and in the lowest bit whether it fits.
+    answer: u64,
+}
+
+/// For one query, the trees of which is known whether they fit: each tree has one place, which it
+/// shares with others.
 #[derive(Debug)]
 struct Trees {
     query: TreeKey,
     basis: Basis,
-    known: HashMap<u32, (u64, bool), foldhash::quality::FixedState>,
+    /// Counts how often all was forgotten; what is known is of this round.
+    round: u32,
+    known: Vec<KnownTree>,
+}
+
+impl Trees {
+    fn new(query: TreeKey, basis: Basis, trees: usize) -> Self {
+        // Twice as many places as trees, so that few have to share one.
+        let places = (trees * 2).next_power_of_two();
+        let unknown = KnownTree {
+            root: u32::MAX,
+            round: 0,
+            answer: 0,
+        };
+        Self {
+            query,
+            basis,
+            round: 0,
+            known: vec![unknown; places.clamp(TREES_KNOWN.0, TREES_KNOWN.1)],
+        }
+    }
+
+    fn start_over(&mut self, query: TreeKey, basis: Basis) {
+        self.query = query;
+        self.basis = basis;
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.known
+                .iter_mut()
+                .for_each(|known| known.root = u32::MAX);
+        }
+    }
+
+    fn place(&mut self, root: ProviderId) -> &mut KnownTree {
+        // Neighbouring roots are spread; the length is a power of two.
+        let spread = root.0.wrapping_mul(0x9e37_79b1) >> 8;
+        let place = spread as usize & (self.known.len() - 1);
+        &mut self.known[place]
+    }
 }
 
 /// The kept knowledge about trees.
@@ -194,6 +271,8 @@ pub(super) struct TreeShelf {
     place_of: HashMap<TreeKey, usize, foldhash::quality::FixedState>,
     /// The place of the query that was put here first, once all places are taken.
     oldest: usize,
+    /// That of the last request that is not kept.
+    spare: Option<usize>,
 }
 
 impl TreeShelf {
@@ -205,30 +284,34 @@ impl TreeShelf {
         query: TreeKey,
     ) -> usize {
         let basis = Basis::of(state, search);
-        if let Some(place) = self.place_of.get(&query).copied() {
+        let known = self.place_of.get(&query).copied();
+        let spare = || self.spare.filter(|_| !query.is_kept());
+        if let Some(place) = known.or_else(spare) {
             let one = &mut self.queries[place];
-            if one.basis != basis {
-                one.known.clear();
-                one.basis = basis;
+            if one.basis != basis || one.query != query {
+                one.start_over(query, basis);
             }
             return place;
         }
-        let one = Trees {
-            query,
-            basis,
-            known: HashMap::default(),
-        };
+        let one = Trees::new(query, basis, state.parents().len());
         let place = if self.queries.len() < QUERIES_MAX {
             self.queries.push(one);
             self.queries.len() - 1
         } else {
-            let place = self.oldest;
+            let mut place = self.oldest;
+            if Some(place) == self.spare {
+                place = (place + 1) % QUERIES_MAX;
+            }
             self.oldest = (place + 1) % QUERIES_MAX;
             self.place_of.remove(&self.queries[place].query);
             self.queries[place] = one;
             place
         };
-        self.place_of.insert(query, place);
+        if query.is_kept() {
+            self.place_of.insert(query, place);
+        } else {
+            self.spare = Some(place);
+        }
         place
     }
 
@@ -240,14 +323,17 @@ impl TreeShelf {
         root: ProviderId,
         search: impl FnOnce() -> bool,
     ) -> bool {
-        let now = state.touched().last(root);
-        let known = self.queries[place]
-            .known
-            .entry(root.0)
-            .or_insert((u64::MAX, false));
-        if known.0 != now {
-            *known = (now, search());
+        let position = state.touched().last(root);
+        let trees = &mut self.queries[place];
+        let round = trees.round;
+        let known = trees.place(root);
+        if (known.root, known.round, known.answer >> 1) != (root.0, round, position) {
+            *known = KnownTree {
+                root: root.0,
+                round,
+                answer: position << 1 | u64::from(search()),
+            };
         }
-        known.1
+        known.answer & 1 == 1
     }
 }

@@ -8,6 +8,7 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
+use super::searches::QueryKey;
 use super::{Scheduler, SelectRefusal, TRIED_MAX};
 use crate::prepare::Prepared;
 
@@ -47,7 +48,7 @@ impl Scheduler {
         let host = ProviderId(slot);
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
             let is_fallback = !std::ptr::eq(query, &prepared.query);
-            let known = prepared.class.map(|class| (class, is_fallback));
+            let known = prepared.class.map(|class| QueryKey { class, is_fallback });
             let search = match known.and_then(|known| self.searches.known(state, known)) {
                 Some(search) => search,
                 None => match HostSearch::new(state, query)? {
