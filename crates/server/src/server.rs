@@ -156,7 +156,9 @@ impl<S: HttpService> Server<S> {
             .header_read_timeout(options.head_timeout)
             .max_buf_size(options.head_bytes_max.max(8192))
             .keep_alive(true)
-            .half_close(false);
+            // A client that left is noticed when it is written to. To look out for its end while it
+            // waits would take a second buffer for each request, which holds on to the first.
+            .half_close(true);
         http
     }
 }
