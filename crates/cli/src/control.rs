@@ -156,7 +156,8 @@ async fn open_store(
     let journal_options = wire::journal(options);
     let engine_options = wire::engine(options);
     let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
-        let journal = SqliteJournal::open(&directory, journal_options)?;
+        let mut journal = SqliteJournal::open(&directory, journal_options)?;
+        journal.grow_log()?;
         Engine::open(journal, engine_options, observer)
     });
     Ok(opened.await??)

@@ -204,6 +204,54 @@ fn a_log_that_was_cut_anywhere_holds_whole_batches() {
 }
 
 #[test]
+fn a_grown_log_holds_what_was_appended_and_a_store_without_room_does_without() {
+    let directory = store();
+    let mut journal = open(directory.path()).unwrap();
+    let before = read_all(&mut journal, 1).unwrap();
+    let log_bytes = || {
+        let log = fs::metadata(directory.path().join("journal.sqlite-wal"));
+        log.unwrap().len()
+    };
+    for _ in 0..2 {
+        journal.grow_log().unwrap();
+        assert!((4 << 20..5 << 20).contains(&log_bytes()), "{}", log_bytes());
+    }
+    let grown = log_bytes();
+    let next = before.len() as u64 + 1;
+    journal.append(next, &[b"first"]).unwrap();
+    journal.append(next + 1, &[&[7; 100_000]]).unwrap();
+    assert_eq!(log_bytes(), grown, "appends go where there is room");
+
+    // As after a crash: the log is there, nobody closed the store.
+    let crashed = tempfile::tempdir().unwrap();
+    for name in ["journal.sqlite", "journal.sqlite-wal"] {
+        fs::copy(directory.path().join(name), crashed.path().join(name)).unwrap();
+    }
+    for path in [crashed.path(), directory.path()] {
+        let mut reader = SqliteJournal::open_read_only(path).unwrap();
+        let records = read_all(&mut reader, 1).unwrap();
+        assert_eq!(records[..before.len()], before);
+        assert_eq!(
+            records[before.len()..],
+            [b"first".to_vec(), vec![7; 100_000]]
+        );
+        assert!(matches!(
+            reader.grow_log(),
+            Err(JournalError::ReadOnly { .. })
+        ));
+    }
+
+    let small = tempfile::tempdir().unwrap();
+    let options = SqliteOptions {
+        file_bytes_max: Some(200_000),
+    };
+    let mut journal = SqliteJournal::open(small.path(), options).unwrap();
+    journal.grow_log().unwrap();
+    journal.append(1, &[b"still"]).unwrap();
+    assert_eq!(read_all(&mut journal, 1).unwrap(), [b"still"]);
+}
+
+#[test]
 fn a_full_store_keeps_what_it_has_and_goes_on_when_there_is_room() {
     let directory = tempfile::tempdir().unwrap();
     let options = SqliteOptions {

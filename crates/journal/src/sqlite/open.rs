@@ -23,6 +23,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The write-ahead log is copied into the database when it has grown to this many pages (16 MiB):
 /// rarer than SQLite's default, since each time costs two more fsyncs.
 const CHECKPOINT_PAGES: u32 = 4096;
+/// The room that [`SqliteJournal::grow_log`] makes: some thousand appends of a quiet store, or the first
+/// second of a busy one.
+const LOG_BYTES: u64 = 4 << 20;
+/// The pages that SQLite keeps in memory while it makes that room: next to none, so that it writes.
+const CACHE_PAGES_GROWING: i64 = 16;
 
 /// How to open a store.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +69,46 @@ impl SqliteJournal {
             store,
             payload: Vec::new(),
         })
+    }
+
+    /// Gives the write-ahead log some room before it is needed. An fsync that has to make a file larger
+    /// waits for the disk twice, so appends would be slow until the log has once been as long as it
+    /// gets. Where there is no room it stays as it is.
+    ///
+    /// # Errors
+    /// [`JournalError::ReadOnly`], or the store failed.
+    pub fn grow_log(&mut self) -> Result<(), JournalError> {
+        let _turn = self.store.writable()?;
+        let log = self.store.directory.join("journal.sqlite-wal");
+        if fs::metadata(log).is_ok_and(|log| log.len() >= LOG_BYTES) {
+            return Ok(());
+        }
+        let sqlite = self.store.sqlite("open");
+        let pages: i64 = self
+            .connection
+            .query_row("PRAGMA cache_size", [], |row| row.get(0))
+            .map_err(&sqlite)?;
+        let keep = |pages: i64| {
+            self.connection
+                .execute_batch(&format!("PRAGMA cache_size = {pages}"))
+                .map_err(&sqlite)
+        };
+        keep(CACHE_PAGES_GROWING)?;
+        // Changed pages that are too many for the cache go to the log at once. What is rolled back is
+        // written over later, and the file does not shrink.
+        let transaction = self.connection.unchecked_transaction().map_err(&sqlite)?;
+        let grown = transaction.execute(
+            "INSERT INTO batch (first, last, previous, checksum, records) \
+             VALUES (-1, -1, 0, 0, zeroblob(?1))",
+            [super::int(LOG_BYTES + LOG_BYTES / 16)],
+        );
+        // SQLite has rolled it back already where there is no room.
+        transaction.finish().map_err(&sqlite)?;
+        keep(pages)?;
+        match grown.map_err(&sqlite) {
+            Ok(_) | Err(JournalError::NoSpace { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens the store in `directory` to look at it, also while another program writes to it.
