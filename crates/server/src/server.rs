@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -19,7 +19,7 @@ use crate::http::body::Body;
 use crate::http::service::Service;
 use crate::metrics::HttpMetrics;
 use crate::options::ServerOptions;
-use crate::wire::Wire;
+use crate::wire::{Busy, Wire};
 
 /// After a failed accept (no file descriptors left, say) the next is tried this much later.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -125,11 +125,23 @@ impl<S: HttpService> Server<S> {
                 tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
             }
             let service = Arc::clone(&self.service);
+            let busy = Busy::default();
+            let io = TokioIo::new(Wire::new(
+                stream,
+                options.head_timeout,
+                options.write_timeout,
+                busy.clone(),
+            ));
             let answer = service_fn(move |request: Request<Incoming>| {
                 let service = Arc::clone(&service);
-                async move { Ok::<_, std::convert::Infallible>(service.handle(request, remote).await) }
+                let busy = busy.clone();
+                busy.set(true);
+                async move {
+                    let response = service.handle(request, remote).await;
+                    busy.set(false);
+                    Ok::<_, std::convert::Infallible>(response)
+                }
             });
-            let io = TokioIo::new(Wire::new(stream, options.write_timeout));
             let connection = graceful.watch(http.serve_connection(io, answer));
             let gauge = self.service.metrics().connections.clone();
             gauge.inc();
@@ -152,9 +164,7 @@ impl<S: HttpService> Server<S> {
     fn http(&self) -> http1::Builder {
         let options = self.service.options();
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(options.head_timeout)
-            .max_buf_size(options.head_bytes_max.max(8192))
+        http.max_buf_size(options.head_bytes_max.max(8192))
             .keep_alive(true)
             // A client that left is noticed when it is written to. To look out for its end while it
             // waits would take a second buffer for each request, which holds on to the first.

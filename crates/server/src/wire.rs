@@ -1,14 +1,16 @@
-//! The last layer above the socket: cuts connections whose client takes nothing of an answer, and
-//! closes so that a last answer arrives.
+//! The last layer above the socket: cuts connections whose client sends no request or takes nothing
+//! of an answer, and closes so that a last answer arrives.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 /// A closed connection is read on for so long, and so many bytes, so that what the client still
 /// sends does not make the system throw the answer away (RFC 9112, section 9.6).
@@ -31,14 +33,39 @@ fn gather<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8]) -> Option<&'a 
     Some(&together[..end])
 }
 
-/// A stream that fails when a write stays stuck for too long.
+/// Whether a request of a connection is being answered. Meanwhile its client owes no head of the next
+/// one; bodies have a time of their own.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    /// A request's head is there, or its answer is.
+    pub(crate) fn set(&self, busy: bool) {
+        // The connection's one task writes and reads it.
+        self.0.store(busy, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A stream that fails when a write stays stuck for too long, or the head of a request is not there in
+/// time.
 ///
-/// The clock runs only while the system takes no bytes, so a slow client that takes some is fine,
-/// and a write that succeeds at once costs nothing.
+/// The clock of writes runs only while the system takes no bytes, so a slow client that takes some is
+/// fine, and a write that succeeds at once costs nothing. The clock of heads starts when the client is
+/// first waited for after an answer, and its timer stays as it is from request to request: to be woken
+/// in vain once in the time that a client has is cheaper than to set a timer for each request.
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
     stream: S,
+    head_timeout: Duration,
     write_timeout: Duration,
+    busy: Busy,
+    /// Since when the client has been waited for.
+    waiting_since: Option<Instant>,
+    overdue: Option<Pin<Box<Sleep>>>,
     stalled: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
 }
@@ -51,12 +78,41 @@ struct Linger {
 }
 
 impl<S> Wire<S> {
-    pub(crate) fn new(stream: S, write_timeout: Duration) -> Self {
+    /// A wire whose user says when it is `busy`.
+    pub(crate) fn new(
+        stream: S,
+        head_timeout: Duration,
+        write_timeout: Duration,
+        busy: Busy,
+    ) -> Self {
         Self {
             stream,
+            head_timeout,
             write_timeout,
+            busy,
+            waiting_since: None,
+            overdue: None,
             stalled: None,
             linger: None,
+        }
+    }
+
+    /// Whether the client, which has nothing to read from just now, has had its time for a head.
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.busy.is_set() {
+            return Poll::Pending;
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let due = since + self.head_timeout;
+        let timer = self
+            .overdue
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        loop {
+            ready!(timer.as_mut().poll(context));
+            if Instant::now() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
         }
     }
 
@@ -106,7 +162,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if result.is_pending() {
+            ready!(self.poll_overdue(context));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        result
     }
 }
 
@@ -117,6 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.waiting_since = None;
         self.watch(result, context)
     }
 
@@ -130,6 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
             Some(bytes) => Pin::new(&mut self.stream).poll_write(context, bytes),
             None => Pin::new(&mut self.stream).poll_write_vectored(context, slices),
         };
+        self.waiting_since = None;
         self.watch(result, context)
     }
 

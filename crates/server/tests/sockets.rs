@@ -179,6 +179,42 @@ async fn slow_clients_are_cut_and_harm_nobody() {
 }
 
 #[tokio::test]
+async fn the_time_for_a_head_starts_anew_with_each_answer_and_stands_still_before_it() {
+    let running = run(ServerOptions {
+        head_timeout: Duration::from_millis(400),
+        ..ServerOptions::default()
+    })
+    .await;
+    let pause = || tokio::time::sleep(Duration::from_millis(250));
+    let mut stream = running.connect().await;
+    for _ in 0..4 {
+        pause().await;
+        stream.write_all(ROOT).await.unwrap();
+        assert!(read_some(&mut stream).await.starts_with("HTTP/1.1 200"));
+    }
+    let body = b"{\"name\": \"late\"}";
+    let head = format!(
+        "POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for _ in 0..3 {
+        pause().await;
+    }
+    stream.write_all(body).await.unwrap();
+    assert!(read_some(&mut stream).await.starts_with("HTTP/1.1 201"));
+    // A head that comes in drops has no more time than one that does not come.
+    let start = std::time::Instant::now();
+    while stream.write_all(b"G").await.is_ok() && start.elapsed() < Duration::from_secs(10) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(350), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test]
 async fn a_client_that_takes_nothing_of_an_answer_is_cut() {
     let options = ServerOptions {
         write_timeout: Duration::from_millis(300),

@@ -8,11 +8,15 @@
 use std::fmt;
 
 use hyper::HeaderMap;
+use hyper::header::HeaderName;
 
 use crate::http::python;
 
 /// Name of the header in both directions.
 pub(crate) const HEADER: &str = "openstack-api-version";
+
+/// The same, made once.
+const HEADER_NAME: HeaderName = HeaderName::from_static(HEADER);
 
 /// A version `1.minor` of the Placement API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,7 +120,7 @@ pub enum VersionError {
 /// [`VersionError`] when the entry for this service is no version, or one that there is not.
 pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionError> {
     let mut wanted = None;
-    for value in headers.get_all(HEADER) {
+    for value in headers.get_all(HEADER_NAME) {
         // Later headers are later entries of one list.
         let text = String::from_utf8_lossy(value.as_bytes());
         for entry in text.split(',') {
