@@ -47,6 +47,18 @@ impl Authenticator {
         self.strategy().requires_loopback()
     }
 
+    /// Reads the password file again, if there is one, whether or not it looks changed. What cannot
+    /// be used changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// When the file cannot be read or used; the message names the line.
+    pub fn reread(&self) -> Result<(), SetupError> {
+        match &self.0 {
+            Kind::HttpBasic(basic) => basic.reread(),
+            Kind::Noauth2 | Kind::Keystone(_) => Ok(()),
+        }
+    }
+
     /// Finds out who sends a request with these headers.
     ///
     /// `noauth2` answers at once, the others too when they know the credentials; else this waits for

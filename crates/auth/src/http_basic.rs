@@ -175,6 +175,14 @@ impl HttpBasic {
         })
     }
 
+    /// Reads the file now. Passwords that were right are remembered on when it says what it said.
+    pub(crate) fn reread(&self) -> Result<(), SetupError> {
+        let users = Users::read(&self.path)?;
+        let mut current = self.users.lock();
+        *current = Arc::new(users.continuing(&current));
+        Ok(())
+    }
+
     /// Looks at the file if it is time, on another thread; one caller does it, the others go on.
     async fn reread_if_changed(&self) {
         let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -47,6 +47,7 @@ async fn serve(
     start: Instant,
 ) -> anyhow::Result<()> {
     let stops = signals::count_stops()?;
+    signals::ignore_hang_ups()?;
     let link = AgentClient::new(ClientOptions {
         token,
         ..ClientOptions::new(&options.cell)

@@ -76,6 +76,7 @@ fn check(options: &Options) -> Result<Option<Token>, ConfigErrors> {
 async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow::Result<()> {
     let options = &config.options.cell;
     let stops = signals::count_stops()?;
+    signals::ignore_hang_ups()?;
     let placement = placement(options, token.clone())?;
     let socket = bind(options.listen, "cell")?;
     let metrics = options.metrics_listen;

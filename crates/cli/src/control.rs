@@ -97,9 +97,11 @@ pub(crate) fn check_open(options: &Options) -> Result<(), ConfigErrors> {
 
 async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     let stops = signals::count_stops()?;
+    let hang_ups = signals::hang_ups()?;
     let Some(running) = Running::start(config, &stops, false).await? else {
         return Ok(());
     };
+    running.reread_access(&config.options, hang_ups);
     running.banner(config, start).await?;
     systemd::ready();
     tokio::spawn(systemd::feed_watchdog());

@@ -159,9 +159,11 @@ impl Up {
         start: Instant,
     ) -> anyhow::Result<()> {
         let stops = signals::count_stops()?;
+        let hang_ups = signals::hang_ups()?;
         let Some(running) = Running::start(config, &stops, true).await? else {
             return Ok(());
         };
+        running.reread_access(&config.options, hang_ups);
         let Some(runtime) = running.runtime.clone() else {
             bail!("there is no conductor");
         };

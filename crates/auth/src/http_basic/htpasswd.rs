@@ -128,6 +128,14 @@ impl Users {
             .inspect_err(|_| *refused = Some(stamp))
     }
 
+    /// The same version as `before` when both say the same.
+    pub(crate) fn continuing(mut self, before: &Self) -> Self {
+        if self.hashes == before.hashes {
+            self.generation = before.generation;
+        }
+        self
+    }
+
     /// Whether the user is in the file.
     pub(crate) fn contains(&self, user: &str) -> bool {
         self.hashes.contains_key(user)

@@ -1,8 +1,11 @@
 //! Who is calling and what they may do, from the options and the files that they name.
 
 use std::error::Error;
+use std::sync::Arc;
 
-use placewright_auth::{Authenticator, Policy};
+use placewright_auth::{Authenticator, Policy, PolicyConfig};
+use placewright_server::Service;
+use tokio::signal::unix::Signal;
 
 use super::wire;
 use crate::config::ConfigErrors;
@@ -26,6 +29,41 @@ pub(super) fn load(options: &Options) -> Result<(Authenticator, Policy), ConfigE
         tracing::warn!("policy: {warning}");
     }
     Ok((authenticator, policy))
+}
+
+/// Reads the policy file and the password file again with each signal, until the runtime ends. What
+/// is wrong is told in the log, and what was in force before stays.
+pub(super) async fn reread_on(mut signals: Signal, config: PolicyConfig, service: Arc<Service>) {
+    while signals.recv().await.is_some() {
+        let (config, service) = (config.clone(), Arc::clone(&service));
+        let read = tokio::task::spawn_blocking(move || reread(&config, &service));
+        if read.await.is_err() {
+            tracing::error!("reading the policy file and the password file again failed");
+        }
+    }
+}
+
+fn reread(config: &PolicyConfig, service: &Service) {
+    match Policy::load(config) {
+        Ok((policy, warnings)) => {
+            for warning in warnings {
+                tracing::warn!("policy: {warning}");
+            }
+            service.set_policy(policy);
+        }
+        Err(error) => told_as_before("policy", &error),
+    }
+    if let Err(error) = service.authenticator().reread() {
+        told_as_before("http_basic", &error);
+    }
+    tracing::info!("SIGHUP: read the policy file and the password file, as far as there are any");
+}
+
+/// Each mistake in a line of the log.
+fn told_as_before(section: &str, error: &dyn Error) {
+    for mistake in crate::config::chain(error).lines() {
+        tracing::error!("[{section}] {mistake}; what was in force before stays");
+    }
 }
 
 /// The section with what is wrong there, causes included.

@@ -18,6 +18,7 @@ use placewright_server::{
 };
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 
 use super::journal_metrics::JournalMetrics;
@@ -154,6 +155,12 @@ impl Running {
         };
         running.add_cells(options).await?;
         Ok(Some(running))
+    }
+
+    /// From now on reads the files that say who may do what again with each signal.
+    pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
+        let service = Arc::clone(self.placement.0.service());
+        tokio::spawn(access::reread_on(hang_ups, wire::policy(options), service));
     }
 
     /// Makes the configured cells known.

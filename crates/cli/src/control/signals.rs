@@ -1,31 +1,49 @@
 //! The signals that a service listens to.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Takes SIGTERM, SIGINT and SIGHUP over: from now on none of them ends the process by itself. The
-/// answer is how many signals to stop have come.
+/// Takes SIGTERM and SIGINT over: from now on none of them ends the process by itself. The answer is
+/// how many signals to stop have come.
 ///
 /// # Errors
 /// The system refuses.
 pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
     let (stops, counted) = watch::channel(0);
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 _ = terminate.recv() => stops.send_modify(|stops| *stops += 1),
                 _ = interrupt.recv() => stops.send_modify(|stops| *stops += 1),
-                _ = hang_up.recv() => tracing::info!(
-                    "SIGHUP: nothing to do. A changed htpasswd file is read by itself, everything \
-                     else needs a restart"
-                ),
             }
         }
     });
     Ok(counted)
+}
+
+/// Takes SIGHUP over: from now on it does not end the process. The answer has one item for the
+/// signals that came since the last one.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn hang_ups() -> std::io::Result<Signal> {
+    signal(SignalKind::hangup())
+}
+
+/// Takes SIGHUP over for a program that has nothing to read again.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn ignore_hang_ups() -> std::io::Result<()> {
+    let mut hang_ups = hang_ups()?;
+    tokio::spawn(async move {
+        while hang_ups.recv().await.is_some() {
+            tracing::info!("SIGHUP: nothing to do. What changed in a file needs a restart");
+        }
+    });
+    Ok(())
 }
 
 /// Waits until so many signals to stop have come.

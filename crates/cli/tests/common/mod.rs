@@ -84,6 +84,22 @@ impl Control {
         panic!("the log ended before a line with {text:?}");
     }
 
+    /// Reads the log up to a line with this text; answers the lines before it.
+    pub(crate) fn lines_up_to(&mut self, text: &str) -> String {
+        let mut lines = String::new();
+        loop {
+            let start = lines.len();
+            assert!(
+                self.log.read_line(&mut lines).unwrap() > 0,
+                "the log ended before a line with {text:?}: {lines}"
+            );
+            if lines[start..].contains(text) {
+                lines.truncate(start);
+                return lines;
+            }
+        }
+    }
+
     /// Sends a request without a body and with this header, and answers what came back.
     pub(crate) fn request_with(&self, head: &str, header: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();

@@ -17,6 +17,7 @@ use hyper::body::Body as HttpBody;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response};
+use parking_lot::RwLock;
 use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
 use placewright_engine::{Engine, SubmitError};
 use placewright_placement::{Command, Outcome, Refusal, SearchOptions, State, Strategy, Timestamp};
@@ -52,7 +53,7 @@ pub struct Service {
     /// Candidates that were told lately.
     pub(crate) candidates: placement::candidates::Kept,
     authenticator: Authenticator,
-    policy: Policy,
+    policy: RwLock<Policy>,
 }
 
 impl fmt::Debug for Service {
@@ -126,6 +127,16 @@ impl Service {
         let _ = self.audit.set(audit);
     }
 
+    /// Puts other policies in force. Requests that were let in before go on.
+    pub fn set_policy(&self, policy: Policy) {
+        *self.policy.write() = policy;
+    }
+
+    /// Who finds out who is calling.
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
     /// Puts a service together. The metrics must be registered in `registry`, which `/metrics`
     /// shows.
     pub fn new(
@@ -146,7 +157,7 @@ impl Service {
             audit: OnceLock::new(),
             candidates: placement::candidates::Kept::default(),
             authenticator,
-            policy,
+            policy: RwLock::new(policy),
         }
     }
 
@@ -305,6 +316,7 @@ impl Service {
         target: &Target<'_>,
     ) -> ApiResult<()> {
         self.policy
+            .read()
             .authorize(rule, identity, target)
             .map_err(|forbidden| {
                 let detail = match forbidden.reason {

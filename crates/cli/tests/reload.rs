@@ -1,0 +1,102 @@
+//! What SIGHUP makes `placewright control` read again.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::Control;
+use rustix::process::Signal;
+
+const LIST: &str = "GET /resource_providers";
+/// "old" and "new" as `htpasswd -B -C 4` writes them, for the user "op".
+const OLD: &str = "op:$2b$04$abcdefghijklmnopqrstuu3C6u2sQjFttrT16nmXgxlk/de0mfCmu\n";
+const NEW: &str = "op:$2b$04$abcdefghijklmnopqrstuusf96eeUQLgQWR72RBesvIE8CjOJNM9O\n";
+/// "op:old" and "op:new" as they stand in a header.
+const WITH_OLD: &str = "Authorization: Basic b3A6b2xk";
+const WITH_NEW: &str = "Authorization: Basic b3A6bmV3";
+
+fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Sends SIGHUP, waits until it was followed, and answers the lines of the log before that.
+fn hang_up(server: &mut Control) -> String {
+    server.signal(Signal::HUP);
+    server.lines_up_to("SIGHUP: read")
+}
+
+fn assert_status(server: &Control, header: &str, status: u16) {
+    let answer = server.request_with(LIST, header);
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status}")),
+        "{answer}"
+    );
+}
+
+#[test]
+fn sighup_reads_policies_and_passwords_again_and_a_wrong_file_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let policy = file(directory, "policy.yaml", "");
+    let users = file(directory, "htpasswd", OLD);
+    let mut server = Control::start(
+        &directory.join("store"),
+        &[
+            "--policy-file",
+            policy.to_str().unwrap(),
+            "--auth-strategy=http_basic",
+            "--http-basic-user-file",
+            users.to_str().unwrap(),
+            // Only the signal makes it look.
+            "--http-basic-reload-check-ms=86400000",
+        ],
+    );
+    assert_status(&server, WITH_OLD, 200);
+    assert_status(&server, WITH_NEW, 401);
+
+    file(
+        directory,
+        "policy.yaml",
+        "\"placement:resource_providers:list\": \"!\"\n",
+    );
+    file(directory, "htpasswd", NEW);
+    assert_status(&server, WITH_OLD, 200);
+    let log = hang_up(&mut server);
+    assert!(!log.contains("ERROR"), "{log}");
+    assert_status(&server, WITH_OLD, 401);
+    assert_status(&server, WITH_NEW, 403);
+
+    file(
+        directory,
+        "policy.yaml",
+        "\"placement:resource_providers:show\": \"@\"\n\"placement:resource_providers:list\": \"@ and (\"\n",
+    );
+    file(directory, "htpasswd", &format!("{OLD}someone\n"));
+    let log = hang_up(&mut server);
+    assert!(
+        log.contains("ERROR") && names_line_2(&log, &policy) && names_line_2(&log, &users),
+        "{log}"
+    );
+    assert_status(&server, WITH_OLD, 401);
+    assert_status(&server, WITH_NEW, 403);
+
+    // Each file counts for itself.
+    file(directory, "policy.yaml", "");
+    let log = hang_up(&mut server);
+    assert!(
+        !log.contains("policy.yaml") && names_line_2(&log, &users),
+        "{log}"
+    );
+    assert_status(&server, WITH_NEW, 200);
+}
+
+fn names_line_2(log: &str, path: &Path) -> bool {
+    log.contains(&format!("{}, line 2", path.display()))
+}
