@@ -111,6 +111,13 @@ def operators(client: Client, folder: str) -> None:
     run("keypair list", lambda rows: "w-key" in names(rows))
     run("server group create --policy anti-affinity w-group", lambda g: g["policy"] == "anti-affinity")
     run("server group list", lambda rows: "w-group" in names(rows))
+    run("server group create --policy soft-affinity"
+        " --rule placewright:topology=relation=different,level=host w-rules",
+        lambda g: "different" in str(g["rules"]))
+    run("server group show w-rules", lambda g: "different" in str(g["rules"]))
+    client.refuse("server group create --policy soft-affinity"
+                  " --rule placewright:topology=relation=different,level=aisle w-wrong",
+                  "no such level")
     run("compute service list", lambda rows: len(rows) >= 4)
     hosts = run("hypervisor list", lambda rows: len(rows) >= 4) or []
     host = hosts[0]["Hypervisor Hostname"]
@@ -139,6 +146,19 @@ def servers(client: Client) -> None:
     rows = run("server list --long --name w-apart", lambda rows: len(rows) == 2) or []
     apart = len({row["Host"] for row in rows}) == 2
     client.counts.check("the members of a group are apart", apart, json.dumps(rows))
+    rules = run("server group show w-rules", lambda g: g["name"] == "w-rules") or {"id": ""}
+    run(f"{create} --hint group={rules['id']} --min 2 --max 2 w-ruled", lambda s: s["id"])
+    client.until("w-ruled-1", "ACTIVE")
+    client.until("w-ruled-2", "ACTIVE")
+    rows = run("server list --long --name w-ruled", lambda rows: len(rows) == 2) or []
+    apart = len({row["Host"] for row in rows}) == 2
+    client.counts.check("the topology rules of a group hold", apart, json.dumps(rows))
+    first = rows[0]["ID"] if rows else ""
+    run(f"{create} --hint placewright:topology=relation=same,level=host,to={first} w-beside",
+        lambda s: s["status"] == "ACTIVE")
+    beside = run("server list --long --name w-beside", lambda rows: len(rows) == 1) or [{}]
+    together = beside[0].get("Host") == (rows[0]["Host"] if rows else None)
+    client.counts.check("the topology rule of a hint holds", together, json.dumps(beside))
     run(f"{create} --availability-zone w-zone w-zoned", lambda s: s["status"] == "ACTIVE")
     run("server list --tags t", lambda rows: names(rows) == {"w-one"})
     run("server list --limit 1 --name ^w-", lambda rows: len(rows) == 1)
@@ -181,9 +201,9 @@ def clean(client: Client) -> None:
     run = client.run
     hosts = client.call("hypervisor list -f json")
     host = json.loads(hosts.stdout)[0]["Hypervisor Hostname"]
-    run("server delete --wait w-new w-apart-1 w-apart-2 w-zoned")
+    run("server delete --wait w-new w-apart-1 w-apart-2 w-zoned w-ruled-1 w-ruled-2 w-beside")
     run("server list --name ^w-", lambda rows: rows == [])
-    run("server group delete w-group")
+    run("server group delete w-group w-rules")
     run(f"aggregate remove host w-aggregate {host}", lambda a: a["hosts"] == [])
     run("aggregate delete w-aggregate")
     run("keypair delete w-key")

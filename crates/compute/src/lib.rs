@@ -22,6 +22,7 @@ mod routes;
 mod servers;
 mod service;
 mod time;
+mod topology;
 mod version;
 mod versions;
 

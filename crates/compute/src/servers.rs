@@ -5,6 +5,7 @@ pub(crate) mod body;
 pub(crate) mod create;
 pub(crate) mod delete;
 mod filter;
+mod hints;
 pub(crate) mod instance_actions;
 mod labels;
 pub(crate) mod list;

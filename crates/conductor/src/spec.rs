@@ -31,7 +31,7 @@ pub struct Spec {
 pub struct HardRule {
     /// The rule.
     pub rule: Rule,
-    /// The others.
+    /// The others; none for the members of the instance's server group.
     pub others: Vec<Uuid>,
 }
 

@@ -17,7 +17,7 @@ pub use decide::{Command, NewBuild, Outcome, Refusal, Wish, decide};
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};
 pub use state::{
-    Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, HostMapping,
-    Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage, ServerGroup,
-    Service, State, Undo,
+    Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
+    HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
+    ServerGroup, Service, State, Undo,
 };

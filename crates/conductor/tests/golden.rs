@@ -5,9 +5,9 @@ use placewright_conductor::cell_conductor::{
     self as cell, Host, Instance, Job, JobKind, Meta, Place, Stage, Step, Target, VmState,
 };
 use placewright_conductor::super_conductor::{
-    Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, HostMapping,
-    Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage, ServerGroup,
-    Service,
+    Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
+    HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
+    ServerGroup, Service,
 };
 use placewright_conductor::{
     Action, Amounts, Answer, Candidate, CellId, Control, Fault, HardRule, HostId, InstanceId,
@@ -183,6 +183,7 @@ fn tables_of_control() -> Vec<Change> {
         }),
         updated_at: AT,
     };
+    let topology = GroupTopology { rules: "[]".into() };
     let row = Cell {
         name: "c".into(),
         disabled: true,
@@ -203,6 +204,7 @@ fn tables_of_control() -> Vec<Change> {
         Change::Service(HOST, some(service)),
         Change::Service(HOST, None),
         Change::Labels(INSTANCE, some(labels)),
+        Change::GroupTopology(OTHER, some(topology)),
     ]
 }
 

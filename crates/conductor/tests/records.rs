@@ -7,10 +7,12 @@ mod world;
 
 use placewright_conductor::cell_conductor::{Change, Effect, Event, Failure, Refusal, VmState};
 use placewright_conductor::super_conductor::{
-    Aggregate, Command, Flavor, Labels, MigrationStatus, Outcome, ServerGroup, Service, Wish,
+    Aggregate, Command, Flavor, GroupTopology, Labels, MigrationStatus, NewBuild, Outcome,
+    ServerGroup, Service, Wish,
 };
 use placewright_conductor::{
-    Amounts, Answer, Ask, Candidate, HostId, Keep, MoveKind, Want, cell_conductor, super_conductor,
+    Amounts, Answer, Ask, Candidate, HardRule, HostId, Keep, MoveKind, Spec, Want, cell_conductor,
+    super_conductor,
 };
 use placewright_placement::group::{Relation, Rule, Scope};
 use placewright_placement::{self as placement, Inventory};
@@ -195,12 +197,19 @@ fn groups_aggregates_and_disabled_services_reach_placement_in_the_same_step() {
     let set = Command::SetGroup {
         group,
         row: Some(row),
+        topology: Some(GroupTopology { rules: "[]".into() }),
     };
     world.conduct(set.clone());
     assert!(world.control.placement.group(group).is_some());
     assert!(world.try_conduct(set).is_err());
-    world.conduct(Command::SetGroup { group, row: None });
+    assert_eq!(world.control.conductor.group_topologies().len(), 1);
+    world.conduct(Command::SetGroup {
+        group,
+        row: None,
+        topology: None,
+    });
     assert!(world.control.placement.group(group).is_none());
+    assert!(world.control.conductor.group_topologies().is_empty());
 
     let aggregate = Uuid::from_u128(0x7);
     let of = |world: &World, number| {
@@ -300,6 +309,55 @@ fn labels_live_as_long_as_their_instance() {
     assert!(world.try_conduct(set()).is_err(), "it is being deleted");
     world.settle();
     assert!(world.control.conductor.labels().is_empty());
+}
+
+#[test]
+fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
+    let mut world = World::new(1, 2, 8);
+    let group = Uuid::from_u128(0x6);
+    world.conduct(Command::SetGroup {
+        group,
+        row: Some(ServerGroup {
+            name: "g".into(),
+            project: "p".into(),
+            user: "u".into(),
+            policy: "soft-affinity".into(),
+            max_server_per_host: None,
+            rules: Vec::new(),
+            members: Vec::new(),
+        }),
+        topology: None,
+    });
+    let apart = HardRule {
+        rule: Rule {
+            scope: Scope::Host,
+            relation: Relation::FewerThan(1),
+        },
+        others: Vec::new(),
+    };
+    let builds = [1, 2, 3].map(|number| NewBuild {
+        instance: instance(number),
+        spec: Spec {
+            group: Some(group),
+            rules: vec![apart.clone()],
+            ..world::spec(world.at)
+        },
+    });
+    world.conduct(Command::CreateBuilds {
+        reservation: Uuid::from_u128(0x7),
+        builds: builds.to_vec(),
+    });
+    // All after the same host first, in one command: each is in the way of the next.
+    let wish = |number| Wish {
+        instance: instance(number),
+        candidates: vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)],
+        alternates: 0,
+    };
+    let placed = world.try_conduct(Command::Place {
+        wishes: vec![wish(1), wish(2), wish(3)],
+        least: 1,
+    });
+    assert_eq!(placed, Ok(Outcome::Placed(vec![Some(0), Some(1), None])));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Server groups: servers that are to be together, or apart.
 
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{Command, ServerGroup};
+use placewright_conductor::super_conductor::{Command, GroupTopology, ServerGroup};
 use placewright_conductor::{Control, InstanceId};
-use placewright_placement::group::{Relation, Rule as Placing, Scope};
-use placewright_scheduler::request::{GroupPolicy, ServerGroup as Request};
+use placewright_scheduler::request::{GroupPolicy, ServerGroup as Request, TopologyRule};
+use placewright_scheduler::select::rules::of_group;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -12,19 +12,23 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 use crate::page;
+use crate::topology;
 
 /// A group has at most so many members on a host.
 const PER_HOST_MAX: i64 = i32::MAX as i64;
 
 /// The group as the scheduler is told of it.
-pub(crate) fn for_scheduler(uuid: Uuid, row: &ServerGroup) -> Request {
+pub(crate) fn for_scheduler(control: &Control, uuid: Uuid, row: &ServerGroup) -> Request {
+    let topology = control.conductor.group_topologies().get(&uuid);
+    // This API wrote them.
+    let topology = topology.and_then(|one| serde_json::from_str(&one.rules).ok());
     Request {
         uuid,
         policy: policy(&row.policy),
         max_server_per_host: row.max_server_per_host,
         members: std::collections::BTreeSet::new(),
         hosts: std::collections::BTreeSet::new(),
-        topology_rules: Vec::new(),
+        topology_rules: topology.unwrap_or_default(),
     }
 }
 
@@ -38,19 +42,6 @@ fn policy(name: &str) -> Option<GroupPolicy> {
     })
 }
 
-/// What a policy means for claims. Soft ones only weigh.
-fn rules(policy: GroupPolicy, per_host: Option<u32>) -> Vec<Placing> {
-    let relation = match policy {
-        GroupPolicy::Affinity => Relation::Same,
-        GroupPolicy::AntiAffinity => Relation::FewerThan(per_host.unwrap_or(1)),
-        GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity => return Vec::new(),
-    };
-    vec![Placing {
-        scope: Scope::Host,
-        relation,
-    }]
-}
-
 fn shown(call: &Call<'_>, control: &Control, uuid: Uuid, row: &ServerGroup) -> Value {
     let mappings = control.conductor.mappings();
     let is_there = |id: &&InstanceId| mappings.get(*id).is_some_and(|one| !one.is_deleting);
@@ -62,6 +53,10 @@ fn shown(call: &Call<'_>, control: &Control, uuid: Uuid, row: &ServerGroup) -> V
             Some(most) => json!({"max_server_per_host": most}),
             None => json!({}),
         };
+        if let Some(topology) = control.conductor.group_topologies().get(&uuid) {
+            let rules: Option<Value> = serde_json::from_str(&topology.rules).ok();
+            value["rules"][topology::NAME] = rules.unwrap_or_default();
+        }
     } else {
         value["policies"] = json!([row.policy]);
         value["metadata"] = json!({});
@@ -126,10 +121,10 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     let mut wish = fields.object("server_group")?;
     let name = wish.name("name")?;
     let name = name.ok_or_else(|| wish.wrong("name", "it is missing"))?;
-    let (policy_name, per_host) = if call.version.since(64) {
+    let (policy_name, per_host, rules) = if call.version.since(64) {
         read_policy(&mut wish)?
     } else {
-        (read_policies(&mut wish)?, None)
+        (read_policies(&mut wish)?, None, Vec::new())
     };
     let is_soft = policy_name.starts_with("soft-");
     let known = policy(policy_name).filter(|_| !is_soft || call.version.since(15));
@@ -139,40 +134,72 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     })?;
     wish.finish()?;
     fields.finish()?;
+    check_topology(call, &rules).await?;
     let uuid = Uuid::new_v4();
+    let request = Request {
+        uuid,
+        policy: Some(known),
+        max_server_per_host: per_host,
+        members: std::collections::BTreeSet::new(),
+        hosts: std::collections::BTreeSet::new(),
+        topology_rules: rules,
+    };
     let row = ServerGroup {
         name: name.to_owned(),
         project: call.project().to_owned(),
         user: call.user().to_owned(),
         policy: policy_name.to_owned(),
         max_server_per_host: per_host,
-        rules: rules(known, per_host),
+        rules: of_group(&request),
         members: Vec::new(),
     };
-    let (group, created) = (uuid, Some(row.clone()));
+    let rules = &request.topology_rules;
+    let topology = (!rules.is_empty()).then(|| GroupTopology {
+        rules: json!(rules).to_string(),
+    });
     call.carry_out(Command::SetGroup {
-        group,
-        row: created,
+        group: uuid,
+        row: Some(row.clone()),
+        topology,
     })
     .await?;
     let group = call.read(|control, _| shown(call, control, uuid, &row));
     Reply::json(200, &json!({"server_group": group.await}))
 }
 
+/// Refuses topology rules that cannot be those of a group.
+async fn check_topology(call: &Call<'_>, rules: &[TopologyRule]) -> ApiResult<()> {
+    let path = format!("server_group.rules.{}", topology::NAME);
+    if let Some(place) = rules.iter().position(|rule| !rule.to.is_empty()) {
+        let field = format!("{path}[{place}].to");
+        let message = "the rules of a group are about its members";
+        return Err(ApiError::field(&field, message));
+    }
+    call.try_read(|control, _| topology::check(call, control, &path, rules))
+        .await
+}
+
+type Policy<'a> = (&'a str, Option<u32>, Vec<TopologyRule>);
+
 /// One policy with its rules, from version 2.64 on.
-fn read_policy<'a>(wish: &mut Fields<'a>) -> ApiResult<(&'a str, Option<u32>)> {
+fn read_policy<'a>(wish: &mut Fields<'a>) -> ApiResult<Policy<'a>> {
     let policy = wish.needed_text("policy", 1..=64)?;
     let Some(rules) = wish.take("rules") else {
-        return Ok((policy, None));
+        return Ok((policy, None, Vec::new()));
     };
     let mut rules = Fields::new(wish.path_of("rules"), rules)?;
     let most = rules.integer("max_server_per_host", 1..=PER_HOST_MAX)?;
+    let topology = match rules.take(topology::NAME) {
+        Some(value) => topology::read(&rules.path_of(topology::NAME), value)?,
+        None => Vec::new(),
+    };
     rules.finish()?;
     if most.is_some() && policy != "anti-affinity" {
-        let message = "only the policy anti-affinity has rules";
+        let message = "only the policy anti-affinity has max_server_per_host";
         return Err(wish.wrong("rules", message));
     }
-    Ok((policy, most.and_then(|most| u32::try_from(most).ok())))
+    let most = most.and_then(|most| u32::try_from(most).ok());
+    Ok((policy, most, topology))
 }
 
 /// A list with one policy, before version 2.64.
@@ -193,7 +220,11 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
         Ok(uuid)
     });
     let group = found.await?;
-    call.carry_out(Command::SetGroup { group, row: None })
-        .await?;
+    call.carry_out(Command::SetGroup {
+        group,
+        row: None,
+        topology: None,
+    })
+    .await?;
     Ok(Reply::empty(204))
 }

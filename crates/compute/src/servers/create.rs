@@ -1,21 +1,20 @@
 //! New servers: a request is checked, written down as build requests, and accepted.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use base64::Engine as _;
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{self, Command, NewBuild};
-use placewright_conductor::{Control, HardRule, InstanceId, Spec};
-use placewright_placement::group::{self, Relation, Scope};
+use placewright_conductor::{Control, InstanceId, Spec};
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::body::{self, Body, Server};
+use super::hints::Hints;
 use super::{metadata, tags};
-use crate::admin::{server_groups, zones};
+use crate::admin::zones;
 use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
@@ -30,14 +29,12 @@ const USER_DATA_MAX: usize = 65_535;
 struct Wish<'a> {
     name: &'a str,
     flavor: String,
-    group: Option<Uuid>,
     zone: Option<&'a str>,
     forced: Option<&'a str>,
     least: Option<u32>,
     count: u32,
     wants_reservation: bool,
-    hints: BTreeMap<String, Vec<String>>,
-    rules: Vec<HardRule>,
+    hints: Hints,
     destination: Option<Destination>,
     is_bfv: bool,
     server: Server,
@@ -65,9 +62,12 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
 async fn accept(
     call: &Call<'_>,
     wish: &Wish<'_>,
-    request: RequestSpec,
+    mut request: RequestSpec,
     public_key: Option<String>,
 ) -> ApiResult<Reply> {
+    let new_id = |_| InstanceId(Uuid::new_v4());
+    let instances: Vec<InstanceId> = (0..wish.count).map(new_id).collect();
+    let rules = wish.hints.bind(&mut request, &instances);
     let reservation = Uuid::new_v4();
     let reservation_id = format!("r-{:08x}", reservation.as_fields().0);
     let mut body = Body {
@@ -78,8 +78,7 @@ async fn accept(
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.public_key = public_key;
     let mut builds = Vec::with_capacity(wish.count as usize);
-    for index in 0..wish.count {
-        let instance = InstanceId(Uuid::new_v4());
+    for (index, instance) in (0..).zip(instances) {
         let name = if wish.count == 1 {
             wish.name.to_owned()
         } else {
@@ -94,8 +93,8 @@ async fn accept(
             name,
             project: call.project().to_owned(),
             user: call.user().to_owned(),
-            group: wish.group,
-            rules: wish.rules.clone(),
+            group: wish.hints.group,
+            rules: rules.clone(),
             body: String::new(),
             created_at: call.at,
         };
@@ -155,21 +154,10 @@ fn look_up(
     call.user().clone_into(&mut request.user_id);
     request.num_instances = wish.count;
     request.is_bfv = wish.is_bfv;
-    request.scheduler_hints.clone_from(&wish.hints);
+    wish.hints.look_up(call, control, &mut request)?;
     request.requested_destination.clone_from(&wish.destination);
     let image = wish.server.image.as_deref();
     request.image = image.and_then(|image| call.core.images().find(image));
-    if let Some(group) = wish.group {
-        let row = conductor.groups().get(&group);
-        let row = row.filter(|row| row.project == call.project() || call.sees_all_projects());
-        let row = row.ok_or_else(|| {
-            ApiError::field(
-                "os:scheduler_hints.group",
-                format!("there is no group {group}"),
-            )
-        })?;
-        request.instance_group = Some(server_groups::for_scheduler(group, row));
-    }
     look_up_place(control, wish, &mut request)?;
     let key = match &wish.server.key_name {
         None => None,
@@ -282,19 +270,18 @@ fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
     }
     let wants_reservation = wish.boolean("return_reservation_id")?.unwrap_or(false);
     wish.finish()?;
-    let (hints, group, rules) = read_hints(&mut fields)?;
+    let count = u32::try_from(most).unwrap_or(1);
+    let hints = Hints::read(&mut fields, count)?;
     fields.finish()?;
     Ok(Wish {
         name,
         flavor,
-        group,
         zone,
         forced,
         least: least.and_then(|least| u32::try_from(least).ok()),
-        count: u32::try_from(most).unwrap_or(1),
+        count,
         wants_reservation,
         hints,
-        rules,
         destination,
         is_bfv,
         server,
@@ -607,63 +594,4 @@ fn read_place<'a>(call: &Call<'_>, wish: &mut Fields<'a>) -> ApiResult<Place<'a>
         ..Destination::default()
     };
     Ok((zone, None, Some(destination)))
-}
-
-type Hints = (BTreeMap<String, Vec<String>>, Option<Uuid>, Vec<HardRule>);
-
-/// The hints for filters. What they say of other instances holds also when the claim is made.
-fn read_hints(fields: &mut Fields<'_>) -> ApiResult<Hints> {
-    let mut hints = BTreeMap::new();
-    for key in ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"] {
-        let Some(value) = fields.take(key) else {
-            continue;
-        };
-        let map = value
-            .as_object()
-            .ok_or_else(|| fields::wrong(key, "an object", value))?;
-        for (name, value) in map {
-            let texts = match value {
-                Value::Null => continue,
-                Value::String(text) => vec![text.clone()],
-                Value::Array(all) => all
-                    .iter()
-                    .map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned))
-                    .collect(),
-                other => vec![other.to_string()],
-            };
-            hints.insert(name.clone(), texts);
-        }
-    }
-    let uuids = |name: &str| -> ApiResult<Vec<Uuid>> {
-        let texts = hints.get(name).map_or(&[][..], Vec::as_slice);
-        let ids = texts.iter().map(|text| {
-            Uuid::try_parse(text).map_err(|_| {
-                let path = format!("os:scheduler_hints.{name}");
-                ApiError::field(&path, format!("it must be a UUID, not {text:?}"))
-            })
-        });
-        ids.collect()
-    };
-    let group = uuids("group")?.first().copied();
-    let mut rules = Vec::new();
-    let same = uuids("same_host")?;
-    // Of several, one is enough: that is the filter's to check.
-    if same.len() == 1 {
-        rules.push(rule(Relation::Same, same));
-    }
-    let different = uuids("different_host")?;
-    if !different.is_empty() {
-        rules.push(rule(Relation::FewerThan(1), different));
-    }
-    Ok((hints, group, rules))
-}
-
-fn rule(relation: Relation, others: Vec<Uuid>) -> HardRule {
-    HardRule {
-        rule: group::Rule {
-            scope: Scope::Host,
-            relation,
-        },
-        others,
-    }
 }

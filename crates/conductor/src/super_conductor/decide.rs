@@ -12,7 +12,8 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::state::{
-    Aggregate, Cell, Change, Flavor, Keypair, Labels, Mapping, ServerGroup, Service, State,
+    Aggregate, Cell, Change, Flavor, GroupTopology, Keypair, Labels, Mapping, ServerGroup, Service,
+    State,
 };
 use crate::ask::{Answer, Ask};
 use crate::fault::Fault;
@@ -176,6 +177,8 @@ pub enum Command {
         group: Uuid,
         /// What it is; nothing removes it.
         row: Option<ServerGroup>,
+        /// What a new one says of the topology.
+        topology: Option<GroupTopology>,
     },
     /// Creates or replaces a host aggregate, or removes it. The aggregates of the hosts' providers
     /// follow in the same step.
@@ -386,7 +389,11 @@ impl<'a> Round<'a> {
                 name,
                 keypair,
             } => self.set_keypair(user, name, keypair.as_ref()),
-            Command::SetGroup { group, row } => self.set_group(*group, row.as_ref()),
+            Command::SetGroup {
+                group,
+                row,
+                topology,
+            } => self.set_group(*group, row.as_ref(), topology.as_ref()),
             Command::SetAggregate { aggregate, row } => {
                 self.set_aggregate(*aggregate, row.as_ref())
             }

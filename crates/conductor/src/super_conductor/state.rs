@@ -50,6 +50,8 @@ tables! {
     services: Service(HostId => Service),
     /// What users changed about instances that decides nothing.
     labels: Labels(InstanceId => Labels),
+    /// What server groups say of the topology; those that say nothing are not in it.
+    group_topologies: GroupTopology(Uuid => GroupTopology),
 }
 
 impl State {
@@ -290,10 +292,17 @@ pub struct ServerGroup {
     pub policy: String,
     /// How many members a host may have, with `anti-affinity`.
     pub max_server_per_host: Option<u32>,
-    /// The hard rules that the policy means; placement holds them.
+    /// The hard rules that policy and topology rules mean; placement holds them.
     pub rules: Vec<Rule>,
     /// Its members, in the order in which they came.
     pub members: Vec<InstanceId>,
+}
+
+/// The topology rules of a server group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupTopology {
+    /// As whoever made the group wrote them. The hard ones are among [`ServerGroup::rules`] too.
+    pub rules: String,
 }
 
 /// A host aggregate.

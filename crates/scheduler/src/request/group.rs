@@ -70,7 +70,7 @@ pub struct TopologyRule {
     pub strength: Strength,
     /// To which instances; empty for the members of the request's server group and the instances
     /// of the request itself.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub to: BTreeSet<Uuid>,
     /// With a hard [`TopologyRelation::Spread`]: by how many a place may be above the emptiest one;
     /// 1 if nothing is said.
@@ -166,7 +166,13 @@ pub fn check_topology(
     Ok(())
 }
 
-fn check_rule(
+/// Refuses what contradicts itself in one rule, and a level that does not exist. `path` is where the
+/// rule is, for the error.
+///
+/// # Errors
+///
+/// [`BadRequest`] names the field.
+pub fn check_rule(
     rule: &TopologyRule,
     path: &dyn Fn() -> String,
     is_level: &impl Fn(&str) -> bool,

@@ -67,7 +67,8 @@ pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + 
 }
 
 /// What a claim has to keep of a topology rule, if it is hard.
-fn hard(rule: &TopologyRule) -> Option<Rule> {
+#[must_use]
+pub fn hard(rule: &TopologyRule) -> Option<Rule> {
     let relation = match rule.relation {
         TopologyRelation::Same => Relation::Same,
         TopologyRelation::Different => Relation::FewerThan(1),

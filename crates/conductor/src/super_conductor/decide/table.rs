@@ -7,7 +7,7 @@ use super::{Outcome, Refusal, Round, exists, not_found, wrong_state};
 use crate::ids::{HostId, InstanceId};
 use crate::spec::Spec;
 use crate::super_conductor::state::{
-    Aggregate, Change, Flavor, Keypair, Labels, ServerGroup, Service,
+    Aggregate, Change, Flavor, GroupTopology, Keypair, Labels, ServerGroup, Service,
 };
 
 /// The trait of hosts whose compute service is disabled.
@@ -78,6 +78,7 @@ impl Round<'_> {
         &mut self,
         group: Uuid,
         row: Option<&ServerGroup>,
+        topology: Option<&GroupTopology>,
     ) -> Result<Outcome, Refusal> {
         let known = self.state.groups.get(&group);
         let command = match (row, known) {
@@ -93,6 +94,11 @@ impl Round<'_> {
             placement::decide(self.placement, &command, &mut self.facts.placement)?;
         }
         self.record(Change::Group(group, row.cloned().map(Box::new)));
+        let topology = topology.filter(|_| row.is_some());
+        if topology.is_some() || self.state.group_topologies.contains_key(&group) {
+            let topology = topology.cloned().map(Box::new);
+            self.record(Change::GroupTopology(group, topology));
+        }
         Ok(Outcome::Done)
     }
 
