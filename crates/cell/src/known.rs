@@ -19,6 +19,8 @@ use crate::window::Window;
 /// What the cell knows.
 pub(crate) struct Known {
     instances: BTreeMap<InstanceId, InstanceView>,
+    /// The digests of what the instances are; their records come before those of the instances.
+    specs: BTreeMap<InstanceId, u64>,
     hosts: BTreeMap<HostId, KnownHost>,
     pub(crate) feeds: Feeds,
 }
@@ -105,6 +107,7 @@ impl Known {
     pub(crate) fn new(state: &State, at: Timestamp) -> Self {
         let mut known = Self {
             instances: BTreeMap::new(),
+            specs: BTreeMap::new(),
             hosts: BTreeMap::new(),
             feeds: Feeds::default(),
         };
@@ -115,10 +118,15 @@ impl Known {
     /// Takes everything from the state; what it does not have is gone.
     pub(crate) fn load(&mut self, state: &State, at: Timestamp) {
         let mut instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
+        let specs = state.specs().iter();
+        self.specs = specs.map(|(id, spec)| (*id, spec.digest())).collect();
         self.instances = state
             .instances()
             .iter()
-            .map(|(id, row)| (*id, instance_view(row, state.jobs().get(id))))
+            .map(|(id, row)| {
+                let job = state.jobs().get(id).map(job_view);
+                (*id, self.instance_view(*id, row, job))
+            })
             .collect();
         instances.extend(self.instances.keys());
         let mut hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
@@ -156,8 +164,7 @@ impl Known {
             match change {
                 Change::Instance(id, Some(row)) => {
                     let job = self.instances.remove(id).and_then(|view| view.job);
-                    let mut view = instance_view(row, None);
-                    view.job = job;
+                    let view = self.instance_view(*id, row, job);
                     self.instances.insert(*id, view);
                     instances.insert(*id);
                 }
@@ -165,6 +172,15 @@ impl Known {
                     self.instances.remove(id);
                     instances.insert(*id);
                 }
+                Change::Spec(id, Some(spec)) => {
+                    let digest = spec.digest();
+                    self.specs.insert(*id, digest);
+                    if let Some(view) = self.instances.get_mut(id) {
+                        view.spec = digest;
+                        instances.insert(*id);
+                    }
+                }
+                Change::Spec(id, None) => drop(self.specs.remove(id)),
                 Change::Job(id, job) => {
                     if let Some(view) = self.instances.get_mut(id) {
                         view.job = job.as_deref().map(job_view);
@@ -185,6 +201,19 @@ impl Known {
         }
         instances.into_iter().for_each(|id| self.tell_instance(id));
         hosts.into_iter().for_each(|id| self.tell_host(id));
+    }
+
+    fn instance_view(&self, id: InstanceId, row: &Instance, job: Option<JobView>) -> InstanceView {
+        InstanceView {
+            vm_state: row.vm_state,
+            job,
+            spec: self.specs.get(&id).copied().unwrap_or_default(),
+            guest: row.guest,
+            zone: row.zone.clone(),
+            fault: row.fault.clone(),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
     }
 
     fn tell_instance(&mut self, id: InstanceId) {
@@ -326,18 +355,6 @@ impl Known {
             news.push(CellNews::Complete);
         }
         Some(news)
-    }
-}
-
-fn instance_view(row: &Instance, job: Option<&Job>) -> InstanceView {
-    InstanceView {
-        vm_state: row.vm_state,
-        job: job.map(job_view),
-        guest: row.guest,
-        zone: row.zone.clone(),
-        fault: row.fault.clone(),
-        created_at: row.created_at,
-        updated_at: row.updated_at,
     }
 }
 

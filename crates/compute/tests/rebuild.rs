@@ -134,3 +134,37 @@ async fn an_image_decides_where_a_server_is_built() {
     api.active("b", json!({"imageRef": FAST})).await;
     api.site.rest().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_that_fails_leaves_the_old_image_and_says_why() {
+    let api = start().await;
+    let id = api.active("a", json!({})).await;
+    let before = held(&api, &id).await;
+    let host = api::site::host(0, 0);
+    api.site.fleet.lock().failing.push(host);
+    let told = api.act(&id, rebuild(PLAIN)).await.is(202);
+    assert_eq!(told["server"]["image"]["id"], PLAIN);
+    let failed = api.until(&id, "ERROR").await;
+    assert_eq!(failed["image"]["id"], IMAGE);
+    let fault = failed["fault"]["message"].as_str().unwrap();
+    let action = last_action(&api, &id).await;
+    assert_eq!(action["action"], "rebuild");
+    assert_eq!(action["message"], fault);
+    assert_eq!(held(&api, &id).await, before);
+    // What was asked for in vain comes to nothing later either.
+    api.site.fleet.lock().failing.clear();
+    api.act(&id, rebuild(FAST)).await.is(202);
+    api.act(&id, rebuild(IMAGE)).await.is(202);
+    let server = api.until(&id, "ACTIVE").await;
+    assert_eq!(server["image"]["id"], IMAGE);
+    assert!(server["fault"].is_null(), "{server}");
+    api.act(&id, rebuild(PLAIN)).await.is(202);
+    let server = api.until(&id, "ACTIVE").await;
+    assert_eq!(server["image"]["id"], PLAIN);
+    let read = api
+        .site
+        .conductor
+        .read(|control, _| control.conductor.rebuilds().len());
+    assert_eq!(read.await, 0);
+    api.site.rest().await;
+}

@@ -26,6 +26,18 @@ pub struct Spec {
     pub created_at: Timestamp,
 }
 
+impl Spec {
+    /// The first bytes of a hash of it, by which a cell and control know that they mean the same.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let bytes =
+            postcard::to_stdvec(self).expect("plain data written to memory always has an encoding");
+        let mut first = [0; 8];
+        first.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..8]);
+        u64::from_le_bytes(first)
+    }
+}
+
 /// A hard rule of one instance towards others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardRule {

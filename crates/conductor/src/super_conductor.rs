@@ -8,16 +8,18 @@
 //! to the last moment. Whoever removes the build request while it waits decides between a delete
 //! and a build: there is one order.
 
+mod command;
 mod decide;
 mod effect;
 mod listing;
 pub mod state;
 
-pub use decide::{Command, NewBuild, Outcome, Refusal, Wish, decide};
+pub use command::{Command, NewBuild, Outcome, RebuildEvent, Refusal, Wish};
+pub use decide::decide;
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};
 pub use state::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
     HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
-    ServerGroup, Service, State, Undo,
+    Rebuild, ServerGroup, Service, State, Undo,
 };

@@ -7,7 +7,7 @@ use placewright_conductor::cell_conductor::{
 use placewright_conductor::super_conductor::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
     HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
-    ServerGroup, Service,
+    Rebuild, ServerGroup, Service,
 };
 use placewright_conductor::{
     Action, Amounts, Answer, Candidate, CellId, Control, Fault, HardRule, HostId, InstanceId,
@@ -183,6 +183,11 @@ fn tables_of_control() -> Vec<Change> {
         }),
         updated_at: AT,
     };
+    let rebuild = Rebuild {
+        spec: spec(),
+        at: AT,
+        seen: AT,
+    };
     let topology = GroupTopology { rules: "[]".into() };
     let row = Cell {
         name: "c".into(),
@@ -205,6 +210,7 @@ fn tables_of_control() -> Vec<Change> {
         Change::Service(HOST, None),
         Change::Labels(INSTANCE, some(labels)),
         Change::GroupTopology(OTHER, some(topology)),
+        Change::Rebuild(INSTANCE, some(rebuild)),
     ]
 }
 

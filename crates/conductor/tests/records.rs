@@ -8,14 +8,14 @@ mod world;
 use placewright_conductor::cell_conductor::{Change, Effect, Event, Failure, Refusal, VmState};
 use placewright_conductor::super_conductor::{
     Aggregate, Command, Flavor, GroupTopology, Labels, MigrationStatus, NewBuild, Outcome,
-    ServerGroup, Service, Wish,
+    RebuildEvent, ServerGroup, Service, Wish,
 };
 use placewright_conductor::{
     Amounts, Answer, Ask, Candidate, HardRule, HostId, Keep, MoveKind, Spec, Want, cell_conductor,
     super_conductor,
 };
 use placewright_placement::group::{Relation, Rule, Scope};
-use placewright_placement::{self as placement, Inventory};
+use placewright_placement::{self as placement, Inventory, Timestamp};
 use uuid::Uuid;
 use world::{World, candidate, cell, host, instance, migration};
 
@@ -358,6 +358,61 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
         least: 1,
     });
     assert_eq!(placed, Ok(Outcome::Placed(vec![Some(0), Some(1), None])));
+}
+
+#[test]
+fn a_rebuild_counts_when_its_cell_has_done_it_and_no_other() {
+    let mut world = World::new(1, 1, 8);
+    let id = instance(1);
+    world.create(&[1]);
+    world.settle();
+    let before = world.control.conductor.specs()[&id].clone();
+    let spec = |body: &str| Spec {
+        body: body.into(),
+        ..before.clone()
+    };
+    let of = |event| Command::Rebuild {
+        instance: id,
+        event,
+    };
+    let begin = |spec: &Spec| {
+        of(RebuildEvent::Begun {
+            spec: spec.clone(),
+            seen: Timestamp(1),
+        })
+    };
+    let digest = Spec::digest;
+    let end = |spec: &Spec| {
+        of(RebuildEvent::Done {
+            digest: digest(spec),
+        })
+    };
+    let refuse = |spec: &Spec| {
+        of(RebuildEvent::Refused {
+            digest: digest(spec),
+        })
+    };
+    let (first, second) = (spec("1"), spec("2"));
+    world.conduct(begin(&first));
+    world.conduct(begin(&second));
+    world.conduct(end(&first));
+    world.conduct(refuse(&first));
+    assert_eq!(world.control.conductor.specs()[&id], before);
+    assert_eq!(world.control.conductor.rebuilds()[&id].spec, second);
+    world.conduct(end(&second));
+    assert_eq!(world.control.conductor.specs()[&id], second);
+    assert!(world.control.conductor.rebuilds().is_empty());
+    world.conduct(begin(&first));
+    world.conduct(refuse(&first));
+    assert!(world.control.conductor.rebuilds().is_empty());
+    world.conduct(begin(&first));
+    world.conduct(Command::Delete { instance: id });
+    assert!(
+        world.try_conduct(begin(&first)).is_err(),
+        "it is being deleted"
+    );
+    world.settle();
+    assert!(world.control.conductor.rebuilds().is_empty());
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use placewright_conductor::super_conductor::{Command, Refusal};
+use placewright_conductor::cell_conductor::JobKind;
+use placewright_conductor::super_conductor::{Command, RebuildEvent, Refusal};
 use placewright_conductor::{CellId, HostId, InstanceId};
 use placewright_link::{CellNews, InstanceView};
 use placewright_scheduler::host_state::HostUpdate;
@@ -134,6 +135,7 @@ impl Followed {
             // A host is mapped before the scheduler may choose it.
             self.map_hosts(&batch).await;
             let is_whole = self.tell_scheduler(&batch);
+            self.end_rebuilds(&batch).await;
             if is_complete {
                 self.set_down(false).await;
                 self.parts.returned(self.cell);
@@ -203,6 +205,43 @@ impl Followed {
             }
         });
         is_whole
+    }
+
+    /// Writes down what instances are whose rebuilds are done.
+    async fn end_rebuilds(&self, batch: &[CellNews]) {
+        let views = batch.iter().filter_map(|news| match news {
+            CellNews::Instance {
+                instance,
+                view: Some(view),
+            } => Some((*instance, view)),
+            _ => None,
+        });
+        let done: Vec<(InstanceId, u64)> = self.conductor().engine().read_now(|machine| {
+            let rebuilds = machine.0.conductor.rebuilds();
+            let done = views.filter(|(instance, view)| {
+                let is_over = view
+                    .job
+                    .as_ref()
+                    .is_none_or(|job| job.kind != JobKind::Rebuild);
+                let asked = rebuilds.get(instance).filter(|_| is_over);
+                asked.is_some_and(|asked| asked.spec.digest() == view.spec)
+            });
+            done.map(|(instance, view)| (instance, view.spec)).collect()
+        });
+        for (instance, digest) in done {
+            let event = RebuildEvent::Done { digest };
+            let end = || Command::Rebuild {
+                instance,
+                event: event.clone(),
+            };
+            // The cell says it once: until the store takes it.
+            while let Err(error) = self.conductor().submit(end()).await {
+                if matches!(error, placewright_engine::SubmitError::ShuttingDown) {
+                    return;
+                }
+                tokio::time::sleep(RETRY_MAX).await;
+            }
+        }
     }
 
     /// Maps hosts that appeared, and forgets those that are gone.

@@ -119,6 +119,8 @@ pub struct InstanceView {
     pub vm_state: VmState,
     /// What is being done with it.
     pub job: Option<JobView>,
+    /// [`Spec::digest`] of what it is.
+    pub spec: u64,
     /// Where it is.
     pub guest: Option<Place>,
     /// Its zone.

@@ -10,7 +10,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-use crate::PROTOCOL_VERSION;
+use crate::PAYLOAD_VERSION;
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
 use crate::error::{link_error, status};
 use crate::payload::{pack, pack_for, parts, unpack, unpack_from};
@@ -71,9 +71,9 @@ impl CellLink for CellClient {
         Box::pin(async {
             let request = self.peer.request(IdentifyRequest {});
             let identity = self.peer.call(self.client().identify(request)).await?;
-            if identity.version != PROTOCOL_VERSION {
+            if identity.version != PAYLOAD_VERSION {
                 return Err(self.refused(format!(
-                    "it speaks version {} of the protocol, this release {PROTOCOL_VERSION}",
+                    "it speaks version {} of the protocol, this release {PAYLOAD_VERSION}",
                     identity.version
                 )));
             }
@@ -168,7 +168,7 @@ impl Cell for CellService {
         let cell = self.0.cell().await.map_err(|error| status(&error))?;
         Ok(Response::new(Identity {
             cell: cell.to_string(),
-            version: PROTOCOL_VERSION,
+            version: PAYLOAD_VERSION,
         }))
     }
 

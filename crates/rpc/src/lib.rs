@@ -56,5 +56,9 @@ pub use placement::PlacementClient;
 pub use serve::{ServeError, ServeOptions, Services, serve};
 pub use token::{Token, TokenError};
 
-/// The version of the agents' protocol and of payloads that this release speaks.
+/// The version of the agents' protocol that this release speaks.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The version of what control and cells say to each other. It grows with each change of a type in
+/// `placewright_link` or of what those carry.
+pub const PAYLOAD_VERSION: u32 = 2;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tonic::Status;
 
-use crate::PROTOCOL_VERSION;
+use crate::PAYLOAD_VERSION;
 use crate::channel::BATCH_BYTES;
 use crate::proto::cell::Payload;
 
@@ -14,7 +14,7 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> Result<Payload, Status> {
     let body = postcard::to_stdvec(value);
     let body = body.map_err(|error| Status::internal(format!("cannot be written: {error}")))?;
     Ok(Payload {
-        version: PROTOCOL_VERSION,
+        version: PAYLOAD_VERSION,
         body,
     })
 }
@@ -26,9 +26,9 @@ pub(crate) fn pack_for<T: Serialize>(peer: &str, value: &T) -> Result<Payload, L
 
 /// Unpacks what a client sent, or a server.
 pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T, Status> {
-    if payload.version != PROTOCOL_VERSION {
+    if payload.version != PAYLOAD_VERSION {
         return Err(Status::failed_precondition(format!(
-            "version {} of the protocol is not known here; this release speaks {PROTOCOL_VERSION}",
+            "version {} of the protocol is not known here; this release speaks {PAYLOAD_VERSION}",
             payload.version
         )));
     }

@@ -16,7 +16,9 @@ use placewright_rpc::proto::agent::agents_client::AgentsClient;
 use placewright_rpc::proto::agent::{AgentMessage, Alive, FromAgent, agent_message};
 use placewright_rpc::proto::cell::Payload;
 use placewright_rpc::proto::cell::cell_client::CellClient as RawCell;
-use placewright_rpc::{AgentClient, CellClient, ClientOptions, PlacementClient, Token};
+use placewright_rpc::{
+    AgentClient, CellClient, ClientOptions, PAYLOAD_VERSION, PlacementClient, Token,
+};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 use tonic::Code;
@@ -232,9 +234,11 @@ async fn a_caller_that_makes_no_sense_is_refused_and_harms_nobody() {
         version,
         body: body.to_vec(),
     };
-    let newer = raw.deliver(deliver(2, &[])).await.unwrap_err();
+    let version = PAYLOAD_VERSION + 1;
+    let newer = raw.deliver(deliver(version, &[])).await.unwrap_err();
     assert_eq!(newer.code(), Code::FailedPrecondition);
-    assert!(newer.message().contains("version 2"), "{newer}");
+    let said = format!("version {version}");
+    assert!(newer.message().contains(&said), "{newer}");
     for body in [
         &b"\xff\xff\xff\xff\xff"[..],
         b"hello",
@@ -242,14 +246,17 @@ async fn a_caller_that_makes_no_sense_is_refused_and_harms_nobody() {
         &[0xee; 300],
         b"",
     ] {
-        let bad = raw.deliver(deliver(1, body)).await.unwrap_err();
+        let bad = raw
+            .deliver(deliver(PAYLOAD_VERSION, body))
+            .await
+            .unwrap_err();
         assert_eq!(bad.code(), Code::InvalidArgument, "{bad}");
-        let bad = raw.act(deliver(1, body)).await.unwrap_err();
+        let bad = raw.act(deliver(PAYLOAD_VERSION, body)).await.unwrap_err();
         assert_eq!(bad.code(), Code::InvalidArgument, "{bad}");
     }
     // A list that claims to have billions of elements.
     let bad = raw
-        .deliver(deliver(1, b"\xff\xff\xff\xff\x0f"))
+        .deliver(deliver(PAYLOAD_VERSION, b"\xff\xff\xff\xff\x0f"))
         .await
         .unwrap_err();
     assert_eq!(bad.code(), Code::InvalidArgument);

@@ -1,8 +1,9 @@
 //! A server as control and its cell know it, put together.
 
-use placewright_conductor::super_conductor::{BuildRequest, BuildStage, Labels, Mapping};
+use placewright_conductor::cell_conductor::{JobKind, VmState};
+use placewright_conductor::super_conductor::{BuildRequest, BuildStage, Labels, Mapping, Rebuild};
 use placewright_conductor::{CellId, Control, Fault, HostId, InstanceId, Spec};
-use placewright_control::Views;
+use placewright_control::{CellView, Views};
 use placewright_link::InstanceView;
 use placewright_placement::Timestamp;
 
@@ -20,6 +21,8 @@ pub(crate) struct Seen<'s> {
     pub(crate) stored: &'s Spec,
     pub(crate) labels: Option<&'s Labels>,
     build: Option<&'s BuildRequest>,
+    /// The rebuild that is under way, if one is.
+    pub(crate) rebuild: Option<&'s Rebuild>,
     pub(crate) view: Option<&'s InstanceView>,
     /// Whether its cell is not there.
     pub(crate) is_out_of_reach: bool,
@@ -42,6 +45,8 @@ impl<'s> Seen<'s> {
         let conductor = &control.conductor;
         let stored = conductor.specs().get(&id)?;
         let cell = mapping.cell.filter(|cell| *cell != CellId::CELL0);
+        let view = cell.and_then(|cell| views.instance(cell, id));
+        let rebuild = conductor.rebuilds().get(&id);
         Some(Self {
             control,
             views,
@@ -50,7 +55,12 @@ impl<'s> Seen<'s> {
             stored,
             labels: conductor.labels().get(&id),
             build: conductor.builds().get(&id),
-            view: cell.and_then(|cell| views.instance(cell, id)),
+            rebuild: rebuild.filter(|rebuild| {
+                let cell = cell.and_then(|cell| views.cells.get(&cell));
+                view.zip(cell)
+                    .is_some_and(|(view, cell)| is_under_way(rebuild, view, cell))
+            }),
+            view,
             is_out_of_reach: cell.is_some_and(|cell| is_down(control, views, cell)),
         })
     }
@@ -78,9 +88,12 @@ impl<'s> Seen<'s> {
         }
     }
 
-    /// A move that its cell has not heard of is under way all the same.
+    /// A move or rebuild that its cell has not heard of, or not told of, is under way all the same.
     fn with_move(&self, status: Status) -> Status {
         use placewright_conductor::MoveKind;
+        if self.rebuild.is_some() && status.task.is_none() {
+            return status.rebuilding();
+        }
         if status.task.is_some() || status.status != "ACTIVE" {
             return status;
         }
@@ -102,9 +115,12 @@ impl<'s> Seen<'s> {
         }
     }
 
-    /// What the server is now: after a resize that waits to be confirmed, already the new flavor.
+    /// What the server is now: after a resize that waits to be confirmed, already the new flavor, and
+    /// while it is being rebuilt, already the new image.
     pub(crate) fn spec(&self) -> &'s Spec {
-        use placewright_conductor::cell_conductor::VmState;
+        if let Some(rebuild) = self.rebuild {
+            return &rebuild.spec;
+        }
         let is_resized = self
             .view
             .is_some_and(|view| view.vm_state == VmState::Resized);
@@ -160,6 +176,26 @@ impl<'s> Seen<'s> {
     pub(crate) fn cell(&self) -> Option<CellId> {
         self.mapping.cell.filter(|cell| *cell != CellId::CELL0)
     }
+}
+
+/// A cell that was heard of so much later than it was asked for a rebuild would have told of it.
+const TOLD_AFTER_US: i64 = 10_000_000;
+
+/// Whether a rebuild goes on, as far as its cell told.
+fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool {
+    if view
+        .job
+        .as_ref()
+        .is_some_and(|job| job.kind == JobKind::Rebuild)
+    {
+        return true;
+    }
+    let is_before = view.updated_at == rebuild.seen;
+    if is_before {
+        return cell.heard_at.0.saturating_sub(rebuild.at.0) < TOLD_AFTER_US;
+    }
+    // It is done, and about to be written down.
+    view.job.is_none() && view.spec == rebuild.spec.digest()
 }
 
 /// Whether a cell is not there: control says so, or nothing is heard of it.

@@ -44,8 +44,10 @@ impl Status {
             VmState::Active => of_active(job),
             VmState::Error => {
                 let task = job.and_then(task);
-                let is_moving = job.is_some_and(|job| is_move(job, MoveKind::Evacuate));
-                let word = if is_moving { "REBUILD" } else { "ERROR" };
+                let is_built_anew = job.is_some_and(|job| {
+                    is_move(job, MoveKind::Evacuate) || job.kind == JobKind::Rebuild
+                });
+                let word = if is_built_anew { "REBUILD" } else { "ERROR" };
                 status(word, "error", task, 0)
             }
             VmState::Resized => {
@@ -62,6 +64,15 @@ impl Status {
                 job.and_then(task),
                 4,
             ),
+        }
+    }
+
+    /// The same while a rebuild is under way that its cell has not told of.
+    pub(crate) fn rebuilding(self) -> Self {
+        Self {
+            status: "REBUILD",
+            task: Some("rebuilding"),
+            ..self
         }
     }
 
@@ -140,6 +151,7 @@ pub(crate) const WORDS: [&str; 20] = [
 mod tests {
     use super::*;
     use placewright_conductor::Keep;
+    use placewright_conductor::cell_conductor::Step;
     use placewright_placement::Timestamp;
 
     fn view(vm_state: VmState, job: Option<(JobKind, Stage)>) -> InstanceView {
@@ -151,6 +163,7 @@ mod tests {
                 stage,
                 target: None,
             }),
+            spec: 0,
             guest: None,
             zone: None,
             fault: None,
@@ -205,6 +218,12 @@ mod tests {
                 Some("shelving_offloading"),
             ),
             (VmState::ShelvedOffloaded, None, "SHELVED_OFFLOADED", None),
+            (
+                VmState::Error,
+                Some((JobKind::Rebuild, Stage::Step(Step::Rebuild))),
+                "REBUILD",
+                Some("rebuilding"),
+            ),
         ] {
             let status = Status::of(&view(state, job));
             assert_eq!(

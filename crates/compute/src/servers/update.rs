@@ -98,6 +98,10 @@ async fn change_body(call: &Call<'_>, change: impl Fn(&mut Body) + Send + Sync) 
             let message = format!("Server {} is being moved.", seen.id);
             return Err(ApiError::conflict(message));
         }
+        if seen.rebuild.is_some() {
+            let message = format!("Server {} is being rebuilt.", seen.id);
+            return Err(ApiError::conflict(message));
+        }
         let mut spec = seen.stored.clone();
         let mut body = Body::of(&spec)?;
         change(&mut body);

@@ -52,6 +52,8 @@ tables! {
     labels: Labels(InstanceId => Labels),
     /// What server groups say of the topology; those that say nothing are not in it.
     group_topologies: GroupTopology(Uuid => GroupTopology),
+    /// What instances will be if the last rebuild that was asked for is done.
+    rebuilds: Rebuild(InstanceId => Rebuild),
 }
 
 impl State {
@@ -239,6 +241,21 @@ impl MigrationStatus {
             (Keep::Source, true) => Self::Error,
         }
     }
+}
+
+/// A rebuild that a cell was asked for.
+///
+/// Only the cell knows whether it is done: it says so by the digest of what the instance is. One that
+/// failed stays here, without effect, until the next one or the end of the instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rebuild {
+    /// What the instance is to be.
+    pub spec: Spec,
+    /// When it was asked for.
+    pub at: Timestamp,
+    /// When its cell had changed the instance last by then: what the cell says with this time, it
+    /// said before it began.
+    pub seen: Timestamp,
 }
 
 /// A flavor.

@@ -111,7 +111,7 @@ impl Agent {
                 let is_arriving = order.step == Step::Arrive;
                 *self.guests.entry(key).or_default() |= is_arriving;
             }
-            Step::Leave if fails => return failed("the driver failed"),
+            Step::Leave | Step::Rebuild if fails => return failed("the driver failed"),
             Step::Leave | Step::Offload | Step::Return | Step::Rebuild => {
                 let is_running = matches!(order.step, Step::Return | Step::Rebuild);
                 match self.guests.get_mut(&key) {

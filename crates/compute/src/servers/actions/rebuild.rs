@@ -2,10 +2,11 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
-use placewright_conductor::super_conductor::Command;
+use placewright_conductor::super_conductor::{Command, RebuildEvent};
 use placewright_conductor::{CellId, Control, Fault, HostId, InstanceId, Spec};
 use placewright_control::Views;
 use placewright_link::Act;
+use placewright_placement::Timestamp;
 use placewright_scheduler::request::RequestSpec;
 use serde_json::{Value, json};
 
@@ -93,7 +94,7 @@ fn check<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResu
         let is_fine = matches!(view.vm_state, VmState::Active | VmState::Error);
         is_fine && view.guest.is_some() && view.job.is_none()
     });
-    if can && !seen.is_out_of_reach {
+    if can && !seen.is_out_of_reach && seen.rebuild.is_none() {
         return Ok(seen);
     }
     let status = seen.status().status;
@@ -106,6 +107,8 @@ struct Prepared {
     id: InstanceId,
     cell: CellId,
     spec: Spec,
+    /// When its cell changed it last.
+    seen: Timestamp,
     /// Where it is, and what it was placed with and would be now; nothing without another image.
     check: Option<(HostId, RequestSpec, RequestSpec)>,
 }
@@ -122,7 +125,30 @@ impl Prepared {
                 .zip(image)
                 .map(|(guest, (before, now))| (guest.host, before, now)),
             spec,
+            seen: seen.view.map_or(Timestamp(0), |view| view.updated_at),
         })
+    }
+
+    /// Has the cell do it. Until it has, control remembers what the server will be.
+    async fn order(&self, call: &Call<'_>) -> ApiResult<()> {
+        let instance = self.id;
+        let told = |event| call.carry_out(Command::Rebuild { instance, event });
+        told(RebuildEvent::Begun {
+            spec: self.spec.clone(),
+            seen: self.seen,
+        })
+        .await?;
+        let order = Act::Rebuild {
+            instance,
+            spec: Box::new(self.spec.clone()),
+        };
+        let accepted = call.act(self.cell, order).await;
+        // A cell that did not answer may do it all the same.
+        if accepted.as_ref().is_err_and(|error| error.status == 409) {
+            let digest = self.spec.digest();
+            told(RebuildEvent::Refused { digest }).await?;
+        }
+        accepted
     }
 
     /// Asks the scheduler whether the server may stay where it is with its new image. It holds its
@@ -236,24 +262,24 @@ pub(super) async fn rebuild(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
         .try_read(|control, views| Prepared::of(call, control, views, &wish))
         .await?;
     let (instance, cell) = (prepared.id, prepared.cell);
-    if let Some(fault) = prepared.refusal(call).await {
+    let refusal = prepared.refusal(call).await;
+    let is_accepted = refusal.is_none();
+    if let Some(fault) = refusal {
         let fault = Box::new(fault);
         call.act(cell, Act::RefuseRebuild { instance, fault })
             .await?;
     } else {
-        let order = Act::Rebuild {
-            instance,
-            spec: Box::new(prepared.spec.clone()),
-        };
-        call.act(cell, order).await?;
-        let spec = prepared.spec;
-        call.carry_out(Command::SetSpec { instance, spec }).await?;
+        prepared.order(call).await?;
         write_labels(call, &wish).await?;
     }
     let sight = Sight::of(call);
     let server = call.try_read(|control, views| {
         let seen = Seen::find(control, views, instance);
-        let seen = seen.ok_or_else(|| ApiError::not_found("server", &instance.to_string()))?;
+        let mut seen = seen.ok_or_else(|| ApiError::not_found("server", &instance.to_string()))?;
+        if is_accepted {
+            // The answer says what was accepted, however fast it fails.
+            seen.rebuild = control.conductor.rebuilds().get(&instance);
+        }
         let mut value = show::whole(call, &seen, sight);
         if !call.version.since(75) {
             withhold_newer(&mut value);

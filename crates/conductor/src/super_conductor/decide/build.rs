@@ -255,6 +255,9 @@ impl<'a> Round<'a> {
         if self.state.labels.contains_key(&instance) {
             self.record(Change::Labels(instance, None));
         }
+        if self.state.rebuilds.contains_key(&instance) {
+            self.record(Change::Rebuild(instance, None));
+        }
         self.record(Change::Spec(instance, None));
         self.record(Change::Mapping(instance, None));
     }

@@ -1,0 +1,44 @@
+//! Rebuilds: asked for, and known to be done or not.
+
+use super::{Outcome, Refusal, Round, wrong_state};
+use crate::ids::InstanceId;
+use crate::super_conductor::command::RebuildEvent;
+use crate::super_conductor::state::{Change, Rebuild};
+
+impl Round<'_> {
+    /// What happens to another rebuild than the last one that was asked for means nothing any more.
+    pub(super) fn rebuild(
+        &mut self,
+        instance: InstanceId,
+        event: &RebuildEvent,
+    ) -> Result<Outcome, Refusal> {
+        let known = self.state.rebuilds.get(&instance);
+        let known = |digest: u64| known.filter(|row| row.spec.digest() == digest);
+        match event {
+            RebuildEvent::Begun { spec, seen } => {
+                if self.mapping(instance)?.is_deleting {
+                    return Err(wrong_state("instance", &instance, "being deleted"));
+                }
+                let row = Rebuild {
+                    spec: spec.clone(),
+                    at: self.at,
+                    seen: *seen,
+                };
+                self.record(Change::Rebuild(instance, Some(Box::new(row))));
+            }
+            RebuildEvent::Refused { digest } => {
+                if known(*digest).is_some() {
+                    self.record(Change::Rebuild(instance, None));
+                }
+            }
+            RebuildEvent::Done { digest } => {
+                if let Some(row) = known(*digest) {
+                    let spec = Box::new(row.spec.clone());
+                    self.record(Change::Spec(instance, Some(spec)));
+                    self.record(Change::Rebuild(instance, None));
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}
