@@ -204,7 +204,6 @@ impl CellLink for Cell {
                 spec: *spec,
             },
             Act::RemoveHost { host } => Event::HostRemoved { host },
-            Act::GuestLost { host, instance } => Event::GuestLost { host, instance },
             Act::Reconcile { host } => {
                 let reply = agents::start_again(&self.shared, host);
                 return Box::pin(async move { Ok(reply) });

@@ -266,7 +266,9 @@ impl Look<'_> {
             for (instance, is_sure) in &of_host {
                 if *is_sure && !guests.contains(instance) {
                     let what = "The instance is active, and its host does not have it.";
-                    let mend = Some(Mend::LoseGuest);
+                    // What hosts tell here lags behind, and an agent that is about to come back
+                    // may not have told of it at all: the agent has the last word.
+                    let mend = Some(Mend::AskForGuest);
                     let finding = Finding::new(Kind::MissingGuest, *instance, what, mend);
                     self.find(finding.at(Some(*cell), Some(*host)));
                 }

@@ -45,8 +45,8 @@ pub(crate) enum Mend {
     TellAgain,
     /// The agents of hosts and the cell tell each other what there is.
     Reconcile(Vec<HostId>),
-    /// The instance is in error.
-    LoseGuest,
+    /// The host's agent says what it has. The cell puts what is missing there in error.
+    AskForGuest,
     /// The host destroys what its cell does not know.
     DestroyGuest,
 }
@@ -67,7 +67,10 @@ impl Mend {
             Self::Reconcile(_) => {
                 "has the agent begin a session anew, and the step asked for again"
             }
-            Self::LoseGuest => "sets the instance to ERROR, with a fault that says so",
+            Self::AskForGuest => {
+                "has the agent begin a session anew; if it does not have the instance then, that is \
+                 in ERROR, with a fault that says so"
+            }
             Self::DestroyGuest => "--destroy-unknown-guests has the host destroy it",
         }
     }
@@ -91,8 +94,11 @@ pub(crate) async fn mend_all(
             continue;
         }
         // A new session has the host destroy every guest that its cell does not know.
-        let would_destroy = matches!(&mend, Mend::Reconcile(hosts)
-            if hosts.iter().any(|host| strange.contains(host)));
+        let would_destroy = match &mend {
+            Mend::Reconcile(hosts) => hosts.iter().any(|host| strange.contains(host)),
+            Mend::AskForGuest => finding.host.is_some_and(|host| strange.contains(&host)),
+            _ => false,
+        };
         let outcome = if would_destroy && !options.destroy_unknown_guests {
             Err("its host has a guest that nobody knows: see --destroy-unknown-guests".to_owned())
         } else {
@@ -160,11 +166,7 @@ async fn carry_out(parts: &Parts, finding: &Finding, mend: &Mend) -> Result<(), 
             }
             Ok(())
         }
-        Mend::LoseGuest => {
-            let host = finding.host.ok_or("its host is not known")?;
-            act(parts, finding, Act::GuestLost { host, instance }).await
-        }
-        Mend::DestroyGuest => {
+        Mend::AskForGuest | Mend::DestroyGuest => {
             let host = finding.host.ok_or("its host is not known")?;
             act(parts, finding, Act::Reconcile { host }).await
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::Command;
-use placewright_conductor::{InstanceId, Message, MigrationId, MoveKind, Reply};
+use placewright_conductor::{HostId, InstanceId, Message, MigrationId, MoveKind, Reply};
 use placewright_control::{Finding, Kind, now};
 use placewright_link::{CellLink as _, InstanceView};
 use placewright_placement as placement;
@@ -164,11 +164,7 @@ async fn what_does_not_fit_any_more_is_not_claimed_and_said_so() {
 async fn an_instance_whose_guest_is_gone_is_in_error() {
     let mut site = start(1).await;
     active(&site, 2, 1).await;
-    let place = view(&site, 0).await.unwrap().guest.unwrap();
-    let gone = HostUpdate::InstanceWent(instance(0).0, Load::default());
-    site.runtime
-        .ranker()
-        .with_hosts(|hosts| hosts.apply(place.host.0, now(), &gone));
+    lose(&site, 0).await;
     let finding = repaired(&site, carefully()).await;
     assert_eq!(
         (finding.kind, finding.id),
@@ -180,6 +176,70 @@ async fn an_instance_whose_guest_is_gone_is_in_error() {
     let other = view(&site, 1).await.unwrap();
     assert_eq!(other.vm_state, VmState::Active);
     is_clean(&site).await;
+    site.shutdown().await;
+}
+
+/// The host of an instance does not have it any more, and told so.
+async fn lose(site: &Site, number: usize) {
+    let place = view(site, number).await.unwrap().guest.unwrap();
+    let key = (instance(number), place.number);
+    let mut fleet = site.fleet.lock();
+    let guest = fleet
+        .agents
+        .get_mut(&place.host)
+        .unwrap()
+        .guests
+        .remove(&key);
+    assert!(guest.is_some());
+    drop(fleet);
+    unsay(site, place.host, number);
+}
+
+async fn is_active(site: &Site, number: usize) -> bool {
+    view(site, number).await.unwrap().vm_state == VmState::Active
+}
+
+/// Nobody told of an instance's guest, or what was told got lost.
+fn unsay(site: &Site, host: HostId, number: usize) {
+    let gone = HostUpdate::InstanceWent(instance(number).0, Load::default());
+    site.runtime
+        .ranker()
+        .with_hosts(|hosts| hosts.apply(host.0, now(), &gone));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_its_host_has_not_told_of_yet_is_left_alone() {
+    let mut site = start(1).await;
+    active(&site, 2, 1).await;
+    let place = view(&site, 0).await.unwrap().guest.unwrap();
+    // Its agent ended before it could tell, and has not begun again.
+    site.stop_agents(0);
+    unsay(&site, place.host, 0);
+    let finding = repaired(&site, carefully()).await;
+    assert_eq!(
+        (finding.kind, finding.id),
+        (Kind::MissingGuest, instance(0).0)
+    );
+    assert!(is_active(&site, 0).await);
+    site.start_agents(0, 1);
+    site.rest().await;
+    for _ in 0..1000 {
+        if site.runtime.audit(None).await.findings.is_empty() {
+            break;
+        }
+    }
+    is_clean(&site).await;
+    // It is there, and tells nothing of it.
+    unsay(&site, place.host, 0);
+    let finding = repaired(&site, carefully()).await;
+    assert_eq!(finding.outcome.as_deref(), Some("done"));
+    for _ in 0..1000 {
+        if site.runtime.audit(None).await.findings.is_empty() {
+            break;
+        }
+    }
+    is_clean(&site).await;
+    assert!(is_active(&site, 0).await);
     site.shutdown().await;
 }
 

@@ -53,16 +53,8 @@ pub enum Act {
         /// Which.
         host: HostId,
     },
-    /// A host that is heard of does not have the guest of an instance that should run on it: the
-    /// instance is in error, with a fault that says so.
-    GuestLost {
-        /// The host.
-        host: HostId,
-        /// The instance.
-        instance: InstanceId,
-    },
-    /// Has the agent of a host begin a new session: what is under way is asked for again, and guests
-    /// that the cell does not know are destroyed.
+    /// Has the agent of a host begin a new session: what is under way is asked for again, guests that
+    /// the cell does not know are destroyed, and instances whose guests it does not have are in error.
     Reconcile {
         /// Which.
         host: HostId,

@@ -108,7 +108,6 @@ pub fn decide(
             guests,
         } => now.agent_started(*host, *session, guests, changes)?,
         Event::HostDown { host } => now.host_down(*host, changes)?,
-        Event::GuestLost { host, instance } => now.guest_lost(*host, *instance, changes)?,
         Event::HostRemoved { host } => now.host_removed(*host, changes)?,
         Event::StepEnded {
             host,

@@ -53,13 +53,6 @@ pub enum Event {
         /// Which.
         host: HostId,
     },
-    /// A host that is heard of does not have the guest of an instance that should run on it.
-    GuestLost {
-        /// The host.
-        host: HostId,
-        /// The instance.
-        instance: InstanceId,
-    },
     /// An agent ended a step.
     StepEnded {
         /// Its host.

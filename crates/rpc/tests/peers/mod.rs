@@ -93,7 +93,6 @@ impl CellLink for Fake {
                 Act::Rebuild { .. }
                 | Act::RemoveHost { .. }
                 | Act::RefuseRebuild { .. }
-                | Act::GuestLost { .. }
                 | Act::Reconcile { .. } => Ok(Reply::Accepted),
             }
         })

@@ -69,21 +69,6 @@ impl Now<'_> {
         work.store(changes);
     }
 
-    pub(super) fn guest_lost(
-        self,
-        host: HostId,
-        instance: InstanceId,
-        changes: &mut Vec<Change>,
-    ) -> Result<(), Refusal> {
-        let mut work = self.idle(instance, &[VmState::Active])?;
-        if work.row.guest.is_none_or(|guest| guest.host != host) {
-            return Err(Refusal::WrongState(instance));
-        }
-        work.lose_guest();
-        work.store(changes);
-        Ok(())
-    }
-
     /// Jobs that wait for guests to be gone go on without those that are.
     fn go_on_without(
         self,
