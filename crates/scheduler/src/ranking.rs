@@ -30,6 +30,7 @@ use end::Side;
 
 mod admission;
 mod board;
+mod bounds;
 mod changes;
 mod end;
 mod found;
@@ -154,6 +155,17 @@ impl Term {
             column::FEW_DEVICES => side == Side::High,
             // No other column follows what is free.
             _ => false,
+        }
+    }
+
+    /// Whether a host scores no higher with less room.
+    fn prefers_room(&self) -> bool {
+        match self.column {
+            column::RAM_FREE_MB | column::CPUS_FREE | column::DISK_FREE_MB => {
+                self.multiplier >= 0.0
+            }
+            column::FEW_DEVICES => self.multiplier <= 0.0,
+            _ => true,
         }
     }
 

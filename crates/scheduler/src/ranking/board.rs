@@ -2,6 +2,7 @@
 
 use crate::host_table::Touched;
 
+use super::bounds::Bounds;
 use super::end::Side;
 use super::frontier::Frontier;
 use super::{BLOCK_HOSTS, Few, Fleet, Scale, Term, kernel, larger, smaller};
@@ -15,14 +16,14 @@ pub(super) struct Board {
     scales: Few<Scale>,
     scores: Vec<[f64; BLOCK_HOSTS]>,
     /// The best score in each block, whoever may do.
-    tops: Vec<f64>,
+    tops: Bounds,
     position: u64,
     used: u64,
 }
 
 impl Board {
     /// The best score in each block, whoever may do.
-    pub(super) fn tops(&self) -> &[f64] {
+    pub(super) fn tops(&self) -> &Bounds {
         &self.tops
     }
 
@@ -36,10 +37,12 @@ impl Board {
 #[derive(Debug)]
 pub struct Standing {
     terms: Vec<Term>,
+    /// Whether a host scores no higher with less room, in all terms.
+    prefers_room: bool,
     boards: Vec<Board>,
     clock: u64,
     /// By term, how far out each block reaches on either side, whoever may do.
-    reaches: Vec<[Vec<f64>; 2]>,
+    reaches: Vec<[Bounds; 2]>,
     /// By term, how far out any host lies on either side.
     farthest: Vec<[f64; 2]>,
     /// How many blocks there were.
@@ -54,8 +57,9 @@ impl Standing {
     #[must_use]
     pub fn new(terms: Vec<Term>) -> Self {
         Self {
-            reaches: vec![[Vec::new(), Vec::new()]; terms.len()],
+            reaches: vec![[Bounds::default(), Bounds::default()]; terms.len()],
             farthest: vec![[f64::NEG_INFINITY; 2]; terms.len()],
+            prefers_room: terms.iter().all(Term::prefers_room),
             terms,
             boards: Vec::new(),
             clock: 0,
@@ -71,8 +75,13 @@ impl Standing {
         &self.terms
     }
 
+    /// Whether a host scores no higher with less room.
+    pub(super) fn prefers_room(&self) -> bool {
+        self.prefers_room
+    }
+
     /// How far out each block reaches on one side of a term.
-    pub(super) fn reach(&self, term: usize, side: Side) -> &[f64] {
+    pub(super) fn reach(&self, term: usize, side: Side) -> &Bounds {
         &self.reaches[term][side as usize]
     }
 
@@ -103,15 +112,23 @@ impl Standing {
                 continue;
             }
             let column = &fleet.columns[term.column];
-            for reaches in reaches.iter_mut() {
-                reaches.resize(blocks, f64::NEG_INFINITY);
+            if changed.is_none() {
+                for reaches in reaches.iter_mut() {
+                    reaches.reset(blocks, f64::NEG_INFINITY);
+                }
+                *farthest = [f64::NEG_INFINITY; 2];
             }
+            // Whether a block that reached farthest does so no more.
+            let mut is_lost = [false; 2];
             let mut take = |block: usize| {
                 let reach = term.reaches(column.block(block), fleet.hosts.word(block));
-                for (kept, reach) in reaches.iter_mut().zip(reach) {
-                    if let Some(kept) = kept.get_mut(block) {
-                        *kept = reach;
-                    }
+                for side in [0, 1] {
+                    let Some(kept) = reaches[side].blocks().get(block).copied() else {
+                        continue;
+                    };
+                    is_lost[side] |= kept >= farthest[side] && reach[side] < kept;
+                    farthest[side] = larger(farthest[side], reach[side]);
+                    reaches[side].put(block, reach[side]);
                 }
             };
             if let Some(changed) = changed {
@@ -120,7 +137,11 @@ impl Standing {
             } else {
                 (0..blocks).for_each(take);
             }
-            *farthest = [0, 1].map(|side| kernel::top(&reaches[side]));
+            for side in [0, 1] {
+                if is_lost[side] {
+                    farthest[side] = kernel::top(reaches[side].groups());
+                }
+            }
         }
         self.blocks = blocks;
         self.position = fleet.log.end();
@@ -170,7 +191,7 @@ impl Board {
     /// Scores all hosts.
     fn fill(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
         self.scores.resize(blocks, [0.0; BLOCK_HOSTS]);
-        self.tops.resize(blocks, f64::NEG_INFINITY);
+        self.tops.reset(blocks, f64::NEG_INFINITY);
         for (block, scores) in self.scores.iter_mut().enumerate() {
             *scores = [0.0; BLOCK_HOSTS];
             for (term, scale) in terms.iter().zip(&self.scales) {
@@ -179,7 +200,8 @@ impl Board {
                     kernel::add_share(scores, values, scale.factor, scale.low, term.bounds());
                 }
             }
-            self.tops[block] = kernel::most(scores, fleet.hosts.word(block));
+            self.tops
+                .raise(block, kernel::most(scores, fleet.hosts.word(block)));
         }
     }
 
@@ -197,10 +219,12 @@ impl Board {
                 score += scale.factor * (value - scale.low);
             }
         }
-        let was_top = scores[bit] >= self.tops[block];
+        let top = self.tops.blocks()[block];
+        let was_top = scores[bit] >= top;
         scores[bit] = score;
-        if was_top || score > self.tops[block] {
-            self.tops[block] = kernel::most(scores, fleet.hosts.word(block));
+        if was_top || score > top {
+            let top = kernel::most(scores, fleet.hosts.word(block));
+            self.tops.put(block, top);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use placewright_placement::touch::What;
 
+use super::bounds::Bounds;
 use super::{BLOCK_HOSTS, Fleet, Term, kernel, larger};
 use crate::host_table::Touched;
 
@@ -54,7 +55,7 @@ pub(super) struct End {
     pub(super) term: usize,
     pub(super) side: Side,
     /// For each block, how far out a host of the mask can reach; none reaches farther.
-    pub(super) bounds: Vec<f64>,
+    pub(super) bounds: Bounds,
     pub(super) holder: Option<Holder>,
     /// How much of the change log all of this knows. It stays behind for as long as the holder lies
     /// farthest out of all hosts, whoever may do: then nothing else matters.
@@ -75,7 +76,7 @@ impl End {
                     ends.push(Self {
                         term: number,
                         side,
-                        bounds: Vec::new(),
+                        bounds: Bounds::default(),
                         holder: None,
                         position,
                     });
@@ -83,8 +84,7 @@ impl End {
                 let end = &mut ends[count];
                 (end.term, end.side, end.holder) = (number, side, None);
                 end.position = position;
-                end.bounds.clear();
-                end.bounds.resize(blocks, f64::INFINITY);
+                end.bounds.reset(blocks, f64::INFINITY);
                 count += 1;
             }
         }
@@ -117,7 +117,7 @@ impl End {
             }
             let here = self.side.far(term.bounded(column.get(slot)));
             farthest = larger(farthest, here);
-            self.bounds[block] = larger(here, self.bounds[block]);
+            self.bounds.raise(block, here);
         }
         let stays = |holder: &Holder| {
             let now = self.side.far(term.bounded(column.get(holder.slot)));

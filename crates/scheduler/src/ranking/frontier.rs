@@ -1,41 +1,61 @@
 //! Which block comes next: the one that can hold the best of all that is left.
 
-use super::{GROUP_BLOCKS, kernel};
+use super::bounds::Bounds;
+use super::{GROUP_BLOCKS, kernel, smaller};
 
-/// For each block, a bound of what its hosts can have; none has more.
+/// What is left of a search among blocks.
+///
+/// The blocks of a group are looked at when the group comes out on top: for all others the two bounds
+/// of the group are enough.
 #[derive(Debug, Default)]
 pub(super) struct Frontier {
+    /// The bounds of blocks, where their group is open.
     bounds: Vec<f64>,
-    /// The largest bound of each group of blocks.
+    /// A bound for each group; the largest of its blocks' where it is open.
     groups: Vec<f64>,
+    is_open: Vec<bool>,
 }
 
 impl Frontier {
-    /// Starts with the smaller of two bounds for each block.
-    pub(super) fn start(&mut self, own: &[f64], shared: &[f64]) {
-        self.bounds.clear();
-        self.bounds.extend_from_slice(own);
+    /// Starts with two bounds for each block, of which the smaller counts.
+    pub(super) fn start(&mut self, own: &Bounds, shared: &Bounds) {
+        let both = own.groups().iter().zip(shared.groups());
         self.groups.clear();
         self.groups
-            .resize(own.len().div_ceil(GROUP_BLOCKS), f64::NEG_INFINITY);
-        kernel::meet(&mut self.bounds, shared, &mut self.groups);
+            .extend(both.map(|(one, other)| smaller(*one, *other)));
+        self.is_open.clear();
+        self.is_open.resize(self.groups.len(), false);
+        self.bounds.resize(own.len(), f64::NEG_INFINITY);
     }
 
     /// The block with the largest bound, the first of several, and the bound; nothing if nobody is
-    /// left.
-    pub(super) fn next(&self) -> Option<(usize, f64)> {
-        let most = kernel::top(&self.groups);
-        if most == f64::NEG_INFINITY {
-            return None;
+    /// left. The bounds are those that the search started with: what was changed meanwhile matters
+    /// for blocks of groups that did not come up.
+    pub(super) fn next(&mut self, own: &mut Bounds, shared: &Bounds) -> Option<(usize, f64)> {
+        loop {
+            let most = kernel::top(&self.groups);
+            if most == f64::NEG_INFINITY {
+                return None;
+            }
+            let group = self.groups.iter().position(|bound| *bound == most)?;
+            let start = group * GROUP_BLOCKS;
+            let end = self.bounds.len().min(start + GROUP_BLOCKS);
+            let here = &mut self.bounds[start..end];
+            if self.is_open[group] {
+                let block = start + here.iter().position(|bound| *bound == most)?;
+                return Some((block, most));
+            }
+            own.tighten(group);
+            let both = own.of_group(group).iter().zip(shared.of_group(group));
+            for (bound, (one, other)) in here.iter_mut().zip(both) {
+                *bound = smaller(*one, *other);
+            }
+            self.groups[group] = kernel::top(here);
+            self.is_open[group] = true;
         }
-        let group = self.groups.iter().position(|bound| *bound == most)?;
-        let start = group * GROUP_BLOCKS;
-        let here = self.bounds[start..].iter();
-        let block = start + here.take(GROUP_BLOCKS).position(|bound| *bound == most)?;
-        Some((block, most))
     }
 
-    /// Gives a block another bound.
+    /// Gives a block that came out on top another bound.
     pub(super) fn set(&mut self, block: usize, bound: f64) {
         self.bounds[block] = bound;
         let group = block / GROUP_BLOCKS;

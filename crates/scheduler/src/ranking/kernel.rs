@@ -8,7 +8,7 @@ use pulp::Arch;
 #[cfg(target_arch = "x86_64")]
 use pulp::x86::V4;
 
-use super::{BLOCK_HOSTS, GROUP_BLOCKS, larger, smaller};
+use super::{BLOCK_HOSTS, larger, smaller};
 
 /// Lanes taken together where masks have to be spread; the mask of a quarter word is a look-up.
 const LANES: usize = 4;
@@ -204,24 +204,6 @@ pub(super) fn add_share(
         || {
             for (score, value) in scores.iter_mut().zip(values) {
                 *score += factor * (smaller(larger(*value, bounds.0), bounds.1) - low);
-            }
-        },
-    );
-}
-
-/// Takes the smaller of two numbers at each place, and the largest of those in each group.
-pub(super) fn meet(numbers: &mut [f64], others: &[f64], groups: &mut [f64]) {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let both = numbers
-                .chunks_mut(GROUP_BLOCKS)
-                .zip(others.chunks(GROUP_BLOCKS));
-            for ((numbers, others), top) in both.zip(groups) {
-                for (one, other) in numbers.iter_mut().zip(others) {
-                    *one = smaller(*one, *other);
-                }
-                *top = any_top(numbers);
             }
         },
     );

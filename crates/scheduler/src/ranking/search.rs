@@ -4,6 +4,7 @@ use placewright_placement::touch::What;
 
 use super::admission::{Admission, Memo, slot_of};
 use super::board::Board;
+use super::bounds::Bounds;
 use super::end::{End, Holder, Side};
 use super::found::{Found, Ranked, offer};
 use super::frontier::Frontier;
@@ -18,8 +19,8 @@ pub struct Ranking {
     who: Who,
     /// The scales that `bounds` is about.
     scales: Few<Scale>,
-    /// For each block, a bound of the scores of the mask's hosts; none has more.
-    bounds: Vec<f64>,
+    /// Bounds of the scores of the mask's hosts; none has more.
+    bounds: Bounds,
     /// The ends of ranges that no weigher declares.
     ends: Vec<End>,
     /// How much of the change log the masks and ends know.
@@ -61,7 +62,7 @@ impl Ranking {
                 mask: Vec::new(),
             },
             scales: Few::new(),
-            bounds: Vec::new(),
+            bounds: Bounds::default(),
             ends: Vec::new(),
             position: 0,
             scored: 0,
@@ -77,8 +78,7 @@ impl Ranking {
             words.resize(blocks, u64::MAX);
         }
         self.scales.clear();
-        self.bounds.clear();
-        self.bounds.resize(blocks, f64::INFINITY);
+        self.bounds.reset(blocks, f64::INFINITY);
         self.position = fleet.log.end();
         End::start_over(&mut self.ends, standing.terms(), blocks, self.position);
         self.scored = fleet.log.end();
@@ -125,14 +125,15 @@ impl Ranking {
         let mut frontier = standing.take_frontier();
         let scales = self.scales_now(standing, fleet, &mut memo, &mut frontier);
         self.rescale(standing, &scales);
+        let prefers_room = standing.prefers_room();
         let board = standing.board(&scales, blocks, fleet);
-        self.raise(board, fleet);
+        self.raise(board, prefers_room, fleet);
         let mut found = Found {
             hosts: Vec::with_capacity(count.min(blocks * BLOCK_HOSTS)),
             count,
         };
         frontier.start(&self.bounds, board.tops());
-        while let Some((block, bound)) = frontier.next() {
+        while let Some((block, bound)) = frontier.next(&mut self.bounds, board.tops()) {
             if !found.wants(block, bound) {
                 break;
             }
@@ -147,7 +148,8 @@ impl Ranking {
                 }
             }
             if most < bound {
-                self.bounds[block] = kernel::most(scores, self.who.mask[block]);
+                let own = kernel::most(scores, self.who.mask[block]);
+                self.bounds.lower(block, own);
                 frontier.set(block, most);
                 continue;
             }
@@ -159,7 +161,7 @@ impl Ranking {
     }
 
     /// Raises the bounds of scores where hosts changed.
-    fn raise(&mut self, board: &Board, fleet: &Fleet<'_>) {
+    fn raise(&mut self, board: &Board, prefers_room: bool, fleet: &Fleet<'_>) {
         let changed = fleet.log.since(self.scored);
         self.scored = fleet.log.end();
         let Some(changed) = changed else {
@@ -167,10 +169,13 @@ impl Ranking {
             return;
         };
         for touched in changed {
+            if prefers_room && touched.what == What::LessRoom {
+                continue;
+            }
             let (block, bit) = (touched.slot as usize / BLOCK_HOSTS, touched.slot % 64);
             let score = board.block(block)[bit as usize];
-            if score > self.bounds[block] && self.who.mask[block] >> bit & 1 == 1 {
-                self.bounds[block] = score;
+            if self.who.mask[block] >> bit & 1 == 1 {
+                self.bounds.raise(block, score);
             }
         }
     }
@@ -189,22 +194,24 @@ impl Ranking {
             self.bounds.fill(f64::INFINITY);
             return;
         }
-        let mut slack = 0.0;
-        for (number, (old, new)) in old.iter().zip(scales).enumerate() {
-            slack += ROUNDING * standing.terms()[number].multiplier.abs();
-            let more = new.factor - old.factor;
-            if more > 0.0 {
-                let reaches = standing.reach(number, Side::High);
-                for (bound, reach) in self.bounds.iter_mut().zip(reaches) {
-                    *bound += more * larger(reach - new.low, 0.0);
+        self.bounds.change(|bounds| {
+            let mut slack = 0.0;
+            for (number, (old, new)) in old.iter().zip(scales).enumerate() {
+                slack += ROUNDING * standing.terms()[number].multiplier.abs();
+                let more = new.factor - old.factor;
+                if more > 0.0 {
+                    let reaches = standing.reach(number, Side::High).blocks();
+                    for (bound, reach) in bounds.iter_mut().zip(reaches) {
+                        *bound += more * larger(reach - new.low, 0.0);
+                    }
                 }
             }
-        }
-        // A host that will do has no more of a term than its multiplier: this is more than what
-        // adding in another order can change.
-        for bound in &mut self.bounds {
-            *bound += slack;
-        }
+            // A host that will do has no more of a term than its multiplier: this is more than what
+            // adding in another order can change.
+            for bound in bounds {
+                *bound += slack;
+            }
+        });
     }
 
     /// The scales of all terms over the hosts that will do, as they are now.
@@ -295,8 +302,9 @@ impl Search<'_> {
         frontier: &mut Frontier,
     ) -> Option<Holder> {
         let term = &self.standing.terms()[end.term];
-        frontier.start(&end.bounds, self.standing.reach(end.term, end.side));
-        while let Some((block, bound)) = frontier.next() {
+        let reach = self.standing.reach(end.term, end.side);
+        frontier.start(&end.bounds, reach);
+        while let Some((block, bound)) = frontier.next(&mut end.bounds, reach) {
             let values = self.fleet.columns[term.column].block(block);
             let mut among = self.who.mask[block];
             let mut far = end.side.reach(term, values, among);
@@ -311,7 +319,8 @@ impl Search<'_> {
                 }
             }
             if far < bound {
-                end.bounds[block] = end.side.reach(term, values, self.who.mask[block]);
+                let own = end.side.reach(term, values, self.who.mask[block]);
+                end.bounds.lower(block, own);
                 frontier.set(block, far);
                 continue;
             }
