@@ -38,7 +38,7 @@ pub(crate) fn commit<M: Machine>(
     }
     if records.is_empty() {
         // Refused on what has become durable meanwhile.
-        answer(groups);
+        finish(shared, groups);
         return None;
     }
     let started = Instant::now();
@@ -55,15 +55,26 @@ pub(crate) fn commit<M: Machine>(
     None
 }
 
-fn answer<M: Machine>(groups: VecDeque<Group<M>>) {
+/// Answers the groups' commands; the next ones get their memory.
+fn finish<M: Machine>(shared: &Shared<M>, mut groups: VecDeque<Group<M>>) {
+    for group in &mut groups {
+        group.decided.drain(..).for_each(Decided::answer);
+    }
+    // Dropped after the answers: nobody waits for it.
+    for group in &mut groups {
+        group.undos.clear();
+        group.buffer.clear();
+        group.ends.clear();
+    }
+    let mut queue = shared.queue.lock();
     for group in groups {
-        group.decided.into_iter().for_each(Decided::answer);
+        queue.give_spare(group);
     }
 }
 
 fn succeed<M: Machine>(
     shared: &Shared<M>,
-    mut groups: VecDeque<Group<M>>,
+    groups: VecDeque<Group<M>>,
     entries: usize,
     append: Duration,
 ) -> Appended {
@@ -77,18 +88,18 @@ fn succeed<M: Machine>(
         queued: 0,
     };
     *shared.append_failed.lock() = None;
-    let mut undos = Vec::with_capacity(groups.len());
     {
         let mut recent = shared.recent.write();
-        for group in &mut groups {
+        for group in &groups {
             commit.commands += group.decided.len();
             commit.bytes += group.buffer.len();
             commit.decide += group.decide;
-            undos.push(std::mem::take(&mut group.undos));
-            let buffer = std::mem::take(&mut group.buffer);
-            let ends = std::mem::take(&mut group.ends);
-            if !ends.is_empty() {
-                recent.push(Block::new(group.first, buffer, ends));
+            if !group.ends.is_empty() {
+                recent.push(Block::new(
+                    group.first,
+                    group.buffer.clone(),
+                    group.ends.clone(),
+                ));
             }
         }
     }
@@ -96,9 +107,7 @@ fn succeed<M: Machine>(
     shared.progress.send_modify(|p| p.durable = commit.sequence);
     // Counted before the answers, which bring new commands.
     commit.queued = shared.queue.lock().waiting.len();
-    answer(groups);
-    // Freed after the answers: nobody waits for it.
-    drop(undos);
+    finish(shared, groups);
     shared.observer.committed(&commit);
     snapshot::request_if_due(shared, commit.bytes as u64);
     Appended {

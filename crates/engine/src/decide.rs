@@ -6,13 +6,17 @@ use std::time::Instant;
 
 use parking_lot::RwLockWriteGuard;
 
-use crate::shared::{Decided, Group, Pending, Shared, State};
+use crate::shared::{COMMANDS_READY, Decided, Group, Pending, Shared, State};
 use crate::{Machine, SubmitError};
 
 /// A thread's own decider; kept for the capacity of its buffers.
 pub(crate) struct Decider<M: Machine> {
     /// The commands to decide next; empty between two decisions.
     pub(crate) batch: VecDeque<Pending<M>>,
+    /// An empty group for the next decisions.
+    pub(crate) spare: Option<Group<M>>,
+    /// What is answered at once.
+    settled: Vec<Decided<M>>,
     changes: Vec<M::Change>,
     /// Where the changes of each record end in `changes`.
     cuts: Vec<usize>,
@@ -21,9 +25,11 @@ pub(crate) struct Decider<M: Machine> {
 impl<M: Machine> Decider<M> {
     pub(crate) fn new() -> Self {
         Self {
-            batch: VecDeque::new(),
-            changes: Vec::new(),
-            cuts: Vec::new(),
+            batch: VecDeque::with_capacity(COMMANDS_READY),
+            spare: None,
+            settled: Vec::new(),
+            changes: Vec::with_capacity(COMMANDS_READY),
+            cuts: Vec::with_capacity(COMMANDS_READY),
         }
     }
 
@@ -31,15 +37,10 @@ impl<M: Machine> Decider<M> {
     /// has to wait for an append is put behind the queue's decided groups, all else is answered.
     pub(crate) fn decide(&mut self, shared: &Shared<M>) {
         let started = Instant::now();
+        let spare = self.spare.take();
+        let mut group = spare.unwrap_or_else(|| Group::with_room(self.batch.len()));
         let mut state = shared.state.write();
-        let mut group = Group {
-            first: state.applied + 1,
-            buffer: Vec::new(),
-            ends: Vec::new(),
-            undos: Vec::new(),
-            decided: Vec::with_capacity(self.batch.len()),
-            decide: started.elapsed(),
-        };
+        group.first = state.applied + 1;
         while let Some(pending) = self.batch.pop_front() {
             self.decide_one(&mut state, pending, &mut group);
         }
@@ -54,18 +55,17 @@ impl<M: Machine> Decider<M> {
         }
         let durable = shared.durable();
         let settled = group.decided.partition_point(|d| d.seen <= durable);
-        let rest = group.decided.split_off(settled);
-        let settled = std::mem::replace(&mut group.decided, rest);
-        if !group.decided.is_empty() {
+        self.settled.extend(group.decided.drain(..settled));
+        if group.decided.is_empty() {
+            self.spare = Some(group);
+        } else {
             group.decide = started.elapsed();
             let mut queue = shared.queue.lock();
             queue.decided_commands += group.decided.len();
             queue.decided.push_back(group);
         }
         drop(state);
-        for decided in settled {
-            decided.answer();
-        }
+        self.settled.drain(..).for_each(Decided::answer);
         self.changes.clear();
         self.cuts.clear();
     }

@@ -15,7 +15,7 @@ use crate::feed::Recent;
 use crate::gate::Gate;
 use crate::history::{self, HistoryRequest};
 use crate::recover::{Recovered, recover_until};
-use crate::shared::{Answer, Pending, Progress, Queue, Shared, State};
+use crate::shared::{self, Answer, Pending, Progress, Queue, Shared, State};
 use crate::snapshot::{self, Due, SnapshotRequest};
 use crate::writer::{self, wake_writer};
 use crate::{
@@ -96,7 +96,7 @@ impl<M: Machine> Engine<M> {
                 rollbacks: 0,
                 closed: false,
             }),
-            queue: Mutex::new(Queue::new()),
+            queue: Mutex::new(Queue::with_room(shared::COMMANDS_READY)),
             writer_wake: Condvar::new(),
             ahead_wake: Condvar::new(),
             recent: RwLock::new(Recent::new(options.recent_bytes)),

@@ -21,9 +21,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    pub(crate) fn new(first: u64, mut buffer: Vec<u8>, mut ends: Vec<usize>) -> Self {
-        buffer.shrink_to_fit();
-        ends.shrink_to_fit();
+    pub(crate) fn new(first: u64, buffer: Vec<u8>, ends: Vec<usize>) -> Self {
         Self {
             first,
             buffer,

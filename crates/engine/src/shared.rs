@@ -72,11 +72,38 @@ pub(crate) struct Group<M: Machine> {
     pub(crate) decide: Duration,
 }
 
+/// Commands that may wait before their queue grows, which a caller would have to wait for.
+pub(crate) const COMMANDS_READY: usize = 256;
+/// Room that a new group has for each command, before it grows: entries of undo, and bytes of records.
+const UNDOS_A_COMMAND: usize = 4;
+const BYTES_A_COMMAND: usize = 128;
+/// A group that has grown to more than so many bytes of records is not kept for the next commands.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+/// So many groups are kept: as many as are on their way at the same time in the usual load.
+const SPARES_MAX: usize = 16;
+
+impl<M: Machine> Group<M> {
+    /// An empty group with room for some commands.
+    pub(crate) fn with_room(commands: usize) -> Self {
+        Self {
+            first: 0,
+            buffer: Vec::with_capacity(commands * BYTES_A_COMMAND),
+            ends: Vec::with_capacity(commands),
+            undos: Vec::with_capacity(commands * UNDOS_A_COMMAND),
+            decided: Vec::with_capacity(commands),
+            decide: Duration::ZERO,
+        }
+    }
+}
+
 /// What waits, and who sleeps.
 pub(crate) struct Queue<M: Machine> {
     pub(crate) waiting: VecDeque<Pending<M>>,
     pub(crate) decided: VecDeque<Group<M>>,
     pub(crate) decided_commands: usize,
+    /// Empty groups with the memory of earlier ones: fresh memory for each batch would cost more than
+    /// to decide it.
+    spares: Vec<Group<M>>,
     /// The writer sleeps until this many commands wait; 0: it is awake.
     pub(crate) writer_wakes_at: usize,
     /// The second thread is between taking commands and handing over their decisions.
@@ -107,15 +134,32 @@ pub(crate) struct Shared<M: Machine> {
 }
 
 impl<M: Machine> Queue<M> {
-    pub(crate) fn new() -> Self {
+    /// An empty queue with room for some commands.
+    pub(crate) fn with_room(commands: usize) -> Self {
         Self {
-            waiting: VecDeque::new(),
+            waiting: VecDeque::with_capacity(commands),
             decided: VecDeque::new(),
             decided_commands: 0,
+            spares: Vec::with_capacity(SPARES_MAX),
             writer_wakes_at: 0,
             ahead_busy: false,
             appending: false,
             closed: false,
+        }
+    }
+
+    /// An empty group for up to `commands`.
+    pub(crate) fn take_spare(&mut self, commands: usize) -> Group<M> {
+        self.spares
+            .pop()
+            .unwrap_or_else(|| Group::with_room(commands))
+    }
+
+    /// Keeps the memory of a group whose commands are answered. What it still holds is dropped.
+    pub(crate) fn give_spare(&mut self, group: Group<M>) {
+        if self.spares.len() < SPARES_MAX && group.buffer.capacity() <= SPARE_BYTES_MAX {
+            debug_assert!(group.decided.is_empty() && group.undos.is_empty());
+            self.spares.push(group);
         }
     }
 }

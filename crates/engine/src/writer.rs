@@ -14,7 +14,7 @@ use placewright_journal::Journal;
 use crate::Machine;
 use crate::commit::{self, Appended};
 use crate::decide::Decider;
-use crate::shared::{Group, Pending, Queue, Shared};
+use crate::shared::{Group, Queue, Shared};
 
 /// Fewer callers than this are not waited for: they gain too little from one common append.
 const GATHER_COMMANDS_MIN: usize = 8;
@@ -61,7 +61,7 @@ fn next_groups<M: Machine>(
             && queue.decided_commands < shared.options.batch_commands_max
         {
             let commands_max = shared.options.decide_commands_max;
-            take_waiting(&mut queue, commands_max, &mut decider.batch);
+            take_waiting(&mut queue, commands_max, decider);
             MutexGuard::unlocked(&mut queue, || decider.decide(shared));
         }
         if !queue.decided.is_empty() {
@@ -93,16 +93,16 @@ fn gather<M: Machine>(shared: &Shared<M>, queue: &mut MutexGuard<'_, Queue<M>>, 
     queue.writer_wakes_at = 0;
 }
 
-/// Moves what waits into the empty `batch`, whose memory the queue gets in exchange.
-fn take_waiting<M: Machine>(
-    queue: &mut Queue<M>,
-    commands_max: usize,
-    batch: &mut VecDeque<Pending<M>>,
-) {
+/// Moves what waits into the decider's empty batch, whose memory the queue gets in exchange.
+fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: &mut Decider<M>) {
     if queue.waiting.len() <= commands_max {
-        std::mem::swap(&mut queue.waiting, batch);
+        std::mem::swap(&mut queue.waiting, &mut decider.batch);
     } else {
-        batch.extend(queue.waiting.drain(..commands_max));
+        let first = queue.waiting.drain(..commands_max);
+        decider.batch.extend(first);
+    }
+    if decider.spare.is_none() {
+        decider.spare = Some(queue.take_spare(commands_max));
     }
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
             continue;
         }
         queue.ahead_busy = true;
-        take_waiting(&mut queue, options.decide_commands_max, &mut decider.batch);
+        take_waiting(&mut queue, options.decide_commands_max, &mut decider);
         MutexGuard::unlocked(&mut queue, || decider.decide(shared));
         queue.ahead_busy = false;
         wake_writer(shared, &mut queue);

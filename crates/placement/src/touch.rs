@@ -91,6 +91,8 @@ impl TouchLog {
         let touch = Touch { root, what };
         let place = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
         if place == self.ring.len() {
+            // All at once: a ring that grows step by step goes through twice the memory.
+            self.ring.reserve_exact(REMEMBERED - place);
             self.ring.push(touch);
         } else {
             self.ring[place] = touch;
