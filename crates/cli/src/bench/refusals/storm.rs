@@ -6,17 +6,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use http_body_util::Full;
+use hyper::Request;
 use placewright_server::SchedulerService;
 use serde::Serialize;
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
-use super::{KINDS, ask};
+use super::{KINDS, ask, send};
+use crate::bench::bar::{Bar, at_least, at_most};
 use crate::bench::requests::Numbers;
 
 /// Connections that claim.
 const CLAIMING: u64 = 8;
 /// How long.
 const TIME: Duration = Duration::from_secs(5);
+
+/// The slowest of a hundred claims beside refusals, in milliseconds.
+const P99_MS: f64 = 50.0;
 
 /// How claims fared.
 #[derive(Debug, Serialize)]
@@ -26,6 +33,24 @@ pub(super) struct Claims {
     p50_ms: f64,
     p99_ms: f64,
     refusals_per_s: f64,
+}
+
+impl Claims {
+    /// Whether those that claim keep at least their share of the connections beside refusals, given
+    /// how they fared alone.
+    pub(super) fn bars(&self, alone: &Self) -> [Bar; 2] {
+        let claiming = CLAIMING as f64;
+        let share = claiming / (claiming + self.refusing as f64);
+        let kept = self.claims_per_s / alone.claims_per_s.max(1.0);
+        [
+            at_least(
+                "claims beside refusals, % of those alone",
+                kept * 100.0,
+                (share * 100.0).ceil(),
+            ),
+            at_most("p99 of a claim beside refusals in ms", self.p99_ms, P99_MS),
+        ]
+    }
 }
 
 impl fmt::Display for Claims {
@@ -105,7 +130,8 @@ impl Storm {
         Ok(())
     }
 
-    /// How long each claim took, in milliseconds.
+    /// How long each claim took, in milliseconds. Each is given back before the next, so that there
+    /// is room for as many as are made.
     async fn claim(self: Arc<Self>, stream: u64) -> anyhow::Result<Vec<f64>> {
         let mut numbers = Numbers::new(7, stream);
         let mut times = Vec::new();
@@ -120,7 +146,17 @@ impl Storm {
             let answer = ask(&self.service, body).await?;
             times.push(start.elapsed().as_secs_f64() * 1000.0);
             ensure!(answer.0 == 200, "status {}: {}", answer.0, answer.1);
+            self.give_back(instance).await?;
         }
         Ok(times)
+    }
+
+    async fn give_back(&self, instance: Uuid) -> anyhow::Result<()> {
+        let request = Request::delete(format!("/v1/claims/{instance}"))
+            .header("x-auth-token", "admin")
+            .body(Full::default())?;
+        let answer = send(&self.service, request).await?;
+        ensure!(answer.0 == 204, "status {}: {}", answer.0, answer.1);
+        Ok(())
     }
 }
