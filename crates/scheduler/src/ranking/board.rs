@@ -7,8 +7,12 @@ use super::end::Side;
 use super::frontier::Frontier;
 use super::{BLOCK_HOSTS, Few, Fleet, Scale, Term, kernel, larger, smaller};
 
-/// How many boards are kept.
-const BOARDS_MAX: usize = 16;
+/// How many boards are kept at least and at most, and how many bytes of scores between that.
+const BOARDS: (usize, usize) = (16, 64);
+const BOARDS_BYTES: usize = 16 << 20;
+
+/// After so many changes a block it is cheaper to fill a board anew than to mend it.
+const MENDED_MAX: usize = 3;
 
 /// The scores of all hosts under one scale.
 #[derive(Debug, Default)]
@@ -156,11 +160,13 @@ impl Standing {
     ) -> &Board {
         self.clock += 1;
         let terms = &self.terms;
+        let of_bytes = BOARDS_BYTES / (blocks * size_of::<[f64; BLOCK_HOSTS]>()).max(1);
+        let boards_max = of_bytes.clamp(BOARDS.0, BOARDS.1);
         let known = self.boards.iter().position(|board| board.scales == *scales);
         let place = known.unwrap_or_else(|| {
             let by_age = self.boards.iter().enumerate();
             let oldest = by_age.min_by_key(|(_, board)| board.used);
-            match oldest.filter(|_| self.boards.len() >= BOARDS_MAX) {
+            match oldest.filter(|_| self.boards.len() >= boards_max) {
                 Some((place, _)) => place,
                 None => {
                     self.boards.push(Board::default());
@@ -171,7 +177,7 @@ impl Standing {
         let board = &mut self.boards[place];
         let changed = fleet.log.since(board.position);
         let is_little = |changed: &&[Touched]| {
-            known.is_some() && board.scores.len() == blocks && changed.len() < blocks * 8
+            known.is_some() && board.scores.len() == blocks && changed.len() < blocks * MENDED_MAX
         };
         if let Some(changed) = changed.filter(is_little) {
             for touched in changed {

@@ -37,6 +37,8 @@ struct Who {
     kind: Vec<u64>,
     /// The hosts that may do for the class, or more of them.
     mask: Vec<u64>,
+    /// Whether `kind` is found out: not for a request that most likely never comes again.
+    knows_kind: bool,
 }
 
 impl Who {
@@ -46,13 +48,21 @@ impl Who {
         let mask = &mut self.mask[block];
         if *mask & !class != 0 {
             *mask &= class;
-            self.kind[block] = memo.kind(block);
+            if self.knows_kind {
+                self.kind[block] = memo.kind(block);
+            }
         }
         *mask
     }
 }
 
 impl Ranking {
+    /// As [`Self::start_over`], for a request that most likely never comes again.
+    pub fn start_once(&mut self, standing: &Standing, blocks: usize, fleet: &Fleet<'_>) {
+        self.start_over(standing, blocks, fleet);
+        self.who.knows_kind = false;
+    }
+
     /// Nothing is known yet: everybody may do until somebody looks.
     #[must_use]
     pub fn new(standing: &Standing, blocks: usize, fleet: &Fleet<'_>) -> Self {
@@ -60,6 +70,7 @@ impl Ranking {
             who: Who {
                 kind: Vec::new(),
                 mask: Vec::new(),
+                knows_kind: true,
             },
             scales: Few::new(),
             bounds: Bounds::default(),
@@ -77,6 +88,7 @@ impl Ranking {
             words.clear();
             words.resize(blocks, u64::MAX);
         }
+        self.who.knows_kind = true;
         self.scales.clear();
         self.bounds.reset(blocks, f64::INFINITY);
         self.position = fleet.log.end();
@@ -91,7 +103,7 @@ impl Ranking {
         let Some(changed) = fleet.log.since(self.position).filter(is_same) else {
             return false;
         };
-        let Who { kind, mask } = &mut self.who;
+        let Who { kind, mask, .. } = &mut self.who;
         for touched in changed {
             let (block, bit) = (touched.slot as usize / BLOCK_HOSTS, touched.slot % 64);
             if block >= blocks {

@@ -122,7 +122,7 @@ impl Shelf {
             });
             let is_same = key.is_some() && spare.key == key && spare.basis == basis;
             if !is_same || !spare.ranking.follow(blocks, &fleet) {
-                spare.ranking.start_over(standing, blocks, &fleet);
+                spare.ranking.start_once(standing, blocks, &fleet);
             }
             (spare.key, spare.basis) = (key, basis);
             let spare = self.spare.insert(spare);
