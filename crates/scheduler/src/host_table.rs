@@ -471,6 +471,17 @@ impl HostTable {
 
     fn follow_root(&mut self, state: &State, classes: &Classes, touch: Touch) {
         let (root, slot) = (touch.root, touch.root.0);
+        if touch.what != What::Anything && self.known.contains(slot) {
+            // It is still the same provider, or anything would have changed.
+            let amounts = Amounts::read_as(state, root, classes);
+            self.put_amounts(slot, amounts);
+            self.follow_devices(state, root, &amounts);
+            self.touched.push(Touched {
+                slot,
+                what: touch.what,
+            });
+            return;
+        }
         let provider = state.provider(root).filter(|found| found.root == root);
         let uuid = provider.map(|provider| provider.uuid);
         let bound = self.get(slot).map(|host| host.uuid);
@@ -483,15 +494,6 @@ impl HostTable {
         let Some(provider) = provider else { return };
         if let Some(host) = self.waiting.remove(&provider.uuid) {
             self.bind(slot, host);
-        } else if touch.what != What::Anything && bound.is_some() {
-            let amounts = Amounts::read_as(state, root, classes);
-            self.put_amounts(slot, amounts);
-            self.follow_devices(state, root, &amounts);
-            self.touched.push(Touched {
-                slot,
-                what: touch.what,
-            });
-            return;
         }
         if self.get(slot).is_some() {
             let amounts = Amounts::read_as(state, root, classes);

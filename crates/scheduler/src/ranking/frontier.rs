@@ -37,12 +37,12 @@ impl Frontier {
             if most == f64::NEG_INFINITY {
                 return None;
             }
-            let group = self.groups.iter().position(|bound| *bound == most)?;
+            let group = kernel::position(&self.groups, most)?;
             let start = group * GROUP_BLOCKS;
             let end = self.bounds.len().min(start + GROUP_BLOCKS);
             let here = &mut self.bounds[start..end];
             if self.is_open[group] {
-                let block = start + here.iter().position(|bound| *bound == most)?;
+                let block = start + kernel::position(here, most)?;
                 return Some((block, most));
             }
             own.tighten(group);

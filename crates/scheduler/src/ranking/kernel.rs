@@ -209,6 +209,23 @@ pub(super) fn add_share(
     );
 }
 
+/// The place of the first number that is equal to one.
+#[inline]
+pub(super) fn position(numbers: &[f64], one: f64) -> Option<usize> {
+    let (chunks, rest) = numbers.as_chunks::<8>();
+    let has = |numbers: &[f64]| {
+        numbers
+            .iter()
+            .fold(false, |has, other| has | (*other == one))
+    };
+    let start = match chunks.iter().position(|chunk| has(chunk)) {
+        Some(chunk) => chunk * 8,
+        None => numbers.len() - rest.len(),
+    };
+    let place = numbers[start..].iter().position(|other| *other == one)?;
+    Some(start + place)
+}
+
 /// The largest of some numbers; minus infinity without any.
 pub(super) fn top(numbers: &[f64]) -> f64 {
     Arch::new().dispatch(
@@ -254,6 +271,12 @@ mod tests {
             assert_eq!(any_range(&values, mask), (low, high));
             assert_eq!(most(&values, mask), high);
             assert_eq!(any_most(&values, mask), high);
+            for one in [30.0, 59.0, 61.0] {
+                let place = values.iter().position(|other| *other == one);
+                assert_eq!(position(&values, one), place);
+                let place = values[..29].iter().position(|other| *other == one);
+                assert_eq!(position(&values[..29], one), place);
+            }
             let best = among().find(|bit| values[*bit] == high);
             assert_eq!(first_best(&values, mask), best);
         }
