@@ -4,7 +4,7 @@ use std::io;
 
 use placewright_conductor::Reply;
 use placewright_conductor::cell_conductor::{self, Change, Event, Refusal, State, Undo};
-use placewright_conductor::table::{self, FORMAT_VERSION, ReadError};
+use placewright_conductor::table::{self, ReadError};
 use placewright_engine::{DecodeError, LoadError, Machine};
 use placewright_placement::Timestamp;
 
@@ -70,9 +70,9 @@ impl Machine for CellMachine {
     fn load(input: &mut dyn io::Read) -> Result<Self, LoadError> {
         State::load(input).map(Self).map_err(|error| match error {
             ReadError::Io(error) => LoadError::Io(error),
-            ReadError::NewerVersion { found, .. } => LoadError::Newer {
+            ReadError::NewerVersion { found, supported } => LoadError::Newer {
                 found: found.into(),
-                supported: FORMAT_VERSION.into(),
+                supported: supported.into(),
             },
             ReadError::Damaged(what) => LoadError::Damaged(what),
         })
