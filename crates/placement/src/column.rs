@@ -23,6 +23,14 @@ impl Block {
         headroom: [-1; BLOCK_SLOTS],
     };
 
+    /// Whether the one provider of a mask has room for the amount; see [`Self::room_for`].
+    #[must_use]
+    #[inline]
+    pub fn has_room_for(&self, one: u64, amount: i32) -> bool {
+        let headroom = self.headroom.get(one.trailing_zeros() as usize);
+        self.present & one != 0 && headroom.is_some_and(|headroom| *headroom >= amount)
+    }
+
     /// Which of the 64 have room for the amount; the irregular ones among them want a closer look.
     #[must_use]
     #[inline]
@@ -184,6 +192,10 @@ mod tests {
             assert_eq!(at_least(&block.headroom, 4), mask);
             block.present = 0xff;
             assert_eq!(block.room_for(4), mask & 0xff);
+            for bit in 0..64 {
+                let is_among = mask & 0xff & 1 << bit != 0;
+                assert_eq!(block.has_room_for(1 << bit, 4), is_among);
+            }
         }
     }
 }

@@ -423,6 +423,18 @@ impl Admission for Job<'_, '_> {
         trees.fits(place, self.state, host, || self.fits(host))
     }
 
+    fn admits_alone(&self, slot: u32) -> bool {
+        let one = 1 << (slot % 64);
+        if self.standing_word(slot as usize / 64) & one == 0 {
+            return false;
+        }
+        let room = self.search.one(ProviderId(slot));
+        if room.fitting != 0 && !self.asks_class {
+            return true;
+        }
+        room.fitting | room.unsure != 0 && self.admits(slot)
+    }
+
     fn request_block(&self, word: usize, mut mask: u64) -> u64 {
         mask &= self.compiled.filters.word(word, false);
         for cell in self.without_cells {

@@ -119,6 +119,17 @@ impl<'a> HostSearch<'a> {
         }
     }
 
+    /// One host as [`Self::word`] has it, looked at alone.
+    #[must_use]
+    #[inline]
+    pub fn one(&self, host: ProviderId) -> HostWord {
+        let room = self.anchors.host(&self.plan, host);
+        HostWord {
+            fitting: room.hosts,
+            unsure: room.trees,
+        }
+    }
+
     /// Of the 64 hosts from slot `64 * word` on, those that could serve a query of this kind if they
     /// had room: never fewer than [`Self::word`] says, whatever the amounts.
     #[must_use]

@@ -23,6 +23,10 @@ pub trait Admission {
     /// Whether an unsure host will do for the class. Asked only of hosts that matter.
     fn admits(&self, slot: u32) -> bool;
 
+    /// Whether one host will do for the class: what [`Self::block`] and [`Self::admits`] say together,
+    /// for a host whose neighbours nobody asks about.
+    fn admits_alone(&self, slot: u32) -> bool;
+
     /// Which hosts of a mask this one request does not refuse at a glance.
     fn request_block(&self, block: usize, mask: u64) -> u64;
 
@@ -95,6 +99,9 @@ impl<'a, A: Admission> Memo<'a, A> {
     /// Whether a host that may do for the class does.
     pub(super) fn class_admits(&mut self, block: usize, bit: usize) -> bool {
         let one = 1 << bit;
+        if self.entries[block % 16].block != block {
+            return self.admission.admits_alone(slot_of(block, bit));
+        }
         let admitted = self.entry(block).admitted;
         if admitted.unsure & one == 0 {
             return admitted.sure & one != 0;
@@ -108,6 +115,11 @@ impl<'a, A: Admission> Memo<'a, A> {
 
     /// Whether a host that may do for the request, and does for the class, does.
     pub(super) fn request_admits(&mut self, block: usize, bit: usize) -> bool {
+        if self.entries[block % 16].block != block {
+            let one = 1 << bit;
+            return self.admission.request_block(block, one) == one
+                && self.admission.request_admits(slot_of(block, bit));
+        }
         let entry = self.entry(block);
         if entry.request >> bit & 1 == 0 {
             return false;

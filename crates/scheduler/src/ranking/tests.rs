@@ -43,6 +43,10 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Admission for Asked<C, R> {
         (self.0)(slot)
     }
 
+    fn admits_alone(&self, slot: u32) -> bool {
+        (self.0)(slot)
+    }
+
     fn request_block(&self, block: usize, mask: u64) -> u64 {
         let start = u32::try_from(block * 64).expect("small");
         let here = |bit: u32| !bit.is_multiple_of(3) || (self.1)(start + bit);
