@@ -10,7 +10,12 @@ use serde_json::Value;
 #[derive(Debug, Args)]
 pub(crate) struct Client {
     /// The server's address
-    #[arg(long, env = "PLACEWRIGHT_URL", default_value = "http://127.0.0.1:8778")]
+    #[arg(
+        long,
+        env = "PLACEWRIGHT_URL",
+        default_value = "http://127.0.0.1:8778",
+        value_parser = server_url
+    )]
     url: String,
 
     /// The token to show; `noauth2` takes `admin`
@@ -33,6 +38,19 @@ pub(crate) struct Client {
 
 /// The longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// The address of a server, as options take it.
+///
+/// # Errors
+/// It is no address of an HTTP server.
+pub(crate) fn server_url(text: &str) -> Result<String, String> {
+    let example = "write it as http://127.0.0.1:8778";
+    let url = reqwest::Url::parse(text).map_err(|error| format!("{error}; {example}"))?;
+    match url.scheme() {
+        "http" | "https" if url.has_host() => Ok(text.to_owned()),
+        _ => Err(example.to_owned()),
+    }
+}
 
 impl Client {
     /// The JSON at a path.
@@ -109,4 +127,19 @@ fn detail(error: &Value) -> Option<&str> {
             .map_or(detail, |(_, reason)| reason)
             .trim(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::server_url;
+
+    #[test]
+    fn takes_addresses_of_http_servers_only() {
+        for good in ["http://127.0.0.1:8778", "https://cloud.example/placement/"] {
+            assert_eq!(server_url(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "ftp://x", "127.0.0.1:8778", "localhost:8778", "http://"] {
+            assert!(server_url(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -101,8 +101,8 @@ impl Replay {
     /// A file is wrong, the installation does not answer or is another, the results cannot be
     /// written.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
-        let nodes = nodes::read(&self.nodes)?;
-        let mut tasks = tasks::read(&self.tasks)?;
+        let nodes = nodes::read(&self.nodes).context("--nodes")?;
+        let mut tasks = tasks::read(&self.tasks).context("--tasks")?;
         tasks.truncate(self.limit.unwrap_or(usize::MAX));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::client::server_url;
+
 /// Say where hosts stand
 #[derive(Debug, Subcommand)]
 pub(crate) enum TopologyCommand {
@@ -44,14 +46,20 @@ pub(crate) struct Apply {
     distances: Option<PathBuf>,
 
     /// The Placement API
-    #[arg(long, env = "PLACEWRIGHT_URL", default_value = "http://127.0.0.1:8778")]
+    #[arg(
+        long,
+        env = "PLACEWRIGHT_URL",
+        default_value = "http://127.0.0.1:8778",
+        value_parser = server_url
+    )]
     url: String,
 
     /// The scheduler API
     #[arg(
         long,
         env = "PLACEWRIGHT_SCHEDULER_URL",
-        default_value = "http://127.0.0.1:8779"
+        default_value = "http://127.0.0.1:8779",
+        value_parser = server_url
     )]
     scheduler_url: String,
 

@@ -11,6 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::client::server_url;
+
 /// Which installation, and who asks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Access {
@@ -18,12 +20,18 @@ pub(crate) struct Access {
     #[arg(
         long,
         env = "PLACEWRIGHT_COMPUTE_URL",
-        default_value = "http://127.0.0.1:8774"
+        default_value = "http://127.0.0.1:8774",
+        value_parser = server_url
     )]
     pub(crate) url: String,
 
     /// The placement API's address; it says how full the installation is
-    #[arg(long, env = "PLACEWRIGHT_URL", default_value = "http://127.0.0.1:8778")]
+    #[arg(
+        long,
+        env = "PLACEWRIGHT_URL",
+        default_value = "http://127.0.0.1:8778",
+        value_parser = server_url
+    )]
     pub(crate) placement_url: String,
 
     /// The token to show; `noauth2` takes `admin`
