@@ -13,7 +13,9 @@
 //!   for each block a bound of the scores among them. A host that changed raises its block's bound
 //!   or leaves it; a bound that is too high comes out on top, and the block is looked at.
 //! - The ends of ranges are found in the same way: bounds of all classes and of the one class for
-//!   each block, and a look at the block with the highest.
+//!   each block, and a look at the block with the highest. Where a host lies farthest out of all and
+//!   will do for the class, nothing is looked for, nor followed until that ends.
+//! - Bounds come in two layers, so that a search opens few groups of blocks.
 //! - [`Standing`] holds what all classes share that weigh alike: the boards, and how far each block
 //!   reaches in each term.
 //!

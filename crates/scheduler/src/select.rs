@@ -10,27 +10,24 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use placewright_placement::slot_set::{SlotSet, bits};
-use placewright_placement::{
-    CandidateQuery, ConsumerUuid, HostSearch, ProviderId, QueryRefusal, State, Timestamp,
-};
+use placewright_placement::{ConsumerUuid, QueryRefusal, State, Timestamp};
 use thiserror::Error;
 use uuid::Uuid;
 
 use crate::config::{ConfigError, SchedulerConfig};
 use crate::error::BadRequest;
 use crate::host_table::HostTable;
-use crate::policy::{CompiledPolicy, Policy};
+use crate::policy::Policy;
 use crate::prefilter::Surroundings;
 use crate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
-use crate::ranking::{Admission, Admitted, Ranked};
+use crate::ranking::Ranked;
 use crate::request::RequestSpec;
 use crate::translate::TranslateOptions;
-use crate::translate::rule::CandidateRule;
 use crate::translate::target::{ComputeNode, Target};
 
 pub mod capacity;
 mod classes;
+mod job;
 pub mod rebuild;
 pub mod rules;
 mod searches;
@@ -41,10 +38,11 @@ pub mod weights;
 pub use ways::Mappings;
 
 use classes::PreparedShelf;
+use job::Job;
 use rules::Rules;
 use searches::{QueryKey, SearchShelf};
-use shelf::{ClassKey, Shelf, TreeKey, TreeShelf};
-use weights::{Weight, Weights};
+use shelf::{ClassKey, Shelf, TreeShelf};
+use weights::Weights;
 
 /// Decides where requests go, on a copy of placement's state and what hosts say of themselves.
 #[derive(Debug)]
@@ -362,163 +360,3 @@ impl Scheduler {
 const NAMED_MAX: usize = 1_000;
 /// How many ways to serve a request are looked at for one that keeps the request's own rules.
 const TRIED_MAX: usize = 256;
-
-/// One search: who will do.
-struct Job<'j, 'a> {
-    state: &'a State,
-    hosts: &'a HostTable,
-    search: &'j HostSearch<'a>,
-    compiled: &'j CompiledPolicy<'a>,
-    rules: &'j Rules,
-    own_rules: &'j [CandidateRule],
-    query: &'j CandidateQuery,
-    /// The class of the request, if it has one, and whether this is its second query.
-    known: Option<QueryKey>,
-    cell: Option<Uuid>,
-    without_cells: &'j [Uuid],
-    without: &'j [u32],
-    /// Whether the masks of the class do not say everything even of lone hosts.
-    asks_class: bool,
-    /// What is known about trees, and the place of this query there once it was looked for.
-    trees: RefCell<(&'j mut TreeShelf, Option<usize>)>,
-}
-
-impl Admission for Job<'_, '_> {
-    fn block(&self, word: usize) -> Admitted {
-        let mut mask = self.standing_word(word);
-        if mask == 0 {
-            return Admitted::default();
-        }
-        let room = self.search.word(word);
-        mask &= room.fitting | room.unsure;
-        let unsure = if self.asks_class {
-            mask
-        } else {
-            mask & room.unsure
-        };
-        Admitted {
-            sure: mask & !unsure,
-            unsure,
-        }
-    }
-
-    fn kind(&self, word: usize) -> u64 {
-        match self.standing_word(word) {
-            0 => 0,
-            mask => mask & self.search.kind_word(word),
-        }
-    }
-
-    fn admits(&self, slot: u32) -> bool {
-        if !self.compiled.filters.passes_the_rest(slot, true) {
-            return false;
-        }
-        let (trees, place) = &mut *self.trees.borrow_mut();
-        let place = *place.get_or_insert_with(|| {
-            let lone = || TreeKey::Lone(shelf::hash_of(&(self.query, self.own_rules)));
-            let key = self.known.map_or_else(lone, TreeKey::Class);
-            trees.place(self.state, self.search, key)
-        });
-        let host = ProviderId(slot);
-        trees.fits(place, self.state, host, || self.fits(host))
-    }
-
-    fn admits_alone(&self, slot: u32) -> bool {
-        let one = 1 << (slot % 64);
-        if self.standing_word(slot as usize / 64) & one == 0 {
-            return false;
-        }
-        let room = self.search.one(ProviderId(slot));
-        if room.fitting != 0 && !self.asks_class {
-            return true;
-        }
-        room.fitting | room.unsure != 0 && self.admits(slot)
-    }
-
-    fn request_block(&self, word: usize, mut mask: u64) -> u64 {
-        mask &= self.compiled.filters.word(word, false);
-        for cell in self.without_cells {
-            let hosts = self.hosts.of_cell(*cell);
-            mask &= !hosts.map_or(0, |hosts| hosts.word(word));
-        }
-        for slot in self.without {
-            if *slot as usize / 64 == word {
-                mask &= !(1 << (slot % 64));
-            }
-        }
-        self.rules.word(word, mask)
-    }
-
-    fn request_admits(&self, slot: u32) -> bool {
-        self.rules.keeps(self.state, ProviderId(slot))
-            && self.compiled.filters.passes_the_rest(slot, false)
-    }
-}
-
-impl Job<'_, '_> {
-    /// The hosts that pass what holds for all requests of the class, their room aside.
-    fn standing_word(&self, word: usize) -> u64 {
-        let mask = self.compiled.filters.word(word, true);
-        match self.cell {
-            None => mask,
-            Some(cell) => mask & self.hosts.of_cell(cell).map_or(0, |hosts| hosts.word(word)),
-        }
-    }
-
-    /// Whether a host has a candidate that keeps the request's own rules.
-    fn fits(&self, host: ProviderId) -> bool {
-        let rules = self.own_rules;
-        if rules.is_empty() {
-            return self.search.fits(host);
-        }
-        rules.iter().all(|rule| rule.admits_host(self.state, host))
-            && self
-                .search
-                .of_host(host, TRIED_MAX)
-                .iter()
-                .any(|candidate| {
-                    rules
-                        .iter()
-                        .all(|rule| rule.admits(self.state, self.query, candidate))
-                })
-    }
-
-    /// Weighs every host that will do, or only those of a set that holds them all.
-    /// The weights of those that are ranked go into `told`, if somebody wants to know them.
-    fn weigh_all(
-        &self,
-        count: usize,
-        among: Option<&SlotSet>,
-        told: Option<&mut Weights>,
-    ) -> Vec<Ranked> {
-        let mut slots = Vec::new();
-        for word in 0..self.search.words() {
-            let among = among.map_or(u64::MAX, |among| among.word(word));
-            if among == 0 {
-                continue;
-            }
-            let admitted = self.block(word);
-            let may_do = among & (admitted.sure | admitted.unsure);
-            for slot in bits(self.request_block(word, may_do), word) {
-                let is_sure = admitted.sure >> (slot % 64) & 1 == 1;
-                if (is_sure || self.admits(slot)) && self.request_admits(slot) {
-                    slots.push(slot);
-                }
-            }
-        }
-        let scales = self.compiled.weighers.scales(&slots);
-        let weighed = slots.iter().map(|slot| Ranked {
-            slot: *slot,
-            score: scales.weight(*slot),
-        });
-        let mut ranked: Vec<Ranked> = weighed.collect();
-        ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.slot.cmp(&b.slot)));
-        ranked.truncate(count);
-        if let Some(told) = told {
-            told.compared = slots.len();
-            let weights = |one: &Ranked| scales.shares(one.slot).map(Weight::from).collect();
-            told.of_hosts = ranked.iter().map(weights).collect();
-        }
-        ranked
-    }
-}
