@@ -140,19 +140,19 @@ def servers(client: Client) -> None:
     group = run("server group show w-group", lambda g: g["name"] == "w-group") or {"id": ""}
     run(f"{create} --key-name w-key --property k=v --tag t --description d w-one",
         lambda s: s["status"] == "ACTIVE" and s["name"] == "w-one")
-    run(f"{create} --hint group={group['id']} --min 2 --max 2 w-apart", lambda s: s["id"])
-    client.until("w-apart-1", "ACTIVE")
-    client.until("w-apart-2", "ACTIVE")
-    rows = run("server list --long --name w-apart", lambda rows: len(rows) == 2) or []
-    apart = len({row["Host"] for row in rows}) == 2
-    client.counts.check("the members of a group are apart", apart, json.dumps(rows))
+
+    def two_apart(group: str, name: str, what: str) -> list:
+        run(f"{create} --hint group={group} --min 2 --max 2 {name}", lambda s: s["id"])
+        client.until(f"{name}-1", "ACTIVE")
+        client.until(f"{name}-2", "ACTIVE")
+        rows = run(f"server list --long --name {name}", lambda rows: len(rows) == 2) or []
+        apart = len({row["Host"] for row in rows}) == 2
+        client.counts.check(what, apart, json.dumps(rows))
+        return rows
+
+    two_apart(group["id"], "w-apart", "the members of a group are apart")
     rules = run("server group show w-rules", lambda g: g["name"] == "w-rules") or {"id": ""}
-    run(f"{create} --hint group={rules['id']} --min 2 --max 2 w-ruled", lambda s: s["id"])
-    client.until("w-ruled-1", "ACTIVE")
-    client.until("w-ruled-2", "ACTIVE")
-    rows = run("server list --long --name w-ruled", lambda rows: len(rows) == 2) or []
-    apart = len({row["Host"] for row in rows}) == 2
-    client.counts.check("the topology rules of a group hold", apart, json.dumps(rows))
+    rows = two_apart(rules["id"], "w-ruled", "the topology rules of a group hold")
     first = rows[0]["ID"] if rows else ""
     run(f"{create} --hint placewright:topology=relation=same,level=host,to={first} w-beside",
         lambda s: s["status"] == "ACTIVE")

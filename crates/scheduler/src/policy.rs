@@ -134,13 +134,7 @@ impl Policy {
         };
         let mut weighers = Vec::with_capacity(self.weighers.len());
         for weigher in &self.weighers {
-            if !Compiled::may_count(weigher, &context) {
-                continue;
-            }
-            let compiled = Compiled::new(weigher, &context)?;
-            if !compiled.is_idle() {
-                weighers.push(compiled);
-            }
+            weighers.extend(Compiled::new(weigher, &context)?);
         }
         let expressions = self.expressions.iter();
         let custom = expressions.filter_map(|expression| expression.weigher(&context));

@@ -127,33 +127,34 @@ pub struct Compiled<'a> {
 }
 
 impl<'a> Compiled<'a> {
-    /// Whether a weigher has a multiplier, for all hosts or for those of some aggregate.
-    #[must_use]
-    pub fn may_count(weigher: &'static Weigher, context: &Context<'a>) -> bool {
-        let overrides = || context.hosts.aggregates().overrides(weigher.multiplier_key);
-        (weigher.multiplier)(context.config) != 0.0 || overrides().is_some()
-    }
-
-    /// Readies a weigher for a request.
+    /// Readies a weigher for a request; nothing if it cannot make a difference.
     ///
     /// # Errors
     ///
     /// [`BadRequest`] when the request says something that the weigher cannot read.
-    pub fn new(weigher: &'static Weigher, context: &Context<'a>) -> Result<Self, BadRequest> {
+    pub fn new(
+        weigher: &'static Weigher,
+        context: &Context<'a>,
+    ) -> Result<Option<Self>, BadRequest> {
         let configured = (weigher.multiplier)(context.config);
-        Ok(Self {
+        let overrides = context.hosts.aggregates().overrides(weigher.multiplier_key);
+        if configured == 0.0 && overrides.is_none() {
+            return Ok(None);
+        }
+        let compiled = Self {
             name: weigher.name,
             multiplier: if weigher.is_subtracted {
                 -configured
             } else {
                 configured
             },
-            overrides: context.hosts.aggregates().overrides(weigher.multiplier_key),
+            overrides,
             is_subtracted: weigher.is_subtracted,
             low: weigher.low,
             high: weigher.high,
             raw: (weigher.compile)(context)?,
-        })
+        };
+        Ok((!compiled.is_idle()).then_some(compiled))
     }
 
     /// A weigher that is not in the list, such as an operator's expression.
