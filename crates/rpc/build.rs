@@ -9,6 +9,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("cargo:rerun-if-changed={file}");
     }
     let descriptors = protox::compile(files, ["proto"])?;
-    tonic_prost_build::configure().compile_fds(descriptors)?;
+    // Shared bytes, so that a call can be made once more without a copy of what it says.
+    tonic_prost_build::configure()
+        .bytes(".placewright.cell.v1.Payload.body")
+        .compile_fds(descriptors)?;
     Ok(())
 }

@@ -9,6 +9,7 @@ use placewright_link::{AgentConnection, AgentLink, Coming, ToAgent, ToCell};
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::PROTOCOL_VERSION;
@@ -46,18 +47,22 @@ impl AgentLink for AgentClient {
     fn connect(&self) -> Coming<'_, AgentConnection> {
         Box::pin(async {
             let peer = &self.peer;
-            let (to_network, batches) = mpsc::channel(BATCHES_WAITING);
-            // Said at once, so that a wrong version or token is found out here.
-            let hello = FromAgent {
-                version: PROTOCOL_VERSION,
-                messages: Vec::new(),
-            };
-            // There is room: it was made a moment ago.
-            let _ = to_network.try_send(hello);
-            let request = peer.request(ReceiverStream::new(batches));
-            let mut client = AgentsClient::new(peer.channel.clone())
+            let client = AgentsClient::new(peer.channel.clone())
                 .max_decoding_message_size(MESSAGE_BYTES_MAX);
-            let orders = peer.call(client.join(request)).await?;
+            let join = |mut to: AgentsClient<Channel>, request: Request<()>| async move {
+                let (to_network, batches) = mpsc::channel(BATCHES_WAITING);
+                // Said at once, so that a wrong version or token is found out here.
+                let hello = FromAgent {
+                    version: PROTOCOL_VERSION,
+                    messages: Vec::new(),
+                };
+                // There is room: it was made a moment ago.
+                let _ = to_network.try_send(hello);
+                let request = request.map(|()| ReceiverStream::new(batches));
+                let orders = to.join(request).await?;
+                Ok(orders.map(|orders| (to_network, orders)))
+            };
+            let (to_network, orders) = peer.call(&client, &(), join).await?;
             let (to_cell, from_agent) = mpsc::channel(MESSAGES_WAITING);
             let (to_agent, from_cell) = mpsc::channel(MESSAGES_WAITING);
             let peer = peer.clone();

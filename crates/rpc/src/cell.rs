@@ -24,6 +24,9 @@ const NEWS_AT_ONCE: usize = 256;
 const MESSAGES_WAITING: usize = 4;
 const NEWS_WAITING: usize = 1024;
 
+/// What a call is made with.
+type Connected = Client<tonic::transport::Channel>;
+
 /// A cell, over the network.
 #[derive(Clone, Debug)]
 pub struct CellClient {
@@ -40,7 +43,7 @@ impl CellClient {
         Ok(Self { peer })
     }
 
-    fn client(&self) -> Client<tonic::transport::Channel> {
+    fn client(&self) -> Connected {
         Client::new(self.peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
@@ -53,8 +56,9 @@ impl CellClient {
 
     async fn deliver_some(&self, messages: Vec<Envelope>) -> Result<Vec<Reply>, LinkError> {
         let (peer, count) = (&self.peer, messages.len());
-        let request = peer.request(pack_for(&peer.name, &messages)?);
-        let answer = peer.call(self.client().deliver(request)).await?;
+        let payload = pack_for(&peer.name, &messages)?;
+        let deliver = |mut to: Connected, request| async move { to.deliver(request).await };
+        let answer = peer.call(&self.client(), &payload, deliver).await?;
         let replies: Vec<Reply> = unpack_from(&peer.name, &answer)?;
         if replies.len() != count {
             return Err(self.refused(format!(
@@ -69,8 +73,9 @@ impl CellClient {
 impl CellLink for CellClient {
     fn cell(&self) -> Coming<'_, CellId> {
         Box::pin(async {
-            let request = self.peer.request(IdentifyRequest {});
-            let identity = self.peer.call(self.client().identify(request)).await?;
+            let identify = |mut to: Connected, request| async move { to.identify(request).await };
+            let asked = IdentifyRequest {};
+            let identity = self.peer.call(&self.client(), &asked, identify).await?;
             if identity.version != PAYLOAD_VERSION {
                 return Err(self.refused(format!(
                     "it speaks version {} of the protocol, this release {PAYLOAD_VERSION}",
@@ -96,8 +101,9 @@ impl CellLink for CellClient {
     fn act(&self, act: Act) -> Coming<'_, Reply> {
         Box::pin(async move {
             let peer = &self.peer;
-            let request = peer.request(pack_for(&peer.name, &act)?);
-            let answer = peer.call(self.client().act(request)).await?;
+            let payload = pack_for(&peer.name, &act)?;
+            let act = |mut to: Connected, request| async move { to.act(request).await };
+            let answer = peer.call(&self.client(), &payload, act).await?;
             unpack_from(&peer.name, &answer)
         })
     }
@@ -105,8 +111,9 @@ impl CellLink for CellClient {
     fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
         Box::pin(async move {
             let peer = &self.peer;
-            let request = peer.request(pack_for(&peer.name, &instance)?);
-            let answer = peer.call(self.client().actions(request)).await?;
+            let payload = pack_for(&peer.name, &instance)?;
+            let actions = |mut to: Connected, request| async move { to.actions(request).await };
+            let answer = peer.call(&self.client(), &payload, actions).await?;
             unpack_from(&peer.name, &answer)
         })
     }
@@ -114,8 +121,9 @@ impl CellLink for CellClient {
     fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
         Box::pin(async {
             let peer = &self.peer;
-            let request = peer.request(pack_for(&peer.name, &())?);
-            let news = peer.call(self.client().follow(request)).await?;
+            let payload = pack_for(&peer.name, &())?;
+            let follow = |mut to: Connected, request| async move { to.follow(request).await };
+            let news = peer.call(&self.client(), &payload, follow).await?;
             let (to, from) = mpsc::channel(NEWS_WAITING);
             tokio::spawn(receive(peer.clone(), news, to));
             Ok(from)

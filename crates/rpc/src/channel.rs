@@ -101,17 +101,29 @@ impl Peer {
         })
     }
 
-    pub(crate) fn request<T>(&self, body: T) -> Request<T> {
-        let mut request = Request::new(body);
-        sign(self.options.token.as_ref(), &mut request);
-        request
-    }
-
-    /// Waits for a call's answer, not for ever.
-    pub(crate) async fn call<T>(
+    /// Makes a call and waits for its answer, not for ever. A call that was given to a connection
+    /// which turned out to be lost, before any of it was sent, is made once more: on a new
+    /// connection.
+    pub(crate) async fn call<C: Clone, B: Clone, T, F>(
         &self,
-        answering: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
-    ) -> Result<T, placewright_link::LinkError> {
+        client: &C,
+        body: &B,
+        make: impl Fn(C, Request<B>) -> F,
+    ) -> Result<T, placewright_link::LinkError>
+    where
+        F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    {
+        let make = || {
+            let mut request = Request::new(body.clone());
+            sign(self.options.token.as_ref(), &mut request);
+            make(client.clone(), request)
+        };
+        let answering = async {
+            match make().await {
+                Err(status) if crate::error::was_never_sent(&status) => make().await,
+                answered => answered,
+            }
+        };
         match tokio::time::timeout(self.options.call_timeout, answering).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(crate::error::link_error(&self.name, &status)),

@@ -41,6 +41,14 @@ pub(crate) fn link_error(peer: &str, status: &Status) -> LinkError {
     }
 }
 
+/// Whether a call ended before any of it was sent: its connection was lost, and that was not known
+/// yet.
+pub(crate) fn was_never_sent(status: &Status) -> bool {
+    let causes = std::iter::successors(std::error::Error::source(status), |error| error.source());
+    let mut causes = causes.filter_map(|error| error.downcast_ref::<hyper::Error>());
+    causes.any(hyper::Error::is_canceled)
+}
+
 /// The first cause, which says the most: "connection refused".
 fn root<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     let mut error = error;

@@ -15,7 +15,7 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> Result<Payload, Status> {
     let body = body.map_err(|error| Status::internal(format!("cannot be written: {error}")))?;
     Ok(Payload {
         version: PAYLOAD_VERSION,
-        body,
+        body: body.into(),
     })
 }
 

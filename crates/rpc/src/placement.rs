@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use placewright_conductor::{Answer, Ask};
 use placewright_link::{Coming, LinkError, PlacementLink};
+use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
@@ -32,10 +33,10 @@ impl PlacementClient {
     async fn ask_some(&self, asks: Vec<Ask>) -> Result<Vec<Answer>, LinkError> {
         let peer = &self.peer;
         let count = asks.len();
-        let request = peer.request(pack_for(&peer.name, &asks)?);
-        let mut client =
-            Client::new(peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let answer = peer.call(client.ask(request)).await?;
+        let payload = pack_for(&peer.name, &asks)?;
+        let client = Client::new(peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let ask = |mut to: Client<Channel>, request| async move { to.ask(request).await };
+        let answer = peer.call(&client, &payload, ask).await?;
         let answers: Vec<Answer> = unpack_from(&peer.name, &answer)?;
         if answers.len() != count {
             return Err(LinkError::Refused {
