@@ -3,6 +3,7 @@
 use crate::host_table::Touched;
 
 use super::bounds::Bounds;
+use super::changes::Position;
 use super::end::Side;
 use super::frontier::Frontier;
 use super::{BLOCK_HOSTS, Few, Fleet, Scale, Term, kernel, larger, smaller};
@@ -21,7 +22,7 @@ pub(super) struct Board {
     scores: Vec<[f64; BLOCK_HOSTS]>,
     /// The best score in each block, whoever may do.
     tops: Bounds,
-    position: u64,
+    position: Position,
     used: u64,
 }
 
@@ -51,7 +52,7 @@ pub struct Standing {
     farthest: Vec<[f64; 2]>,
     /// How many blocks there were.
     blocks: usize,
-    position: u64,
+    position: Position,
     /// Room to work in, for one search after the other.
     frontier: Frontier,
 }
@@ -68,7 +69,7 @@ impl Standing {
             boards: Vec::new(),
             clock: 0,
             blocks: 0,
-            position: 0,
+            position: Position::default(),
             frontier: Frontier::default(),
         }
     }
@@ -104,7 +105,7 @@ impl Standing {
 
     /// Brings the reaches of blocks up to date.
     pub(super) fn follow(&mut self, blocks: usize, fleet: &Fleet<'_>) {
-        let changed = fleet.log.since(self.position);
+        let changed = fleet.log.since(self.position).map(|changes| changes.all);
         let is_little = |changed: &&[Touched]| self.blocks == blocks && changed.len() < blocks;
         let changed = changed.filter(is_little);
         if changed.is_some_and(<[Touched]>::is_empty) {
@@ -175,7 +176,7 @@ impl Standing {
             }
         });
         let board = &mut self.boards[place];
-        let changed = fleet.log.since(board.position);
+        let changed = fleet.log.since(board.position).map(|changes| changes.all);
         let is_little = |changed: &&[Touched]| {
             known.is_some() && board.scores.len() == blocks && changed.len() < blocks * MENDED_MAX
         };

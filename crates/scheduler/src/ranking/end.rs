@@ -1,11 +1,9 @@
 //! The ends of a term's range over the hosts that will do for a class of requests.
 
-use placewright_placement::touch::What;
-
 use super::bounds::Bounds;
+use super::changes::{Changes, Position};
 use super::{BLOCK_HOSTS, Fleet, Term, kernel, larger};
 use crate::host_table::Touched;
-
 /// After so many changes a block it is cheaper to start over than to look at each.
 const CHANGED_MAX: usize = 16;
 
@@ -59,13 +57,18 @@ pub(super) struct End {
     pub(super) holder: Option<Holder>,
     /// How much of the change log all of this knows. It stays behind for as long as the holder lies
     /// farthest out of all hosts, whoever may do: then nothing else matters.
-    position: u64,
+    position: Position,
 }
 
 impl End {
     /// Makes the ends that have to be looked for, in the order of the terms, the low one first.
     /// Nothing is known of them yet.
-    pub(super) fn start_over(ends: &mut Vec<Self>, terms: &[Term], blocks: usize, position: u64) {
+    pub(super) fn start_over(
+        ends: &mut Vec<Self>,
+        terms: &[Term],
+        blocks: usize,
+        position: Position,
+    ) {
         let mut count = 0;
         for (number, term) in terms.iter().enumerate() {
             for (side, declared) in [(Side::Low, term.low), (Side::High, term.high)] {
@@ -96,26 +99,22 @@ impl End {
     pub(super) fn follow(&mut self, mask: &[u64], term: &Term, fleet: &Fleet<'_>) {
         let changed = fleet.log.since(self.position);
         self.position = fleet.log.end();
-        let is_little = |changed: &&[Touched]| changed.len() < CHANGED_MAX * mask.len();
-        let Some(changed) = changed.filter(is_little) else {
+        // A host that has less room than before cannot come to lie at most ends.
+        let likes_less = term.likes_less(self.side);
+        let changed = changed.map(|Changes { all, gains }| if likes_less { all } else { gains });
+        let Some(changed) = changed.filter(|some| some.len() < CHANGED_MAX * mask.len()) else {
             self.holder = None;
             self.bounds.fill(f64::INFINITY);
             return;
         };
         let column = &fleet.columns[term.column];
-        // A host that has less room than before cannot come to lie at most ends.
-        let likes_less = term.likes_less(self.side);
         let mut farthest = f64::NEG_INFINITY;
-        for touched in changed {
-            if touched.what == What::LessRoom && !likes_less {
-                continue;
-            }
-            let slot = touched.slot;
-            let block = slot as usize / BLOCK_HOSTS;
-            if mask[block] >> (slot % 64) & 1 == 0 {
-                continue;
-            }
-            let here = self.side.far(term.bounded(column.get(slot)));
+        for Touched { slot, .. } in changed {
+            let block = *slot as usize / BLOCK_HOSTS;
+            // No jump depends on whether the host may do: nobody could foresee it.
+            let may_do = mask[block] >> (slot % 64) & 1 == 1;
+            let here = self.side.far(term.bounded(column.get(*slot)));
+            let here = if may_do { here } else { f64::NEG_INFINITY };
             farthest = larger(farthest, here);
             self.bounds.raise(block, here);
         }

@@ -5,6 +5,7 @@ use placewright_placement::touch::What;
 use super::admission::{Admission, Memo, slot_of};
 use super::board::Board;
 use super::bounds::Bounds;
+use super::changes::Position;
 use super::end::{End, Holder, Side};
 use super::found::{Found, Ranked, offer};
 use super::frontier::Frontier;
@@ -24,9 +25,9 @@ pub struct Ranking {
     /// The ends of ranges that no weigher declares.
     ends: Vec<End>,
     /// How much of the change log the masks and ends know.
-    position: u64,
+    position: Position,
     /// How much of it the bounds of scores know.
-    scored: u64,
+    scored: Position,
 }
 
 /// Who may do for the class.
@@ -75,8 +76,8 @@ impl Ranking {
             scales: Few::new(),
             bounds: Bounds::default(),
             ends: Vec::new(),
-            position: 0,
-            scored: 0,
+            position: Position::default(),
+            scored: Position::default(),
         };
         ranking.start_over(standing, blocks, fleet);
         ranking
@@ -104,20 +105,14 @@ impl Ranking {
             return false;
         };
         let Who { kind, mask, .. } = &mut self.who;
-        for touched in changed {
+        for touched in changed.gains {
             let (block, bit) = (touched.slot as usize / BLOCK_HOSTS, touched.slot % 64);
             if block >= blocks {
                 return false;
             }
-            match touched.what {
-                What::LessRoom => {}
-                What::Room => mask[block] |= kind[block] & 1 << bit,
-                What::Anything => {
-                    // More than may do, until somebody looks.
-                    kind[block] |= 1 << bit;
-                    mask[block] |= 1 << bit;
-                }
-            }
+            // Of a host of which anything may have changed: more than may do, until somebody looks.
+            kind[block] |= u64::from(touched.what == What::Anything) << bit;
+            mask[block] |= kind[block] & 1 << bit;
         }
         self.position = fleet.log.end();
         true
@@ -180,15 +175,18 @@ impl Ranking {
             self.bounds.fill(f64::INFINITY);
             return;
         };
+        let changed = if prefers_room {
+            changed.gains
+        } else {
+            changed.all
+        };
         for touched in changed {
-            if prefers_room && touched.what == What::LessRoom {
-                continue;
-            }
             let (block, bit) = (touched.slot as usize / BLOCK_HOSTS, touched.slot % 64);
+            let may_do = self.who.mask[block] >> bit & 1 == 1;
             let score = board.block(block)[bit as usize];
-            if self.who.mask[block] >> bit & 1 == 1 {
-                self.bounds.raise(block, score);
-            }
+            // As where ends are followed: no jump that nobody can foresee.
+            let score = if may_do { score } else { f64::NEG_INFINITY };
+            self.bounds.raise(block, score);
         }
     }
 
