@@ -35,7 +35,6 @@ mod board;
 mod bounds;
 mod changes;
 mod end;
-mod found;
 mod frontier;
 mod kernel;
 mod search;
@@ -45,7 +44,6 @@ mod tests;
 pub use admission::{Admission, Admitted};
 pub use board::Standing;
 pub use changes::ChangeLog;
-pub use found::Ranked;
 pub use search::Ranking;
 
 /// Hosts in a block, one bit each in a word of a mask.
@@ -53,6 +51,15 @@ pub const BLOCK_HOSTS: usize = 64;
 
 /// Blocks in a group.
 const GROUP_BLOCKS: usize = 16;
+
+/// A host and its score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// The host.
+    pub slot: u32,
+    /// Its score: higher is better. Comparable within one search only.
+    pub score: f64,
+}
 
 /// All hosts as they are now.
 #[derive(Clone, Copy, Debug)]

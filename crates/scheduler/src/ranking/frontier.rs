@@ -14,11 +14,20 @@ pub(super) struct Frontier {
     /// A bound for each group; the largest of its blocks' where it is open.
     groups: Vec<f64>,
     is_open: Vec<bool>,
+    /// The hosts of blocks that nobody has to look at again; none outside of open groups.
+    dealt_with: Vec<u64>,
 }
 
 impl Frontier {
     /// Starts with two bounds for each block, of which the smaller counts.
     pub(super) fn start(&mut self, own: &Bounds, shared: &Bounds) {
+        let open = self
+            .is_open
+            .iter()
+            .zip(self.dealt_with.chunks_mut(GROUP_BLOCKS));
+        open.filter(|(is_open, _)| **is_open)
+            .for_each(|(_, done)| done.fill(0));
+        self.dealt_with.resize(own.len(), 0);
         let both = own.groups().iter().zip(shared.groups());
         self.groups.clear();
         self.groups
@@ -53,6 +62,16 @@ impl Frontier {
             self.groups[group] = kernel::top(here);
             self.is_open[group] = true;
         }
+    }
+
+    /// The hosts of a block that nobody has to look at again.
+    pub(super) fn dealt_with(&self, block: usize) -> u64 {
+        self.dealt_with[block]
+    }
+
+    /// Nobody has to look at these hosts of a block again, one of an open group.
+    pub(super) fn deal_with(&mut self, block: usize, hosts: u64) {
+        self.dealt_with[block] |= hosts;
     }
 
     /// Gives a block that came out on top another bound.

@@ -143,26 +143,6 @@ mod wide {
     }
 }
 
-/// The place of the largest score among the hosts of the mask, the first of several; nothing
-/// without any.
-pub(super) fn first_best(scores: &[f64; BLOCK_HOSTS], mask: u64) -> Option<usize> {
-    const FEW: u32 = 4;
-    if mask.count_ones() > FEW {
-        let equals = at_least(scores, most(scores, mask)) & mask;
-        return (equals != 0).then(|| equals.trailing_zeros() as usize);
-    }
-    let mut rest = mask;
-    let mut top = None;
-    while rest != 0 {
-        let place = rest.trailing_zeros() as usize;
-        rest &= rest - 1;
-        if top.is_none_or(|top: usize| scores[place] > scores[top]) {
-            top = Some(place);
-        }
-    }
-    top
-}
-
 /// Which values are at least so much, one bit each.
 pub(super) fn at_least(values: &[f64; BLOCK_HOSTS], least: f64) -> u64 {
     Arch::new().dispatch(
@@ -277,8 +257,6 @@ mod tests {
                 let place = values[..29].iter().position(|other| *other == one);
                 assert_eq!(position(&values[..29], one), place);
             }
-            let best = among().find(|bit| values[*bit] == high);
-            assert_eq!(first_best(&values, mask), best);
         }
         let mask_of = |does: &dyn Fn(f64) -> bool| {
             (0..BLOCK_HOSTS).fold(0, |mask, bit| mask | u64::from(does(values[bit])) << bit)

@@ -7,9 +7,8 @@ use super::board::Board;
 use super::bounds::Bounds;
 use super::changes::Position;
 use super::end::{End, Holder, Side};
-use super::found::{Found, Ranked, offer};
 use super::frontier::Frontier;
-use super::{BLOCK_HOSTS, Few, Fleet, Scale, Standing, kernel, larger};
+use super::{BLOCK_HOSTS, Few, Fleet, Ranked, Scale, Standing, kernel, larger};
 
 /// How much of a score rounding may be, for a multiplier of 1: many times what it is.
 const ROUNDING: f64 = 1e-12;
@@ -54,6 +53,12 @@ impl Who {
             }
         }
         *mask
+    }
+
+    /// Leaves out a host that was asked, and with it all others of its block that will not do.
+    fn refuse<A: Admission>(&mut self, block: usize, bit: usize, memo: &mut Memo<'_, A>) {
+        self.narrow(block, memo);
+        self.mask[block] &= !(1 << bit);
     }
 }
 
@@ -135,36 +140,41 @@ impl Ranking {
         let prefers_room = standing.prefers_room();
         let board = standing.board(&scales, blocks, fleet);
         self.raise(board, prefers_room, fleet);
-        let mut found = Found {
-            hosts: Vec::with_capacity(count.min(blocks * BLOCK_HOSTS)),
-            count,
-        };
+        let mut found = Vec::with_capacity(count.min(blocks * BLOCK_HOSTS));
         frontier.start(&self.bounds, board.tops());
-        while let Some((block, bound)) = frontier.next(&mut self.bounds, board.tops()) {
-            if !found.wants(block, bound) {
-                break;
-            }
+        while found.len() < count
+            && let Some((block, bound)) = frontier.next(&mut self.bounds, board.tops())
+        {
             let scores = board.block(block);
-            // Most blocks that came too early are told by the mask as it was kept.
-            let mask = self.who.mask[block];
-            let mut most = kernel::most(scores, mask);
-            if most >= bound {
-                let left = self.who.narrow(block, &mut memo) & memo.request(block);
-                if left != mask {
-                    most = kernel::most(scores, left);
-                }
-            }
+            let dealt_with = frontier.dealt_with(block);
+            let left = self.who.mask[block] & !dealt_with;
+            let most = kernel::most(scores, left);
             if most < bound {
-                let own = kernel::most(scores, self.who.mask[block]);
-                self.bounds.lower(block, own);
+                if dealt_with == 0 {
+                    self.bounds.lower(block, most);
+                }
                 frontier.set(block, most);
                 continue;
             }
-            offer(block, scores, &mut memo, &mut found);
-            frontier.set(block, f64::NEG_INFINITY);
+            // Its neighbours are not looked at: most likely it will do, and they are not wanted.
+            let bit = (kernel::at_least(scores, most) & left).trailing_zeros() as usize;
+            if !memo.class_admits(block, bit) {
+                self.who.refuse(block, bit, &mut memo);
+                continue;
+            }
+            let mut done = 1 << bit;
+            if memo.request_admits(block, bit) {
+                let slot = slot_of(block, bit);
+                found.push(Ranked { slot, score: most });
+            } else {
+                // Most likely its neighbours are refused for the same reason.
+                done |= left & !memo.request(block);
+            }
+            frontier.deal_with(block, done);
+            frontier.set(block, kernel::most(scores, left & !done));
         }
         standing.put_frontier(frontier);
-        found.hosts
+        found
     }
 
     /// Raises the bounds of scores where hosts changed.
