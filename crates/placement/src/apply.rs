@@ -176,16 +176,13 @@ impl State {
             }
             Change::ConsumerSet { consumer, .. } => {
                 let record = self.consumer_record(change)?;
-                let id = self
-                    .consumer_by_uuid
-                    .get(consumer)
-                    .copied()
-                    .unwrap_or_else(|| ConsumerId(self.consumers.next()));
+                let known = self.consumer_id(*consumer);
+                let id = known.unwrap_or_else(|| ConsumerId(self.consumers.next()));
                 let previous = self.replace_consumer(id, *consumer, Some(record));
                 Step::Consumer(id, *consumer, previous.map(Box::new))
             }
             Change::ConsumerRemoved { consumer } => {
-                let id = self.consumer_by_uuid.get(consumer).copied()?;
+                let id = self.consumer_id(*consumer)?;
                 let previous = self.replace_consumer(id, *consumer, None);
                 Step::Consumer(id, *consumer, previous.map(Box::new))
             }
@@ -221,7 +218,7 @@ impl State {
                 host,
                 group,
             } => {
-                let id = self.consumer_by_uuid.get(consumer).copied()?;
+                let id = self.consumer_id(*consumer)?;
                 let group = group.and_then(|uuid| self.group_by_uuid.get(&uuid).copied());
                 let host = host.and_then(|uuid| self.provider_id(uuid));
                 let placing = host.map(|host| Placing { host, group });

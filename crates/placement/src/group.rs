@@ -5,10 +5,11 @@
 //! (rack, row, room, …): operators load levels as disjoint sets of aggregates.
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::ids::{AggregateId, ConsumerId, ConsumerUuid, GroupId, ProviderId};
-use crate::state::{Provider, State};
+use crate::state::{Consumer, Provider, State};
 
 /// How large a place a rule speaks of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,8 +48,27 @@ pub struct Group {
     pub uuid: Uuid,
     /// The rules between its members.
     pub rules: Vec<Rule>,
-    /// The members that hold something on a host, in rising order.
-    pub members: Vec<ConsumerId>,
+    /// The members that hold something on a host, in rising order of consumer.
+    pub members: Vec<Member>,
+}
+
+/// A member of a group, and where it is: who asks for all members' hosts need not look each of them
+/// up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The member.
+    pub consumer: ConsumerId,
+    /// The host, as in its [`Placing`].
+    pub host: ProviderId,
+}
+
+impl Group {
+    /// The hosts of all members, one for each, but for a member that is left out.
+    pub fn hosts(&self, but: Option<ConsumerId>) -> impl Iterator<Item = ProviderId> + '_ {
+        let members = self.members.iter();
+        let others = members.filter(move |member| Some(member.consumer) != but);
+        others.map(|member| member.host)
+    }
 }
 
 /// One level of the topology.
@@ -126,15 +146,6 @@ impl State {
             Place::Aggregate(id) => Some(id),
             Place::Host(_) => None,
         }
-    }
-
-    /// The hosts of a group's members, one for each member, in order of slot.
-    pub fn group_hosts<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = ProviderId> + 'a {
-        let consumers = group
-            .members
-            .iter()
-            .filter_map(|id| self.consumer_by_id(*id));
-        consumers.filter_map(|consumer| Some(consumer.placing?.host))
     }
 
     /// The place of a host at a scope; nothing if it belongs to no aggregate of the level.
@@ -244,7 +255,18 @@ impl State {
         &'a self,
         consumers: &'a [ConsumerUuid],
     ) -> impl Iterator<Item = ProviderId> + 'a {
-        let found = consumers.iter().filter_map(|uuid| self.consumer(*uuid));
+        // First where they are, then they themselves: a processor fetches several at once, when it
+        // need not find out first where the next one is.
+        let likely = consumers
+            .iter()
+            .map(|uuid| self.consumer_index.likely(uuid));
+        let likely: SmallVec<[Option<ConsumerId>; 16]> = likely.collect();
+        let both = consumers.iter().zip(likely);
+        let found = both.filter_map(|(uuid, likely)| {
+            let is_it = |consumer: &&Consumer| consumer.uuid == *uuid;
+            let consumer = self.consumer_by_id(likely?).filter(is_it);
+            consumer.or_else(|| self.consumer(*uuid))
+        });
         found.filter_map(|consumer| Some(consumer.placing?.host))
     }
 }

@@ -32,6 +32,7 @@ pub mod candidates;
 pub mod change;
 pub mod column;
 pub mod command;
+mod consumer_index;
 pub mod decide;
 pub mod explain;
 pub mod group;

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::column::ClassColumn;
+use crate::consumer_index::ConsumerIndex;
 use crate::group::{Distance, Group, Level, Placing};
 use crate::hash::Map;
 use crate::ids::{
@@ -142,7 +143,7 @@ pub struct State {
     pub(crate) users: Interner,
     pub(crate) consumer_types: Interner,
     pub(crate) consumers: Slots<Consumer>,
-    pub(crate) consumer_by_uuid: Map<ConsumerUuid, ConsumerId>,
+    pub(crate) consumer_index: ConsumerIndex,
     pub(crate) columns: Vec<ClassColumn>,
     pub(crate) trait_members: Vec<SlotSet>,
     pub(crate) aggregate_members: Vec<SlotSet>,
@@ -341,7 +342,13 @@ impl State {
     /// A consumer.
     #[must_use]
     pub fn consumer(&self, uuid: ConsumerUuid) -> Option<&Consumer> {
-        self.consumers.get(self.consumer_by_uuid.get(&uuid)?.0)
+        self.consumers.get(self.consumer_id(uuid)?.0)
+    }
+
+    /// The slot of a consumer.
+    #[must_use]
+    pub fn consumer_id(&self, uuid: ConsumerUuid) -> Option<ConsumerId> {
+        self.consumer_index.get(&uuid, &self.consumers)
     }
 
     /// A consumer by slot.

@@ -82,12 +82,11 @@ fn check_indexes(state: &State) {
     for group in state.all_groups() {
         for member in &group.members {
             let placing = state
-                .consumer_by_id(*member)
-                .and_then(|consumer| consumer.placing);
-            let of = placing
-                .expect("a member is somewhere")
-                .group
-                .expect("in its group");
+                .consumer_by_id(member.consumer)
+                .and_then(|consumer| consumer.placing)
+                .expect("a member is somewhere");
+            assert_eq!(placing.host, member.host);
+            let of = placing.group.expect("in its group");
             assert_eq!(
                 state.group_by_id(of).map(|group| group.uuid),
                 Some(group.uuid)
@@ -144,7 +143,7 @@ proptest! {
                 let others: Vec<_> = group
                     .members
                     .iter()
-                    .filter_map(|id| state.consumer_by_id(*id))
+                    .filter_map(|member| state.consumer_by_id(member.consumer))
                     .filter(|other| other.uuid != consumer.uuid)
                     .filter_map(|other| Some(other.placing?.host))
                     .collect();

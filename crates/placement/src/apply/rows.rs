@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Step;
 use crate::change::{AllocationFact, Change};
-use crate::group::{Distance, Group, Level, Placing};
+use crate::group::{Distance, Group, Level, Member, Placing};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
     TraitId, TypeId, UserId,
@@ -360,11 +360,11 @@ impl State {
                 self.note_holder(allocation.provider, id, true);
             }
             if previous.is_none() {
-                self.consumer_by_uuid.insert(uuid, id);
+                self.consumer_index.insert(&uuid, id);
             }
             self.consumers.put(id.0, record);
         } else {
-            self.consumer_by_uuid.remove(&uuid);
+            self.consumer_index.remove(&uuid, id);
         }
         previous
     }
@@ -430,16 +430,24 @@ impl State {
         placing: Option<Placing>,
         joins: bool,
     ) {
-        let Some(id) = placing.and_then(|placing| placing.group) else {
+        let Some(Placing {
+            host,
+            group: Some(id),
+        }) = placing
+        else {
             return;
         };
         let Some(group) = self.groups.get_mut(id.0) else {
             return;
         };
-        match (group.members.binary_search(&consumer), joins) {
-            (Err(place), true) => group.members.insert(place, consumer),
-            (Ok(place), false) => drop(group.members.remove(place)),
-            (Ok(_), true) | (Err(_), false) => {}
+        let members = &mut group.members;
+        let place = members.binary_search_by_key(&consumer, |member| member.consumer);
+        let member = Member { consumer, host };
+        match (place, joins) {
+            (Err(place), true) => members.insert(place, member),
+            (Ok(place), true) => members[place] = member,
+            (Ok(place), false) => drop(members.remove(place)),
+            (Err(_), false) => {}
         }
     }
 
@@ -464,10 +472,10 @@ impl State {
     ) -> Option<Group> {
         let previous = self.groups.take(id.0);
         for member in previous.iter().flat_map(|group| &group.members) {
-            self.tell_member(*member, None);
+            self.tell_member(member.consumer, None);
         }
         for member in group.iter().flat_map(|group| &group.members) {
-            self.tell_member(*member, Some(id));
+            self.tell_member(member.consumer, Some(id));
         }
         match group {
             Some(group) => {

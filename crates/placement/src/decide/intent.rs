@@ -4,6 +4,7 @@
 //! all changes, the first candidate is taken that still fits and keeps every hard rule. A race
 //! between schedulers costs a look at the next candidate and is visible to nobody.
 
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::Outcome;
@@ -12,7 +13,7 @@ use super::ledger::{self, Few, Ledger};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, Intent, IntentCandidate};
 use crate::group::{Group, Relation, Rule};
-use crate::ids::{ConsumerUuid, ProviderId, Timestamp};
+use crate::ids::{ConsumerId, ConsumerUuid, ProviderId, Timestamp};
 use crate::refusal::Refusal;
 use crate::state::State;
 
@@ -195,7 +196,7 @@ impl Round<'_> {
         others: &[ConsumerUuid],
     ) -> Vec<ProviderId> {
         let members = group.iter().flat_map(|group| &group.members);
-        let members = members.filter_map(|id| self.state.consumer_by_id(*id));
+        let members = members.filter_map(|member| self.state.consumer_by_id(member.consumer));
         let here = self.placed.iter();
         let here = here.filter(|(_, of, _)| group.is_some() && *of == intent.group);
         let mut consumers: Vec<ConsumerUuid> = others.to_vec();
@@ -218,19 +219,13 @@ impl Round<'_> {
         intent: &'b Intent,
         group: &'b Group,
     ) -> impl Iterator<Item = ProviderId> + 'b {
-        let consumers = group
-            .members
-            .iter()
-            .filter_map(|id| self.state.consumer_by_id(*id));
-        let others = consumers.filter(move |consumer| {
-            let moved = || {
-                self.placed
-                    .iter()
-                    .any(|(uuid, _, _)| *uuid == consumer.uuid)
-            };
-            consumer.uuid != intent.consumer && !moved()
-        });
-        let before = others.filter_map(|consumer| Some(consumer.placing?.host));
+        let itself = self.state.consumer_id(intent.consumer);
+        let moved = self.placed.iter();
+        let moved = moved.filter_map(|(uuid, _, _)| self.state.consumer_id(*uuid));
+        let moved: SmallVec<[ConsumerId; 4]> = moved.chain(itself).collect();
+        let others = group.members.iter();
+        let others = others.filter(move |member| !moved.contains(&member.consumer));
+        let before = others.map(|member| member.host);
         let here = self
             .placed
             .iter()

@@ -102,7 +102,8 @@ impl Rules {
             let kept = state.group(group.uuid);
             let hosts = if group.members.is_empty() && request.topology_rules.is_empty() {
                 // Nobody else asks who they are.
-                hosts_of_kept(state, kept, instance)
+                let itself = state.consumer_id(instance);
+                kept.map_or_else(Vec::new, |kept| kept.hosts(itself).collect())
             } else {
                 members = mates(state, kept, &group.members, instance);
                 state.hosts_of(&members).collect()
@@ -112,16 +113,22 @@ impl Rules {
                 rules.add(state, &rule, &hosts);
             }
         }
-        for one in of_topology(request) {
-            let mut others = one.others;
-            if one.with_group {
-                others.extend(&members);
+        for rule in &request.topology_rules {
+            let Some(hard) = hard(rule) else { continue };
+            let mut others: Vec<ConsumerUuid>;
+            if rule.to.is_empty() {
+                let mates = request.mates.iter().copied();
+                others = members.clone();
+                others.extend(mates.map(ConsumerUuid::from_uuid));
                 others.sort_unstable();
                 others.dedup();
+            } else {
+                let named = rule.to.iter().copied();
+                others = named.map(ConsumerUuid::from_uuid).collect();
             }
             others.retain(|other| *other != instance);
             let hosts: Vec<ProviderId> = state.hosts_of(&others).collect();
-            rules.add(state, &one.rule, &hosts);
+            rules.add(state, &hard, &hosts);
         }
         Ok(rules)
     }
@@ -248,16 +255,6 @@ impl Bound {
     }
 }
 
-/// The hosts of a group's other members as placement keeps them.
-fn hosts_of_kept(state: &State, kept: Option<&Group>, instance: ConsumerUuid) -> Vec<ProviderId> {
-    let members = kept.iter().flat_map(|group| &group.members);
-    let members = members.filter_map(|id| state.consumer_by_id(*id));
-    let others = members.filter(|consumer| consumer.uuid != instance);
-    others
-        .filter_map(|consumer| Some(consumer.placing?.host))
-        .collect()
-}
-
 /// A group's other members: as placement keeps them, and as the request says.
 fn mates(
     state: &State,
@@ -266,7 +263,7 @@ fn mates(
     instance: ConsumerUuid,
 ) -> Vec<ConsumerUuid> {
     let kept = kept.iter().flat_map(|group| &group.members);
-    let kept = kept.filter_map(|id| state.consumer_by_id(*id));
+    let kept = kept.filter_map(|member| state.consumer_by_id(member.consumer));
     let mut members: Vec<ConsumerUuid> = kept.map(|consumer| consumer.uuid).collect();
     members.extend(named.iter().copied().map(ConsumerUuid::from_uuid));
     members.sort_unstable();

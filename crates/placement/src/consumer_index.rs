@@ -1,0 +1,81 @@
+//! Consumers by UUID.
+
+use hashbrown::HashTable;
+
+use crate::hash::hash_of;
+use crate::ids::{ConsumerId, ConsumerUuid};
+use crate::slots::Slots;
+use crate::state::Consumer;
+
+/// Finds the slot of a consumer.
+///
+/// UUIDs are long, there are millions of consumers, and each look-up ends at the consumer itself: so
+/// the index has no UUIDs of its own and stays small enough for a processor's cache.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConsumerIndex {
+    entries: HashTable<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// What is kept of the hash, so that a table that grows need not look at consumers.
+    hash: u32,
+    id: ConsumerId,
+}
+
+impl ConsumerIndex {
+    /// The slot of a consumer.
+    pub(crate) fn get(
+        &self,
+        uuid: &ConsumerUuid,
+        consumers: &Slots<Consumer>,
+    ) -> Option<ConsumerId> {
+        let hash = short_hash(uuid);
+        let is_it = |entry: &Entry| {
+            let at = || consumers.get(entry.id.0);
+            entry.hash == hash && at().is_some_and(|consumer| consumer.uuid == *uuid)
+        };
+        let found = self.entries.find(long_hash(hash), is_it);
+        found.map(|entry| entry.id)
+    }
+
+    /// The slot that most likely is a consumer's, as far as the index alone can say; nothing if there
+    /// is no such consumer.
+    pub(crate) fn likely(&self, uuid: &ConsumerUuid) -> Option<ConsumerId> {
+        let hash = short_hash(uuid);
+        let found = self
+            .entries
+            .find(long_hash(hash), |entry| entry.hash == hash);
+        found.map(|entry| entry.id)
+    }
+
+    /// Takes note of a consumer that has no entry yet.
+    pub(crate) fn insert(&mut self, uuid: &ConsumerUuid, id: ConsumerId) {
+        let hash = short_hash(uuid);
+        let entry = Entry { hash, id };
+        let hash_of_entry = |entry: &Entry| long_hash(entry.hash);
+        self.entries
+            .insert_unique(long_hash(hash), entry, hash_of_entry);
+    }
+
+    /// Forgets a consumer.
+    pub(crate) fn remove(&mut self, uuid: &ConsumerUuid, id: ConsumerId) {
+        let hash = short_hash(uuid);
+        let found = self
+            .entries
+            .find_entry(long_hash(hash), |entry| entry.id == id);
+        if let Ok(found) = found {
+            found.remove();
+        }
+    }
+}
+
+fn short_hash(uuid: &ConsumerUuid) -> u32 {
+    // The upper half is as good as the lower one.
+    u32::try_from(hash_of(uuid) >> 32).unwrap_or_default()
+}
+
+/// The table takes a place from the lowest bits, and a tag from the highest.
+fn long_hash(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
