@@ -8,8 +8,9 @@
 mod cell;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{self, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +22,19 @@ use placewright_conductor::cell_conductor::Step;
 use tempfile::TempDir;
 use uuid::Uuid;
 
+/// Writes an executable, from another process: a file that this one has open for writing is open in
+/// what other tests start at that moment too, and nobody can run it until they have begun.
 fn script(directory: &Path, name: &str, text: &str) {
-    let path = directory.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut shell = process::Command::new("/bin/sh")
+        .args(["-c", r#"cat > "$0" && chmod 755 "$0""#])
+        .arg(directory.join(name))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = shell.stdin.take().unwrap();
+    write!(input, "#!/bin/sh\n{text}\n").unwrap();
+    drop(input);
+    assert!(shell.wait().unwrap().success());
 }
 
 /// A driver with executables, and the directory that they write to.
