@@ -52,7 +52,7 @@ async fn a_cell_that_ends_at_any_moment_goes_on_from_its_store() {
             site.drive().await;
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
-        site.kill(cell(0));
+        site.kill(cell(0)).await;
         reopen(&mut site, directory.path()).await;
     }
     site.start_agents(cell(0));
@@ -61,7 +61,7 @@ async fn a_cell_that_ends_at_any_moment_goes_on_from_its_store() {
     let digest = site.cells[&cell(0)]
         .engine()
         .read_now(|machine| machine.0.digest());
-    site.kill(cell(0));
+    site.kill(cell(0)).await;
     reopen(&mut site, directory.path()).await;
     let again = site.cells[&cell(0)]
         .engine()
@@ -79,7 +79,7 @@ async fn agents_that_connect_again_go_on_with_their_builds() {
         site.create(&(first..first + 10).collect::<Vec<usize>>());
         site.drive().await;
         tokio::time::sleep(Duration::from_millis(2)).await;
-        site.stop_agents();
+        site.stop_agents().await;
         site.drive().await;
         site.start_agents(cell(0));
     }
@@ -99,7 +99,7 @@ async fn a_silent_host_is_down_and_builds_go_elsewhere_until_it_comes_back() {
     };
     site.until("the host is up", |world| is_up(world) == Some(true))
         .await;
-    site.stop_agents();
+    site.stop_agents().await;
     site.start_agents_of(cell(0), vec![host(0, 1), host(0, 2)]);
     site.create(&(1..=12).collect::<Vec<usize>>());
     site.until("the host is down", |world| is_up(world) == Some(false))
@@ -132,7 +132,7 @@ async fn two_engines_on_one_store_never_both_win() {
         .unwrap();
     site.create(&[5, 6, 7, 8]);
     site.drive().await;
-    site.stop_agents();
+    site.stop_agents().await;
     site.cells.insert(cell(0), new);
     drop(old);
     site.start_agents(cell(0));

@@ -51,12 +51,12 @@ impl Simulation {
             10 | 11 => self.conclude(),
             12 => {
                 // All agents lose their connections.
-                self.site.stop_agents();
+                self.site.stop_agents().await;
                 (0..CELLS).for_each(|number| self.site.start_agents(cell(number)));
             }
             13 => {
                 let id = cell(u32::try_from(self.rng.below(2)).unwrap());
-                self.site.kill(id);
+                self.site.kill(id).await;
                 self.open(id).await;
                 (0..CELLS).for_each(|number| self.site.start_agents(cell(number)));
             }

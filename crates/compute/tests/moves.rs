@@ -164,7 +164,7 @@ async fn servers_are_evacuated_from_hosts_that_are_down() {
     let id = api.active("a", json!({})).await;
     let told = api.act(&id, json!({"evacuate": {}})).await;
     told.refused(400, "badRequest");
-    api.site.stop_agents(0);
+    api.site.stop_agents(0).await;
     for _ in 0..1000 {
         let services = api.get("/os-services").await.is(200);
         if services["services"][0]["state"] == "down" {

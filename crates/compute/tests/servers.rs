@@ -225,7 +225,7 @@ async fn the_servers_of_a_cell_that_is_away_stay_in_lists() {
     let (mut api, _) = seven().await;
     let gone = api.site.cells.keys().next().copied().unwrap();
     let cell = api.site.cells.remove(&gone).unwrap();
-    api.site.stop_agents(0);
+    api.site.stop_agents(0).await;
     cell.shutdown().await;
     drop(cell);
     let mut unknown = 0;

@@ -243,7 +243,7 @@ async fn an_evacuated_member_keeps_the_rules_of_its_group() {
         ids.push(id);
     }
     // The last host falls silent.
-    api.site.stop_agents(0);
+    api.site.stop_agents(0).await;
     api.site.start_agents(0, 5);
     let name = name(5);
     let mut is_down = false;

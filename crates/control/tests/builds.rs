@@ -151,7 +151,7 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
         .read(|_, views| views.cells[&cell(1)].instances.len())
         .await;
     assert!(before > 0);
-    site.stop_agents(1);
+    site.stop_agents(1).await;
     site.cells[&cell(1)].shutdown().await;
     site.until("cell 1 is down", |control, views| {
         control.conductor.cells()[&cell(1)].down_since.is_some() && !views.is_up(cell(1))

@@ -213,7 +213,7 @@ async fn an_instance_that_its_host_has_not_told_of_yet_is_left_alone() {
     active(&site, 2, 1).await;
     let place = view(&site, 0).await.unwrap().guest.unwrap();
     // Its agent ended before it could tell, and has not begun again.
-    site.stop_agents(0);
+    site.stop_agents(0).await;
     unsay(&site, place.host, 0);
     let finding = repaired(&site, carefully()).await;
     assert_eq!(

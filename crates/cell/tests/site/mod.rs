@@ -172,14 +172,19 @@ impl Site {
             .push(tokio::spawn(agents::run(link, hosts, world)));
     }
 
-    pub fn stop_agents(&mut self) {
-        self.agents.drain(..).for_each(|agents| agents.abort());
+    /// When this returns they are at an end: a host never has two agents at once.
+    pub async fn stop_agents(&mut self) {
+        for agents in self.agents.drain(..) {
+            agents.abort();
+            // An error says that it was aborted.
+            let _ = agents.await;
+        }
     }
 
     /// Ends a cell and its agents without telling anybody.
-    pub fn kill(&mut self, id: CellId) {
+    pub async fn kill(&mut self, id: CellId) {
         // Each agent holds its cell's link.
-        self.stop_agents();
+        self.stop_agents().await;
         self.cells.remove(&id);
     }
 

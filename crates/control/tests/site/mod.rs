@@ -31,6 +31,7 @@ use placewright_link::{AgentLink, CellLink, HostStart};
 use placewright_placement::{self as placement, Inventory};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, NumberedUpdate};
+use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
 use placewright_server::{
@@ -144,8 +145,7 @@ impl Site {
             views.cells.len() == cells as usize && views.cells.values().all(hosts_up)
         })
         .await;
-        // The soft state comes with, or right behind, the news that a host is up.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        site.until_scheduled((cells * hosts) as usize).await;
         site
     }
 
@@ -187,8 +187,9 @@ impl Site {
         self.agents.insert(cell(number), running);
     }
 
-    pub fn stop_agents(&mut self, number: u32) {
-        self.agents.remove(&cell(number)).unwrap().abort();
+    /// When this returns they are at an end: a host never has two agents at once.
+    pub async fn stop_agents(&mut self, number: u32) {
+        end(self.agents.remove(&cell(number)).unwrap()).await;
     }
 
     async fn ensure_host(&self, engine: &Engine<ControlMachine>, id: HostId) {
@@ -274,6 +275,24 @@ impl Site {
         panic!("it never came to: {what}\n{}", told.await);
     }
 
+    /// Waits until the scheduler knows so many hosts: what they say of themselves comes with, or
+    /// right behind, the news that they are up.
+    async fn until_scheduled(&self, hosts: usize) {
+        let count = |table: &mut HostTable| {
+            let known = table.known().iter().filter_map(|slot| table.get(slot));
+            known
+                .filter(|host| !host.names.service_host.is_empty())
+                .count()
+        };
+        for _ in 0..1200 {
+            if self.runtime.ranker().with_hosts(count) == hosts {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the scheduler never hears of all hosts");
+    }
+
     /// Waits until nothing is under way; then nothing may be lost or left over.
     pub async fn rest(&self) -> World {
         for _ in 0..1200 {
@@ -307,7 +326,7 @@ impl Site {
 
     pub async fn shutdown(&mut self) {
         for (_, agents) in std::mem::take(&mut self.agents) {
-            agents.abort();
+            end(agents).await;
         }
         self.runtime.shutdown().await;
         for cell in self.cells.values() {
@@ -318,6 +337,12 @@ impl Site {
             .await
             .unwrap();
     }
+}
+
+async fn end(agents: JoinHandle<()>) {
+    agents.abort();
+    // An error says that it was aborted.
+    let _ = agents.await;
 }
 
 fn is_at_rest(world: &World) -> bool {
