@@ -275,11 +275,14 @@ mod tests {
         let line = [b'x'; 1023];
         {
             let _slow = written.lock().unwrap();
-            for number in 0..3 * WAITING_BYTES_MAX / 1024 {
+            writer.write_all(&[&line[..], b"0"].concat()).unwrap();
+            // From now on the thread waits for its reader.
+            while !log.lines.lock().bytes.is_empty() {
+                std::thread::yield_now();
+            }
+            for _ in 1..3 * WAITING_BYTES_MAX / 1024 {
                 writer.write_all(&line).unwrap();
-                writer
-                    .write_all(if number == 0 { b"0" } else { b"\n" })
-                    .unwrap();
+                writer.write_all(b"\n").unwrap();
             }
             writer.write_all(b"stopped\n").unwrap();
         }
