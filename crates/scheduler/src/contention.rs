@@ -2,7 +2,8 @@
 //!
 //! A claim takes the first of its candidates that still fits. Each further candidate costs a
 //! little, and a claim of which none fits costs a second decision. So a claim names few hosts while
-//! the best one mostly fits, and more when others were often faster.
+//! the best one mostly fits, and more when others were often faster. Who knows nothing yet of the
+//! others names many: all may just have begun, and look at the same state.
 
 use crate::ranking::Ranked;
 
@@ -11,6 +12,8 @@ use crate::ranking::Ranked;
 pub struct Contention {
     /// Hosts wanted, times [`SCALE`], so that it can fall slowly.
     scaled: usize,
+    /// How many claims in a row got the first host that they named.
+    streak: usize,
 }
 
 /// The fewest and the most hosts of a first claim.
@@ -18,13 +21,17 @@ const HOSTS_MIN: usize = 3;
 const HOSTS_MAX: usize = 64;
 /// A claim that found hosts full before it got one makes the next ones name so many for each.
 const HOSTS_PER_MISS: usize = 4;
-/// So many claims without a miss take one host off.
+/// Misses now and then: so many claims take one host off.
 const SCALE: usize = 16;
+/// Claims without any miss in a row take a host off the sooner the more they are: after so many of
+/// them in half the time, after twice as many in a third.
+const STREAK: usize = 16;
 
 impl Default for Contention {
     fn default() -> Self {
         Self {
-            scaled: HOSTS_MIN * SCALE,
+            scaled: HOSTS_MAX * SCALE,
+            streak: 0,
         }
     }
 }
@@ -39,12 +46,18 @@ impl Contention {
     /// Takes note of a claim that found so many hosts full before it got one.
     pub fn note(&mut self, missed: usize) {
         let wanted = HOSTS_PER_MISS.saturating_mul(missed).min(HOSTS_MAX) * SCALE;
-        self.scaled = (self.scaled - 1).max(wanted).max(HOSTS_MIN * SCALE);
+        let least = wanted.max(HOSTS_MIN * SCALE);
+        if missed > 0 {
+            self.streak = 0;
+        }
+        let fall = 1 + self.streak / STREAK;
+        self.scaled = self.scaled.saturating_sub(fall).max(least);
+        self.streak += usize::from(missed == 0);
     }
 
     /// Takes note of a claim for which no host was left: a second decision.
     pub fn note_failed(&mut self) {
-        self.scaled = HOSTS_MAX * SCALE;
+        *self = Self::default();
     }
 }
 
@@ -69,9 +82,30 @@ pub fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> 
 mod tests {
     use super::*;
 
-    #[test]
-    fn hosts_grow_with_misses_and_shrink_slowly() {
+    /// What is known after so many claims that got the first host that they named.
+    fn settled() -> Contention {
         let mut contention = Contention::default();
+        for _ in 0..200 {
+            contention.note(0);
+        }
+        contention
+    }
+
+    #[test]
+    fn a_beginner_names_many_hosts_and_soon_few_if_it_is_alone() {
+        let mut contention = Contention::default();
+        assert_eq!(contention.hosts(), HOSTS_MAX);
+        let mut claims = 0;
+        while contention.hosts() > HOSTS_MIN {
+            contention.note(0);
+            claims += 1;
+        }
+        assert!((100..200).contains(&claims), "{claims}");
+    }
+
+    #[test]
+    fn hosts_grow_with_misses_and_shrink_slowly_while_there_are_some() {
+        let mut contention = settled();
         assert_eq!(contention.hosts(), HOSTS_MIN);
         contention.note(5);
         assert_eq!(contention.hosts(), 20);
@@ -79,6 +113,10 @@ mod tests {
             contention.note(0);
         }
         assert_eq!(contention.hosts(), 19);
+        for _ in 0..SCALE {
+            contention.note(1);
+        }
+        assert_eq!(contention.hosts(), 18);
         contention.note_failed();
         assert_eq!(contention.hosts(), HOSTS_MAX);
     }

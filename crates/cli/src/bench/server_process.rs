@@ -28,6 +28,24 @@ const READY_POLL: Duration = Duration::from_micros(500);
 /// The clock ticks of a second in `/proc/*/stat`: 100 on every Linux.
 const TICKS_PER_S: f64 = 100.0;
 
+/// The processor time that a process has used in all its threads, in seconds.
+///
+/// # Errors
+/// The system has no `/proc`, or there is no such process.
+pub(crate) fn cpu_s_of(process: u32) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name of the program, in brackets, may hold spaces. Of what follows, user and system
+    // time are the 12th and 13th.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(str::parse::<f64>);
+    let ticks = ticks.sum::<Result<f64, _>>().context("no times in /proc")?;
+    Ok(ticks / TICKS_PER_S)
+}
+
 /// The memory of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
@@ -118,17 +136,7 @@ impl ServerProcess {
     /// # Errors
     /// The system has no `/proc`, or the process ended.
     pub(crate) fn cpu_s(&self) -> anyhow::Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name of the program, in brackets, may hold spaces. Of what follows, user and system
-        // time are the 12th and 13th.
-        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let ticks = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .map(str::parse::<f64>);
-        let ticks = ticks.sum::<Result<f64, _>>().context("no times in /proc")?;
-        Ok(ticks / TICKS_PER_S)
+        cpu_s_of(self.child.id())
     }
 
     /// Ends it with SIGTERM and waits; the answer is the time it took.

@@ -24,7 +24,7 @@ use super::fleet::{AT, host_group, introduce, rack_group};
 use crate::bench::requests::Numbers;
 
 /// So many more hosts are ranked than named in a claim, to fall back on.
-const RANKED_PER_NAMED: usize = 8;
+const RANKED_PER_NAMED: usize = 4;
 /// A decision is made anew at most so often; more would be a livelock.
 const AGAIN_MAX: u32 = 16;
 /// The ways to be served that are tried of each host.
@@ -45,6 +45,8 @@ pub(super) struct Tally {
     pub(super) no_room: u64,
     /// Decisions that failed for the caller though there was room.
     pub(super) visible: u64,
+    /// Hosts that were named, summed over all claims.
+    pub(super) named: u64,
     /// Time spent on taking over what others did, in seconds, summed over the schedulers.
     pub(super) catching_up_s: f64,
     /// Instances that were ended.
@@ -60,6 +62,7 @@ impl Tally {
         self.no_room += other.no_room;
         self.visible += other.visible;
         self.ended += other.ended;
+        self.named += other.named;
         self.catching_up_s += other.catching_up_s;
     }
 }
@@ -76,6 +79,9 @@ pub(super) struct Racer {
     follower: Follower<ControlMachine>,
     scheduler: Scheduler,
     contention: Contention,
+    /// Hosts that had less room than the copy says: others were faster. Until the copy says so too,
+    /// they are not named.
+    full: Vec<u32>,
     numbers: Numbers,
     /// Instances that it may end.
     alive: Vec<ConsumerUuid>,
@@ -131,6 +137,7 @@ impl Racer {
             follower: engine.follow(at)?,
             scheduler,
             contention: Contention::default(),
+            full: Vec::new(),
             numbers,
             alive,
             requests,
@@ -168,7 +175,7 @@ impl Racer {
         let mut is_fresh = false;
         for _ in 0..AGAIN_MAX {
             let count = self.contention.hosts();
-            let (places, candidates) = self.rank(instance, request, prepared, count)?;
+            let (hosts, candidates) = self.rank(instance, request, prepared, count)?;
             if candidates.is_empty() && is_fresh {
                 self.tally.no_room += 1;
                 return Ok(true);
@@ -179,8 +186,15 @@ impl Racer {
                 self.claim(instance, request, candidates)?
             };
             if let Some(chosen) = chosen {
-                let missed = places[chosen];
+                let mut before = hosts[..chosen].to_vec();
+                before.dedup();
+                before.retain(|host| *host != hosts[chosen]);
+                let missed = before.len();
                 self.contention.note(missed);
+                // A rule of a group may have refused them as well.
+                if request.instance_group.is_none() {
+                    self.full.append(&mut before);
+                }
                 self.tally.claimed += 1;
                 self.tally.displaced += u64::from(missed > 0);
                 self.alive.push(ConsumerUuid::from_uuid(instance));
@@ -196,30 +210,31 @@ impl Racer {
         Ok(true)
     }
 
-    /// What a claim names: for each candidate the place of its host among the hosts, and the
-    /// candidate.
+    /// What a claim names: for each candidate its host, and the candidate.
     fn rank(
         &mut self,
         instance: Uuid,
         request: &RequestSpec,
         prepared: &Prepared,
         count: usize,
-    ) -> anyhow::Result<(Vec<usize>, Vec<IntentCandidate>)> {
+    ) -> anyhow::Result<(Vec<u32>, Vec<IntentCandidate>)> {
         let scope = Scope {
             instance,
             count: count * RANKED_PER_NAMED,
+            without: self.full.clone(),
             ..Scope::default()
         };
         let state = self.copy.placement();
         let ranked = self.scheduler.rank(state, request, prepared, &scope)?;
-        let (mut places, mut candidates) = (Vec::new(), Vec::new());
-        for (place, one) in spread(&ranked, count, self.number).iter().enumerate() {
+        let (mut hosts, mut candidates) = (Vec::new(), Vec::new());
+        for one in &spread(&ranked, count, self.number) {
             for candidate in self.scheduler.candidates(state, prepared, one.slot, WAYS)? {
-                places.push(place);
+                hosts.push(one.slot);
                 candidates.push(candidate);
             }
         }
-        Ok((places, candidates))
+        self.tally.named += count as u64;
+        Ok((hosts, candidates))
     }
 
     /// The index of the candidate that was claimed, if any was left.
@@ -286,6 +301,7 @@ impl Racer {
             self.at = entries.last_sequence();
         }
         self.scheduler.observe(self.copy.placement(), AT);
+        self.full.clear();
         self.tally.catching_up_s += start.elapsed().as_secs_f64();
         Ok(())
     }
