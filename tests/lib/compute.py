@@ -61,15 +61,25 @@ class Compute:
         return self("POST", f"/servers/{server}/action", {action: body})
 
     def servers(self, query: str = "", limit: int = 1000) -> Iterator[dict[str, Any]]:
-        """All servers in detail, page by page."""
+        """All servers in detail, page by page; each once, whatever is deleted meanwhile."""
         base = f"/servers/detail?limit={limit}&{query}".rstrip("&")
         path = base
+        markers: list[str] = []
+        told: set[str] = set()
         while True:
-            page = self.must("GET", path)
-            yield from page["servers"]
-            if not page.get("servers_links"):
-                return
-            path = f"{base}&marker={page['servers'][-1]['id']}"
+            status, page = self("GET", path)
+            if status == 400 and markers:
+                # The marker is gone: the server before it will do.
+                markers.pop()
+            elif status >= 300:
+                raise Unexpected(f"GET {path}: {status} {page}")
+            else:
+                yield from (one for one in page["servers"] if one["id"] not in told)
+                if not page.get("servers_links"):
+                    return
+                markers += (one["id"] for one in page["servers"])
+                told.update(markers)
+            path = f"{base}&marker={markers[-1]}" if markers else base
 
     def hypervisors(self) -> list[dict[str, Any]]:
         return self.must("GET", "/os-hypervisors/detail")["hypervisors"]
