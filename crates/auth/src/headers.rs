@@ -12,6 +12,11 @@ use reqwest::header::{HeaderMap, HeaderValue};
 pub trait Headers {
     /// The value of the header `name` without surrounding spaces, or nothing when it did not come.
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>>;
+
+    /// The values of several headers, each as [`Headers::value`] has it.
+    fn values<const N: usize>(&self, names: [&'static str; N]) -> [Option<Cow<'_, [u8]>>; N] {
+        names.map(|name| self.value(name))
+    }
 }
 
 /// Up to so many headers, looking at each is faster than parsing and hashing a name.
@@ -25,20 +30,37 @@ impl Headers for HeaderMap {
         }
         join(self.get_all(name).iter().map(HeaderValue::as_bytes))
     }
+
+    fn values<const N: usize>(&self, names: [&'static str; N]) -> [Option<Cow<'_, [u8]>>; N] {
+        // One look at each header: most requests have few of them, and none of most names.
+        let mut values = [const { None }; N];
+        for (known, value) in self {
+            let known = known.as_str();
+            if let Some(place) = names.iter().position(|name| *name == known) {
+                append(&mut values[place], value.as_bytes());
+            }
+        }
+        values
+    }
+}
+
+/// Puts a further value behind the earlier ones of the same header.
+fn append<'a>(values: &mut Option<Cow<'a, [u8]>>, further: &'a [u8]) {
+    match values {
+        None => *values = Some(Cow::Borrowed(further)),
+        Some(earlier) => {
+            let joined = earlier.to_mut();
+            joined.push(b',');
+            joined.extend_from_slice(further);
+        }
+    }
 }
 
 /// The values of one header as one value.
-fn join<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
-    let first = values.next()?;
-    let Some(second) = values.next() else {
-        return Some(Cow::Borrowed(first));
-    };
-    let mut joined = first.to_vec();
-    for value in std::iter::once(second).chain(values) {
-        joined.push(b',');
-        joined.extend_from_slice(value);
-    }
-    Some(Cow::Owned(joined))
+fn join<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
+    let mut joined = None;
+    values.for_each(|value| append(&mut joined, value));
+    joined
 }
 
 /// Pairs of name and value, mostly for tests.
@@ -58,6 +80,10 @@ impl<const N: usize> Headers for [(&str, &str); N] {
 impl<H: Headers + ?Sized> Headers for &H {
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>> {
         (**self).value(name)
+    }
+
+    fn values<const N: usize>(&self, names: [&'static str; N]) -> [Option<Cow<'_, [u8]>>; N] {
+        (**self).values(names)
     }
 }
 

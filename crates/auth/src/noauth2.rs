@@ -3,8 +3,10 @@
 //! The headers mean what they mean to the reference with `auth_strategy = noauth2`: any
 //! `X-Auth-Token` will do, even an empty one, and the other headers say the rest.
 
+use std::borrow::Cow;
+
 use crate::error::AuthError;
-use crate::headers::{Headers, text};
+use crate::headers::{Headers, latin1};
 use crate::identity::{Identity, IdentityParts, ServiceIdentity};
 
 /// Reads who the caller claims to be.
@@ -12,49 +14,93 @@ use crate::identity::{Identity, IdentityParts, ServiceIdentity};
 /// # Errors
 /// [`AuthError::Unauthorized`] when there is no `X-Auth-Token`.
 pub(crate) fn authenticate(headers: &(impl Headers + ?Sized)) -> Result<Identity, AuthError> {
-    let token = text(headers, "x-auth-token").ok_or(AuthError::Unauthorized { challenge: None })?;
+    let values = headers.values([
+        "x-auth-token",
+        "openstack-system-scope",
+        "x-roles",
+        "x-project-id",
+        "x-tenant-id",
+        "x-tenant",
+        "x-is-admin-project",
+        "x-user-domain-id",
+        "x-project-domain-id",
+        "x-domain-id",
+        "x-service-user-id",
+        "x-service-user-domain-id",
+        "x-service-project-id",
+        "x-service-project-domain-id",
+        "x-service-roles",
+    ]);
+    let [
+        token,
+        system_scope,
+        roles,
+        project_id,
+        tenant_id,
+        tenant,
+        is_admin_project,
+        user_domain_id,
+        project_domain_id,
+        domain_id,
+        service @ ..,
+    ] = values;
+    let token = text(token).ok_or(AuthError::Unauthorized { challenge: None })?;
     let (user, project) = token.split_once(':').unwrap_or((&token, ""));
     let project = if project.is_empty() { user } else { project };
-    let system_scope = text(headers, "openstack-system-scope");
-    let roles = match text(headers, "x-roles") {
+    let system_scope = text(system_scope);
+    let roles = match text(roles) {
         Some(roles) => split_roles(&roles),
         None if user == "admin" => vec!["admin".to_owned()],
         None => Vec::new(),
     };
     // With system scope the token's project is not filled in; what the headers say still counts.
-    let project_id = text(headers, "x-project-id").or_else(|| {
+    let project_id = text(project_id).or_else(|| {
         if system_scope.as_deref().is_none_or(str::is_empty) {
             Some(project.to_owned())
         } else {
-            text(headers, "x-tenant-id").or_else(|| text(headers, "x-tenant"))
+            text(tenant_id).or_else(|| text(tenant))
         }
     });
-    let is_admin_project = headers
-        .value("x-is-admin-project")
-        .is_none_or(|value| value.eq_ignore_ascii_case(b"true"));
+    let is_admin_project = is_admin_project.is_none_or(|value| value.eq_ignore_ascii_case(b"true"));
     Ok(Identity::new(IdentityParts {
         user_id: Some(user.to_owned()),
-        user_domain_id: text(headers, "x-user-domain-id"),
+        user_domain_id: text(user_domain_id),
         project_id,
-        project_domain_id: text(headers, "x-project-domain-id"),
-        domain_id: text(headers, "x-domain-id"),
+        project_domain_id: text(project_domain_id),
+        domain_id: text(domain_id),
         system_scope,
         roles,
         is_admin_project,
         is_admin: None,
-        service: service(headers),
+        service: service_of(service),
     }))
 }
 
-fn service(headers: &(impl Headers + ?Sized)) -> Option<Box<ServiceIdentity>> {
+/// The service that the last five headers name: user, its domain, project, its domain, roles.
+fn service_of(values: [Option<Cow<'_, [u8]>>; 5]) -> Option<Box<ServiceIdentity>> {
+    if values.iter().all(Option::is_none) {
+        return None;
+    }
+    let [
+        user_id,
+        user_domain_id,
+        project_id,
+        project_domain_id,
+        roles,
+    ] = values.map(text);
     let service = ServiceIdentity {
-        user_id: text(headers, "x-service-user-id"),
-        user_domain_id: text(headers, "x-service-user-domain-id"),
-        project_id: text(headers, "x-service-project-id"),
-        project_domain_id: text(headers, "x-service-project-domain-id"),
-        roles: text(headers, "x-service-roles").map_or_else(Vec::new, |roles| split_roles(&roles)),
+        user_id,
+        user_domain_id,
+        project_id,
+        project_domain_id,
+        roles: roles.map_or_else(Vec::new, |roles| split_roles(&roles)),
     };
     (service != ServiceIdentity::default()).then(|| Box::new(service))
+}
+
+/// A header's value as text.
+fn text(value: Option<Cow<'_, [u8]>>) -> Option<String> {
+    value.map(|value| latin1(&value))
 }
 
 /// Parts a list of roles at its commas; an empty list has no roles, not one without a name.
