@@ -63,10 +63,32 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
-    match tokio::time::timeout(timeout, collect(body, bytes_max)).await {
+    let mut collected = std::pin::pin!(collect(body, bytes_max));
+    if let Some(result) = at_once(collected.as_mut()).await {
+        return result;
+    }
+    match tokio::time::timeout(timeout, collected).await {
         Ok(result) => result,
         Err(_) => Err(ApiError::new(408, "The body did not arrive in time.")),
     }
+}
+
+/// What a future that needs to be asked twice has to say, if that is enough. Most bodies came together
+/// with their head, and the connection hands them out once they were asked for: for those a timer,
+/// which all threads share, would be set in vain.
+async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    let mut is_second = false;
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if is_second => Poll::Ready(None),
+        Poll::Pending => {
+            is_second = true;
+            // Whoever waits for a slow client is asked again without it.
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 /// A body that nobody wants is taken and forgotten up to this size and time; then the connection
