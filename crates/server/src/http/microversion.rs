@@ -47,6 +47,12 @@ impl Microversion {
     pub(crate) fn header_value(self) -> &'static str {
         HEADER_VALUES[usize::from(self.0)]
     }
+
+    /// The version alone, `1.N`.
+    pub(crate) fn number(self) -> &'static str {
+        let value = self.header_value();
+        value.strip_prefix("placement ").unwrap_or(value)
+    }
 }
 
 impl fmt::Display for Microversion {
@@ -119,6 +125,12 @@ pub enum VersionError {
 /// # Errors
 /// [`VersionError`] when the entry for this service is no version, or one that there is not.
 pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionError> {
+    let mut values = headers.get_all(HEADER_NAME).iter();
+    if let (Some(value), None) = (values.next(), values.next())
+        && let Some(version) = usual(value.as_bytes())
+    {
+        return Ok(version);
+    }
     let mut wanted = None;
     for value in headers.get_all(HEADER_NAME) {
         // Later headers are later entries of one list.
@@ -136,6 +148,16 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionErro
 }
 
 /// The version part of `placement <version>`; nothing for other services or a single word.
+/// The version of a header in the form that this service answers with, as clients mostly send it.
+fn usual(value: &[u8]) -> Option<Microversion> {
+    let minor = match *value.strip_prefix(b"placement 1.")? {
+        [ones @ b'0'..=b'9'] => ones - b'0',
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => (tens - b'0') * 10 + (ones - b'0'),
+        _ => return None,
+    };
+    Microversion::from_minor(minor)
+}
+
 fn version_of_entry(entry: &str) -> Option<&str> {
     let entry = entry.trim();
     let (service, version) = entry.split_once(char::is_whitespace)?;
@@ -196,12 +218,28 @@ mod tests {
             (&["placement"], "1.0"),
             (&["latest"], "1.0"),
             (&["placement latest"], "1.39"),
+            (&["placement 1.0"], "1.0"),
+            (&["placement 1.00"], "1.0"),
+            (&["placement 1.039"], "1.39"),
+            (&["placement 1.39"], "1.39"),
             (&["placement 01.10"], "1.10"),
             (&["placement 1.1_0"], "1.10"),
             (&["placement 1. 10"], "1.10"),
             (&["placement  +1.10"], "1.10"),
         ] {
             assert_eq!(ask(values).as_deref(), Ok(expected), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn each_version_is_told_as_it_is_asked_for() {
+        for minor in 0..=Microversion::MAX.minor() {
+            let version = Microversion::from_minor(minor).unwrap();
+            assert_eq!(version.number(), version.to_string());
+            assert_eq!(
+                ask(&[version.header_value()]).as_deref(),
+                Ok(version.number())
+            );
         }
     }
 
@@ -213,6 +251,8 @@ mod tests {
             ("placement 1", true),
             ("placement Latest", true),
             ("placement 1.40", false),
+            ("placement 1.99", false),
+            ("placement 1.", true),
             ("placement 0.5", false),
             ("placement 2.0", false),
             ("placement 1.-1", false),

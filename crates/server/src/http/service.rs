@@ -1,6 +1,7 @@
 //! One request from head to answer: the checks in their order, the handler, and the headers that
 //! all answers share.
 
+mod access;
 pub(crate) mod answer;
 pub(crate) mod checks;
 
@@ -31,7 +32,7 @@ use crate::http::microversion::Microversion;
 use crate::http::own::{self, Page};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
-use crate::http::request_id::{self, RequestId};
+use crate::http::request_id::RequestId;
 use crate::http::routes::{self, Entry, Match, Needs, Operation, Route};
 use crate::http::{date, placement, refusals};
 use crate::machine::{ControlMachine, submit_placement};
@@ -370,53 +371,6 @@ impl Service {
                 .randomize
                 .then(|| uuid::Uuid::new_v4().as_u64_pair().0),
         }
-    }
-
-    fn record(
-        &self,
-        parts: &Parts,
-        response: &Response<Body>,
-        exchange: &Exchange,
-        remote: Option<SocketAddr>,
-    ) {
-        let status = response.status().as_u16();
-        let elapsed = exchange.started.elapsed();
-        self.metrics
-            .request(method_label(&parts.method), exchange.route, status, elapsed);
-        if !tracing::enabled!(target: "placewright_server::access", tracing::Level::INFO) {
-            return;
-        }
-        let global = parts
-            .headers
-            .get(REQUEST_ID)
-            .and_then(|value| value.to_str().ok());
-        let version = exchange.version.map(|version| version.to_string());
-        tracing::info!(
-            target: "placewright_server::access",
-            request_id = exchange.request_id.as_str(),
-            global_request_id = request_id::global(global),
-            remote = remote.map(tracing::field::display),
-            method = %parts.method,
-            uri = %parts.uri,
-            status,
-            bytes = response.body().size_hint().exact(),
-            microversion = version,
-            duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-            "request"
-        );
-    }
-}
-
-/// Metrics know only the methods of the table, so that clients cannot invent labels.
-fn method_label(method: &Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "GET",
-        "PUT" => "PUT",
-        "POST" => "POST",
-        "DELETE" => "DELETE",
-        "HEAD" => "HEAD",
-        "OPTIONS" => "OPTIONS",
-        _ => "other",
     }
 }
 

@@ -1,0 +1,157 @@
+//! What is kept of each request: metrics, and a line in the access log.
+
+use std::fmt;
+use std::net::{SocketAddr, SocketAddrV4};
+
+use hyper::body::Body as _;
+use hyper::http::request::Parts;
+use hyper::{Method, Response, Uri};
+
+use super::{Exchange, REQUEST_ID, Service};
+use crate::http::body::Body;
+use crate::http::request_id;
+
+impl Service {
+    pub(super) fn record(
+        &self,
+        parts: &Parts,
+        response: &Response<Body>,
+        exchange: &Exchange,
+        remote: Option<SocketAddr>,
+    ) {
+        let status = response.status().as_u16();
+        let elapsed = exchange.started.elapsed();
+        self.metrics
+            .request(method_label(&parts.method), exchange.route, status, elapsed);
+        if !tracing::enabled!(target: "placewright_server::access", tracing::Level::INFO) {
+            return;
+        }
+        let global = parts
+            .headers
+            .get(REQUEST_ID)
+            .and_then(|value| value.to_str().ok());
+        tracing::info!(
+            target: "placewright_server::access",
+            request_id = exchange.request_id.as_str(),
+            global_request_id = request_id::global(global),
+            remote = remote.map(|remote| tracing::field::display(Peer(remote))),
+            method = %parts.method,
+            uri = %Target(&parts.uri),
+            status,
+            bytes = response.body().size_hint().exact(),
+            microversion = exchange.version.map(|version| version.number()),
+            duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+            "request"
+        );
+    }
+}
+
+/// Metrics know only the methods of the table, so that clients cannot invent labels.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "PUT" => "PUT",
+        "POST" => "POST",
+        "DELETE" => "DELETE",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// An address as it always looks, written without the general format's detours, which cost as much as
+/// the rest of a line.
+struct Peer(SocketAddr);
+
+impl fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            SocketAddr::V4(address) => {
+                let mut text = [0; V4_BYTES];
+                formatter.write_str(v4(address, &mut text))
+            }
+            SocketAddr::V6(address) => address.fmt(formatter),
+        }
+    }
+}
+
+/// `255.255.255.255:65535`
+const V4_BYTES: usize = 21;
+
+/// The text of an address, written from its end.
+fn v4(address: SocketAddrV4, text: &mut [u8; V4_BYTES]) -> &str {
+    let [first, second, third, fourth] = address.ip().octets();
+    let parts = [
+        (u16::from(first), b' '),
+        (u16::from(second), b'.'),
+        (u16::from(third), b'.'),
+        (u16::from(fourth), b'.'),
+        (address.port(), b':'),
+    ];
+    let mut start = text.len();
+    for (mut number, before) in parts.into_iter().rev() {
+        loop {
+            start -= 1;
+            text[start] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        if before != b' ' {
+            start -= 1;
+            text[start] = before;
+        }
+    }
+    std::str::from_utf8(&text[start..]).unwrap_or_default()
+}
+
+/// What was asked for, as the request line had it.
+struct Target<'a>(&'a Uri);
+
+impl fmt::Display for Target<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.path_and_query() {
+            // Almost always it is one piece already.
+            Some(path) if self.0.authority().is_none() && path.as_str().starts_with('/') => {
+                formatter.write_str(path.as_str())
+            }
+            _ => self.0.fmt(formatter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_look_as_always() {
+        for text in [
+            "127.0.0.1:80",
+            "0.0.0.0:0",
+            "255.255.255.255:65535",
+            "10.20.130.4:8778",
+            "[::1]:5",
+        ] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(Peer(address).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn targets_look_as_always() {
+        for text in [
+            "/",
+            "/a?b=c",
+            "/?",
+            "*",
+            "http://host:1/a?b",
+            "http://host",
+            "host:443",
+        ] {
+            let uri: Uri = text.parse().unwrap();
+            assert_eq!(Target(&uri).to_string(), uri.to_string());
+        }
+    }
+}
