@@ -1,5 +1,7 @@
 //! What Prometheus can ask about requests, claims and refusals.
 
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,9 +11,45 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// So many kinds of requests are found again by a thread without asking the registry.
+const KEPT_MAX: usize = 64;
+
+thread_local! {
+    /// The counters of the kinds of requests that this thread has seen: to look them up, behind locks
+    /// that all threads share, costs more than to count.
+    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Kept {
+    metrics: u64,
+    labels: RequestLabels,
+    count: Counter,
+    durations: Histogram,
+}
+
+impl Kept {
+    fn is(&self, metrics: u64, labels: &RequestLabels) -> bool {
+        // Labels are constants: the same address is the same text. A text that has two addresses is
+        // kept twice.
+        self.metrics == metrics
+            && self.labels.status == labels.status
+            && std::ptr::eq(self.labels.route, labels.route)
+            && std::ptr::eq(self.labels.method, labels.method)
+    }
+
+    fn count(&self, duration: Duration) {
+        self.count.inc();
+        self.durations.observe(duration.as_secs_f64());
+    }
+}
+
 /// Counters of the HTTP service.
 #[derive(Debug, Clone)]
 pub struct HttpMetrics {
+    /// Tells the metrics of several services in one process apart.
+    number: u64,
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     refusals: Family<RefusalLabels, Counter>,
@@ -52,6 +90,7 @@ impl HttpMetrics {
     /// Registers the metrics of the HTTP service.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             requests: Family::default(),
             durations: Family::new_with_constructor(durations),
             refusals: Family::default(),
@@ -101,16 +140,29 @@ impl HttpMetrics {
         status: u16,
         duration: Duration,
     ) {
-        self.requests
-            .get_or_create(&RequestLabels {
-                method,
-                route,
-                status,
-            })
-            .inc();
-        self.durations
-            .get_or_create(&RouteLabels { method, route })
-            .observe(duration.as_secs_f64());
+        let labels = RequestLabels {
+            method,
+            route,
+            status,
+        };
+        KEPT.with_borrow_mut(|all| {
+            if let Some(kept) = all.iter().find(|kept| kept.is(self.number, &labels)) {
+                return kept.count(duration);
+            }
+            let kept = Kept {
+                metrics: self.number,
+                count: self.requests.get_or_create(&labels).clone(),
+                durations: self
+                    .durations
+                    .get_or_create(&RouteLabels { method, route })
+                    .clone(),
+                labels,
+            };
+            kept.count(duration);
+            if all.len() < KEPT_MAX {
+                all.push(kept);
+            }
+        });
     }
 
     pub(crate) fn refusal(&self, reason: &'static str) {
@@ -119,5 +171,38 @@ impl HttpMetrics {
 
     pub(crate) fn claim(&self, result: &'static str) {
         self.claims.get_or_create(&ClaimLabels { result }).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_count_for_themselves_however_many_kinds_there_are() {
+        let text = |registry: &Registry| {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+            text
+        };
+        let mut registries = [Registry::default(), Registry::default()];
+        let [first, second] = registries.each_mut().map(HttpMetrics::new);
+        for _ in 0..2 {
+            for status in 200..300 {
+                first.request("GET", "/a", status, Duration::from_millis(1));
+            }
+        }
+        second.request("GET", "/a", 200, Duration::from_millis(1));
+        let [first, second] = registries.each_ref().map(text);
+        for status in 200..300 {
+            let line = format!("route=\"/a\",status=\"{status}\"}} 2");
+            assert!(first.contains(&line), "{line} is not in {first}");
+        }
+        assert!(
+            first.contains("_seconds_count{method=\"GET\",route=\"/a\"} 200"),
+            "{first}"
+        );
+        assert!(second.contains("status=\"200\"} 1"), "{second}");
+        assert!(!second.contains("status=\"201\""), "{second}");
     }
 }

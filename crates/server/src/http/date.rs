@@ -1,6 +1,9 @@
 //! Dates as HTTP writes them.
 
+use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::header::HeaderValue;
 
 /// Now, in microseconds since 1970.
 pub(crate) fn now_us() -> i64 {
@@ -10,8 +13,25 @@ pub(crate) fn now_us() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
+thread_local! {
+    /// The date that this thread wrote last; most answers in a row have the same.
+    static LAST: RefCell<Option<(i64, HeaderValue)>> = const { RefCell::new(None) };
+}
+
+/// [`http_date`] as a header's value.
+pub(crate) fn header(seconds: i64) -> Option<HeaderValue> {
+    LAST.with_borrow_mut(|last| match last {
+        Some((second, value)) if *second == seconds => Some(value.clone()),
+        _ => {
+            let value = HeaderValue::try_from(http_date(seconds)).ok()?;
+            *last = Some((seconds, value.clone()));
+            Some(value)
+        }
+    })
+}
+
 /// `Sun, 06 Nov 1994 08:49:37 GMT` for seconds since 1970 (RFC 9110, section 5.6.7).
-pub(crate) fn http_date(seconds: i64) -> String {
+fn http_date(seconds: i64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -84,6 +104,9 @@ mod tests {
             (253_402_300_800, "Sat, 01 Jan 10000 00:00:00 GMT"),
         ] {
             assert_eq!(http_date(seconds), expected);
+            for _ in 0..2 {
+                assert_eq!(header(seconds).unwrap(), expected);
+            }
         }
     }
 }

@@ -33,9 +33,7 @@ pub(crate) fn accepted(parts: &Parts, reply: Reply, exchange: &Exchange) -> Resp
     if reply.no_cache {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     }
-    if let Some(seconds) = reply.last_modified
-        && let Ok(value) = HeaderValue::from_str(&date::http_date(seconds))
-    {
+    if let Some(value) = reply.last_modified.and_then(date::header) {
         headers.insert(header::LAST_MODIFIED, value);
     }
     put_version(headers, exchange.version, true);
