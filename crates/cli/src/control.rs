@@ -6,6 +6,7 @@
 mod access;
 pub(crate) mod journal_metrics;
 mod log_fields;
+mod log_lines;
 pub(crate) mod logs;
 pub(crate) mod observer;
 pub(crate) mod running;

@@ -81,6 +81,16 @@ impl Visit for FieldWriter<'_> {
         });
     }
 
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if self.is_usual(field) {
+            return self.usually(|usual| usual.record_u64(field, value));
+        }
+        let mut digits = [0; 20];
+        self.write(field, |writer| {
+            writer.write_str(decimal(value, &mut digits))
+        });
+    }
+
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
         self.usually(|usual| usual.record_error(field, value));
     }
@@ -90,6 +100,19 @@ impl Visit for FieldWriter<'_> {
             return self.usually(|usual| usual.record_debug(field, value));
         }
         self.write(field, |writer| write!(writer, "{value:?}"));
+    }
+}
+
+/// A number's digits, without the detours of a general format.
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return std::str::from_utf8(&digits[start..]).unwrap_or_default();
+        }
     }
 }
 
@@ -147,6 +170,7 @@ mod tests {
             let error: &(dyn Error + 'static) = &error;
             tracing::info!("alone");
             tracing::info!(text = "plain", number = 7_u64, less = -7, yes = true, "all");
+            tracing::info!(none = 0_u64, tens = 10_u16, all = u64::MAX, "numbers");
             tracing::info!(text = "a \"quoted\" \\ line\n\u{1b}[31m", r#type = "kept");
             tracing::info!(nothing, shown = %"as it is", seen = ?Some("x"), share = 0.5, "more");
             tracing::warn!(error, "message {}", "with \u{1b}[31m colour");
@@ -160,7 +184,7 @@ mod tests {
         for is_coloured in [false, true] {
             let usual = lines(DefaultFields::new(), is_coloured);
             assert_eq!(lines(LogFields, is_coloured), usual);
-            assert_eq!(usual.lines().count(), 5, "{usual}");
+            assert_eq!(usual.lines().count(), 6, "{usual}");
         }
     }
 }

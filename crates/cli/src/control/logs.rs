@@ -12,6 +12,7 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 use super::log_fields::LogFields;
+use super::log_lines::LogLines;
 use crate::config::ConfigErrors;
 use crate::options::{LogFormat, LogOptions};
 
@@ -34,7 +35,10 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
         .with_writer(move || LineWriter(Arc::clone(&lines)))
         .with_ansi(io::stderr().is_terminal());
     match options.format {
-        LogFormat::Text => subscriber.fmt_fields(LogFields).init(),
+        LogFormat::Text => subscriber
+            .fmt_fields(LogFields)
+            .event_format(LogLines::default())
+            .init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
     Ok(log)

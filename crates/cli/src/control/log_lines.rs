@@ -1,0 +1,175 @@
+//! How a log line begins where nobody wants colours: as tracing's full format begins it, but with a
+//! time that is put together once a second, because each request has such a line.
+
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Writes time, level and target, then the fields. Lines in colour, within spans, and from the `log`
+/// crate are left to the usual format.
+#[derive(Debug, Default)]
+pub(super) struct LogLines {
+    usual: Format<Full>,
+}
+
+impl<S, N> FormatEvent<S, N> for LogLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let target = event.metadata().target();
+        if writer.has_ansi_escapes() || target == "log" || context.event_scope().is_some() {
+            return self.usual.format_event(context, writer, event);
+        }
+        write_now(&mut writer)?;
+        writer.write_str(match *event.metadata().level() {
+            Level::ERROR => " ERROR ",
+            Level::WARN => "  WARN ",
+            Level::INFO => "  INFO ",
+            Level::DEBUG => " DEBUG ",
+            Level::TRACE => " TRACE ",
+        })?;
+        writer.write_str(target)?;
+        writer.write_str(": ")?;
+        context.format_fields(writer.by_ref(), event)?;
+        writer.write_char('\n')
+    }
+}
+
+thread_local! {
+    static SECOND: RefCell<Second> = const { RefCell::new(Second { number: None, text: String::new() }) };
+}
+
+/// The second in which this thread last wrote a line, as text up to the dot of its fraction.
+struct Second {
+    number: Option<u64>,
+    text: String,
+}
+
+/// Now in UTC: `2026-11-21T20:36:16.123456Z`.
+fn write_now(writer: &mut Writer<'_>) -> fmt::Result {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    let mut fraction = *b".000000Z";
+    let mut rest = now.subsec_micros();
+    for digit in fraction[1..7].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    SECOND.with_borrow_mut(|second| {
+        if second.number != Some(now.as_secs()) {
+            second.number = Some(now.as_secs());
+            second.text.clear();
+            let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
+            write!(second.text, "{}", time.strftime("%Y-%m-%dT%H:%M:%S"))?;
+        }
+        writer.write_str(&second.text)
+    })?;
+    writer.write_str(std::str::from_utf8(&fraction).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl MakeWriter<'_> for Lines {
+        type Writer = Self;
+
+        fn make_writer(&self) -> Self {
+            self.clone()
+        }
+    }
+
+    /// Lines of each level, from elsewhere, and within a span.
+    fn lines<E>(format: E, is_coloured: bool) -> Vec<String>
+    where
+        E: FormatEvent<
+                tracing_subscriber::Registry,
+                tracing_subscriber::fmt::format::DefaultFields,
+            > + Send
+            + Sync
+            + 'static,
+    {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::TRACE)
+            .with_ansi(is_coloured)
+            .event_format(format)
+            .with_writer(lines.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::error!("one");
+            tracing::warn!(number = 2, "two");
+            tracing::info!(target: "elsewhere", "three");
+            tracing::debug!("four");
+            tracing::trace!("five");
+            let _within = tracing::info_span!("span", field = 1).entered();
+            tracing::info!("six");
+        });
+        let bytes = lines.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn lines_are_those_of_the_usual_format() {
+        for is_coloured in [false, true] {
+            let (ours, usual) = (
+                lines(LogLines::default(), is_coloured),
+                lines(Format::default(), is_coloured),
+            );
+            assert_eq!(ours.len(), 6, "{ours:?}");
+            for (ours, usual) in ours.iter().zip(&usual) {
+                let is_time = |text: &str| {
+                    let text = text.trim_start_matches("\u{1b}[2m");
+                    text.get(..27)
+                        .is_some_and(|time| time.parse::<jiff::Timestamp>().is_ok())
+                };
+                assert!(is_time(ours) && is_time(usual), "{ours}\n{usual}");
+                let behind = |line: &str| line.split_once('Z').map(|(_, rest)| rest.to_owned());
+                assert_eq!(behind(ours), behind(usual));
+            }
+        }
+    }
+
+    #[test]
+    fn the_time_is_now() {
+        let mut text = String::new();
+        let before = jiff::Timestamp::now();
+        write_now(&mut Writer::new(&mut text)).unwrap();
+        let after = jiff::Timestamp::now();
+        let told: jiff::Timestamp = text.parse().unwrap();
+        let slack = jiff::SignedDuration::from_micros(1);
+        assert!(before - slack <= told && told <= after + slack, "{text}");
+    }
+}
