@@ -4,7 +4,7 @@
 //! It sends ready bytes and reads an answer only as far as it must: status, length, body. No TLS,
 //! no redirects, no pipelining.
 
-use std::io;
+use std::io::{self, BufRead as _};
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -247,9 +247,11 @@ impl<'a> Iterator for Lines<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let end = self.0.iter().position(|byte| *byte == b'\n')?;
-        let line = &self.0[..end];
-        self.0 = &self.0[end + 1..];
+        let mut rest = self.0;
+        // Many bytes at a time; a slice is a reader that never fails.
+        let length = rest.skip_until(b'\n').ok()?;
+        let line = self.0[..length].strip_suffix(b"\n")?;
+        self.0 = rest;
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 }
