@@ -80,7 +80,13 @@ impl<'s> Seen<'s> {
             (Some(BuildStage::Waiting), _) | (None, None) => Status::SCHEDULING,
             (_, Some(CellId::CELL0)) => Status::BURIED,
             _ if self.is_out_of_reach => Status::UNKNOWN,
-            (Some(BuildStage::Placed { .. }), _) => self.view.map_or(Status::SPAWNING, Status::of),
+            // Until control has its cell's word for it, nothing else can be done with it: its cell may
+            // be ahead, and tell that it is active.
+            (Some(BuildStage::Placed { .. }), _) => self
+                .view
+                .map(Status::of)
+                .filter(|status| status.task.is_some())
+                .unwrap_or(Status::SPAWNING),
             (None, Some(_)) => match self.view {
                 Some(view) => self.with_move(Status::of(view)),
                 None => Status::SPAWNING,
