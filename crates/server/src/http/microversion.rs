@@ -147,7 +147,6 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionErro
     }
 }
 
-/// The version part of `placement <version>`; nothing for other services or a single word.
 /// The version of a header in the form that this service answers with, as clients mostly send it.
 fn usual(value: &[u8]) -> Option<Microversion> {
     let minor = match *value.strip_prefix(b"placement 1.")? {
@@ -158,6 +157,7 @@ fn usual(value: &[u8]) -> Option<Microversion> {
     Microversion::from_minor(minor)
 }
 
+/// The version part of `placement <version>`; nothing for other services or a single word.
 fn version_of_entry(entry: &str) -> Option<&str> {
     let entry = entry.trim();
     let (service, version) = entry.split_once(char::is_whitespace)?;
