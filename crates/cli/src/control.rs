@@ -5,6 +5,8 @@
 
 mod access;
 pub(crate) mod journal_metrics;
+#[cfg(test)]
+mod log_capture;
 mod log_fields;
 mod log_lines;
 pub(crate) mod logs;

@@ -159,15 +159,12 @@ impl Policy {
             .iter()
             .filter(|filter| !is_rebuild || filter.runs_on_rebuild);
         for filter in asked.filter(|_| is_filtered) {
-            match (filter.compile)(context)? {
-                // The usual answer.
-                Verdict::All => {}
-                verdict => filters.push(CompiledFilter {
-                    name: filter.name,
-                    is_once_per_request: filter.is_once_per_request,
-                    verdict,
-                }),
-            }
+            let verdict = (filter.compile)(context)?;
+            filters.push(CompiledFilter {
+                name: filter.name,
+                is_once_per_request: filter.is_once_per_request,
+                verdict,
+            });
         }
         // Expressions say what the operator wants of a host, not whether an instance may stay there.
         for expression in self

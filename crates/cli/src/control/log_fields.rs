@@ -85,10 +85,8 @@ impl Visit for FieldWriter<'_> {
         if self.is_usual(field) {
             return self.usually(|usual| usual.record_u64(field, value));
         }
-        let mut digits = [0; 20];
-        self.write(field, |writer| {
-            writer.write_str(decimal(value, &mut digits))
-        });
+        let mut digits = itoa::Buffer::new();
+        self.write(field, |writer| writer.write_str(digits.format(value)));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
@@ -103,19 +101,6 @@ impl Visit for FieldWriter<'_> {
     }
 }
 
-/// A number's digits, without the detours of a general format.
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return std::str::from_utf8(&digits[start..]).unwrap_or_default();
-        }
-    }
-}
-
 /// Whether a text stands between quotation marks as it is.
 fn is_plain(text: &str) -> bool {
     let plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
@@ -125,39 +110,17 @@ fn is_plain(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::{Arc, Mutex};
 
-    use tracing_subscriber::fmt::MakeWriter;
     use tracing_subscriber::fmt::format::DefaultFields;
 
+    use super::super::log_capture::Captured;
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl MakeWriter<'_> for Lines {
-        type Writer = Self;
-
-        fn make_writer(&self) -> Self {
-            self.clone()
-        }
-    }
 
     fn lines<F>(fields: F, is_coloured: bool) -> String
     where
         F: for<'w> FormatFields<'w> + Send + Sync + 'static,
     {
-        let lines = Lines::default();
+        let lines = Captured::default();
         let subscriber = tracing_subscriber::fmt()
             .fmt_fields(fields)
             .without_time()
@@ -175,8 +138,7 @@ mod tests {
             tracing::info!(nothing, shown = %"as it is", seen = ?Some("x"), share = 0.5, "more");
             tracing::warn!(error, "message {}", "with \u{1b}[31m colour");
         });
-        let bytes = lines.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        lines.text()
     }
 
     #[test]

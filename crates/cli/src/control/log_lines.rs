@@ -82,33 +82,8 @@ fn write_now(writer: &mut Writer<'_>) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
-    use tracing_subscriber::fmt::MakeWriter;
-
+    use super::super::log_capture::Captured;
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl MakeWriter<'_> for Lines {
-        type Writer = Self;
-
-        fn make_writer(&self) -> Self {
-            self.clone()
-        }
-    }
 
     /// Lines of each level, from elsewhere, and within a span.
     fn lines<E>(format: E, is_coloured: bool) -> Vec<String>
@@ -120,7 +95,7 @@ mod tests {
             + Sync
             + 'static,
     {
-        let lines = Lines::default();
+        let lines = Captured::default();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(Level::TRACE)
             .with_ansi(is_coloured)
@@ -136,9 +111,7 @@ mod tests {
             let _within = tracing::info_span!("span", field = 1).entered();
             tracing::info!("six");
         });
-        let bytes = lines.0.lock().unwrap().clone();
-        let text = String::from_utf8(bytes).unwrap();
-        text.lines().map(str::to_owned).collect()
+        lines.text().lines().map(str::to_owned).collect()
     }
 
     #[test]

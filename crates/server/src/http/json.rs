@@ -336,30 +336,13 @@ impl Writer {
 }
 
 fn write_integer(out: &mut Vec<u8>, number: i128) {
-    let mut digits = [0_u8; 40];
-    let mut at = digits.len();
-    let mut rest = number.unsigned_abs();
+    let mut digits = itoa::Buffer::new();
     // Almost all numbers are small; 64-bit division is several times faster than 128-bit.
-    if let Ok(mut small) = u64::try_from(rest) {
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (small % 10) as u8;
-            small /= 10;
-            if small == 0 {
-                break;
-            }
-        }
-    } else {
-        while rest > 0 {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-    }
-    if number < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&digits[at..]);
+    let text = match i64::try_from(number) {
+        Ok(small) => digits.format(small),
+        Err(_) => digits.format(number),
+    };
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// A JSON string, with everything outside ASCII escaped as the reference does.

@@ -1,7 +1,7 @@
 //! What is kept of each request: metrics, and a line in the access log.
 
-use std::fmt;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
 
 use hyper::body::Body as _;
 use hyper::http::request::Parts;
@@ -67,43 +67,19 @@ impl fmt::Display for Peer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             SocketAddr::V4(address) => {
-                let mut text = [0; V4_BYTES];
-                formatter.write_str(v4(address, &mut text))
+                let mut digits = itoa::Buffer::new();
+                for (place, octet) in address.ip().octets().into_iter().enumerate() {
+                    if place > 0 {
+                        formatter.write_char('.')?;
+                    }
+                    formatter.write_str(digits.format(octet))?;
+                }
+                formatter.write_char(':')?;
+                formatter.write_str(digits.format(address.port()))
             }
             SocketAddr::V6(address) => address.fmt(formatter),
         }
     }
-}
-
-/// `255.255.255.255:65535`
-const V4_BYTES: usize = 21;
-
-/// The text of an address, written from its end.
-fn v4(address: SocketAddrV4, text: &mut [u8; V4_BYTES]) -> &str {
-    let [first, second, third, fourth] = address.ip().octets();
-    let parts = [
-        (u16::from(first), b' '),
-        (u16::from(second), b'.'),
-        (u16::from(third), b'.'),
-        (u16::from(fourth), b'.'),
-        (address.port(), b':'),
-    ];
-    let mut start = text.len();
-    for (mut number, before) in parts.into_iter().rev() {
-        loop {
-            start -= 1;
-            text[start] = b'0' + (number % 10) as u8;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        if before != b' ' {
-            start -= 1;
-            text[start] = before;
-        }
-    }
-    std::str::from_utf8(&text[start..]).unwrap_or_default()
 }
 
 /// What was asked for, as the request line had it.
