@@ -13,6 +13,7 @@ mod journal;
 mod openapi;
 mod options;
 mod replay;
+mod small_pages;
 mod topology;
 mod up;
 
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use config::{Config, ConfigErrors, Environment, Flags};
+use small_pages::use_small_pages;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -109,6 +111,12 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
+    if matches!(
+        command,
+        Command::Up(_) | Command::Control(_) | Command::Cell(_)
+    ) {
+        use_small_pages();
+    }
     match command {
         Command::Up(up) => up::run(&up)?,
         Command::Audit(command) => {
