@@ -11,7 +11,8 @@
 /// as fast without, and the state takes less.
 pub(crate) fn use_small_pages() {
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "huge pages stay: the first use of memory may take milliseconds");
+    {
+        // A system that refuses is slower at times and otherwise as good.
+        let _ = rustix::thread::disable_transparent_huge_pages(true);
     }
 }

@@ -322,6 +322,21 @@ fn the_load_generator_loads_asks_and_claims_without_a_failure() {
         assert_eq!(phases[index]["succeeded"], requests);
         assert_eq!(phases[index]["failed"], 0);
     }
+    // What each connection made before the clock started is gone.
+    let hosts = server.request("GET /resource_providers", "");
+    assert_eq!(hosts.matches("\"uuid\"").count(), 20, "{hosts}");
+}
+
+/// A huge page makes its first user wait until 2 MiB are there.
+#[cfg(target_os = "linux")]
+#[test]
+fn its_memory_comes_in_small_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Control::start(&directory.path().join("store"), &[]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("THP_enabled"));
+    // Systems before Linux 5.0 do not say.
+    assert!(line.is_none_or(|line| line.ends_with('0')), "{line:?}");
 }
 
 /// What `config check` says about a file with the scheduler's rules.

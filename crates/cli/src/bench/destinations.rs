@@ -16,7 +16,7 @@ use super::bar::{Bar, at_least, at_most, report};
 use super::connection::Connection;
 use super::figures::Figures;
 use super::requests::{Numbers, Target};
-use super::run::{Phase, run};
+use super::run::{First, Phase, run};
 use super::server_process::{ServerProcess, free_address};
 
 /// Options of the bar.
@@ -123,7 +123,7 @@ impl DestinationsBench {
             name,
             units: self.hosts,
             steps,
-            first: target().first(),
+            first: First::one(target().first()),
             time_max: Duration::MAX,
             write: Box::new(move |unit, step, out, body| {
                 body.clear();
@@ -172,7 +172,7 @@ impl DestinationsBench {
             name: "destinations",
             units: u64::MAX,
             steps: 1,
-            first: target.first(),
+            first: First::one(target.first()),
             time_max: Duration::from_secs_f64(self.seconds),
             write: Box::new(move |unit, _, out, body| {
                 write_request(&target, out, body, unit, flavors, alternates);

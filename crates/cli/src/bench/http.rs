@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 
 use super::connection::Connection;
 use super::figures::Figures;
-use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host};
-use super::run::{Phase, run};
+use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host, write_host_deletion};
+use super::run::{First, Phase, run};
 
 /// Options of the load generator.
 #[derive(Debug, Clone, Args)]
@@ -39,7 +39,8 @@ pub(crate) struct HttpBench {
     #[arg(long, value_delimiter = ',', default_value = "load,candidates,claims")]
     pub(crate) phases: Vec<PhaseName>,
 
-    /// Hosts that the phase `load` makes: provider, inventories, traits, aggregates
+    /// Hosts that the phase `load` makes: provider, inventories, traits, aggregates. Before, each
+    /// connection makes and deletes one more, so that no server's first steps count
     #[arg(long, default_value_t = 1000)]
     pub(crate) hosts: u64,
 
@@ -152,11 +153,26 @@ impl HttpBench {
 
     fn load(&self, target: &Arc<Target>, seed: u64) -> Phase {
         let target = Arc::clone(target);
+        // Another host for each connection, made and deleted again.
+        let first = {
+            let (target, hosts) = (Arc::clone(&target), self.hosts);
+            move |connection: u64, step, out: &mut String, body: &mut String| {
+                let host = hosts.wrapping_add(connection);
+                if step < HOST_STEPS {
+                    write_host(&target, out, body, seed, host, step);
+                } else {
+                    write_host_deletion(&target, out, seed, host);
+                }
+            }
+        };
         Phase {
             name: "load",
             units: self.hosts,
             steps: HOST_STEPS,
-            first: target.first(),
+            first: First {
+                steps: HOST_STEPS + 1,
+                write: Box::new(first),
+            },
             time_max: Duration::MAX,
             write: Box::new(move |host, step, out, body| {
                 write_host(&target, out, body, seed, host, step);
@@ -171,7 +187,7 @@ impl HttpBench {
             name: "candidates",
             units: self.requests,
             steps: 1,
-            first: target.first(),
+            first: First::one(target.first()),
             time_max: Duration::from_secs_f64(self.seconds),
             write: Box::new(move |_, _, out, _| target.write(out, "GET", &path, "")),
         }
@@ -183,7 +199,7 @@ impl HttpBench {
             name: "claims",
             units: self.requests,
             steps: 1,
-            first: target.first(),
+            first: First::one(target.first()),
             time_max: Duration::from_secs_f64(self.seconds),
             write: Box::new(move |unit, _, out, body| {
                 let mut numbers = Numbers::new(!seed, unit);

@@ -144,6 +144,12 @@ pub(crate) fn write_host(
     }
 }
 
+/// Writes the deletion of host number `number`.
+pub(crate) fn write_host_deletion(target: &Target, out: &mut String, seed: u64, number: u64) {
+    let uuid = Numbers::new(seed, number).uuid();
+    target.write(out, "DELETE", &format!("/resource_providers/{uuid}"), "");
+}
+
 /// Writes a claim of a small instance by a new consumer on a host.
 pub(crate) fn write_claim(
     target: &Target,

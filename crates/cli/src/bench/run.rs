@@ -24,10 +24,27 @@ pub(crate) struct Phase {
     pub(crate) steps: u8,
     /// No request starts after this time.
     pub(crate) time_max: Duration,
-    /// A request that each connection sends before the clock starts, so that opening connections
-    /// and a process's first steps count for no server.
-    pub(crate) first: String,
+    pub(crate) first: First,
     pub(crate) write: Box<WriteRequest>,
+}
+
+/// What each connection sends before the clock starts, so that opening connections and a process's
+/// first steps count for no server.
+pub(crate) struct First {
+    /// Requests, one after the other.
+    pub(crate) steps: u8,
+    /// Writes them; a connection's number takes the place of the unit's.
+    pub(crate) write: Box<WriteRequest>,
+}
+
+impl First {
+    /// One request, the same for all connections.
+    pub(crate) fn one(request: String) -> Self {
+        Self {
+            steps: 1,
+            write: Box::new(move |_, _, out, _| out.clone_from(&request)),
+        }
+    }
 }
 
 /// Broken connections in a row after which a connection gives up.
@@ -56,14 +73,18 @@ pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -
     Figures::new(name, connections, start.elapsed(), seen)
 }
 
-/// Connections that have had their first answer. What fails here fails again when it is measured.
+/// Connections that have had their first answers. What fails here fails again when it is measured.
 async fn open(address: SocketAddr, connections: usize, phase: &Arc<Phase>) -> Vec<Connection> {
     let mut tasks = JoinSet::new();
-    for _ in 0..connections {
+    for number in (0_u64..).take(connections) {
         let phase = Arc::clone(phase);
         tasks.spawn(async move {
             let mut connection = Connection::new(address);
-            let _ = connection.exchange_lightly(phase.first.as_bytes()).await;
+            let (mut request, mut body) = (String::new(), String::new());
+            for step in 0..phase.first.steps {
+                (phase.first.write)(number, step, &mut request, &mut body);
+                let _ = connection.exchange_lightly(request.as_bytes()).await;
+            }
             connection
         });
     }
