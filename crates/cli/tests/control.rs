@@ -327,6 +327,23 @@ fn the_load_generator_loads_asks_and_claims_without_a_failure() {
     assert_eq!(hosts.matches("\"uuid\"").count(), 20, "{hosts}");
 }
 
+#[test]
+fn a_smaller_load_from_the_same_seed_leaves_the_hosts_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Control::start(&directory.path().join("store"), &[]);
+    let url = format!("http://{}", server.address);
+    let load = |hosts| {
+        let start = ["bench", "http", "--phases", "load", "--seed", "1"];
+        run(&[&start[..], &["--url", &url, "--hosts", hosts]].concat())
+    };
+    let (code, text, error) = load("20");
+    assert_eq!(code, 0, "{error}{text}");
+    let (code, text, _) = load("2");
+    assert_eq!(code, 1, "they are there already: {text}");
+    let hosts = server.request("GET /resource_providers", "");
+    assert_eq!(hosts.matches("\"uuid\"").count(), 20, "{hosts}");
+}
+
 /// A huge page makes its first user wait until 2 MiB are there.
 #[cfg(target_os = "linux")]
 #[test]

@@ -153,15 +153,15 @@ impl HttpBench {
 
     fn load(&self, target: &Arc<Target>, seed: u64) -> Phase {
         let target = Arc::clone(target);
-        // Another host for each connection, made and deleted again.
+        // Another host for each connection, made and deleted again. With a seed of their own: an
+        // earlier load from this one's may have made more hosts, which stay.
         let first = {
-            let (target, hosts) = (Arc::clone(&target), self.hosts);
-            move |connection: u64, step, out: &mut String, body: &mut String| {
-                let host = hosts.wrapping_add(connection);
+            let (target, seed) = (Arc::clone(&target), !seed);
+            move |connection, step, out: &mut String, body: &mut String| {
                 if step < HOST_STEPS {
-                    write_host(&target, out, body, seed, host, step);
+                    write_host(&target, out, body, seed, connection, step);
                 } else {
-                    write_host_deletion(&target, out, seed, host);
+                    write_host_deletion(&target, out, seed, connection);
                 }
             }
         };
