@@ -1,6 +1,7 @@
 //! The one binary of Placewright.
 
 mod agent;
+mod arguments;
 mod audit;
 mod bench;
 mod cell;

@@ -24,6 +24,7 @@ use clap::Args;
 use placewright_trace::{Node, Task, flavor::flavor, nodes, tasks};
 use tokio::sync::watch;
 
+use crate::arguments::positive;
 use api::{Access, Api};
 use board::Board;
 use drive::{Drive, Pace, Work};
@@ -320,12 +321,5 @@ pub(crate) async fn clean_up(api: &Arc<Api>, board: &Board, connections: usize) 
     }
     if let Some(error) = first {
         eprintln!("{failed} servers are left, the first because of: {error}");
-    }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        _ => Err("a number above 0".to_owned()),
     }
 }

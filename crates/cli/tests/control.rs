@@ -344,6 +344,21 @@ fn a_smaller_load_from_the_same_seed_leaves_the_hosts_of_the_first() {
     assert_eq!(hosts.matches("\"uuid\"").count(), 20, "{hosts}");
 }
 
+#[test]
+fn the_load_generator_names_a_wrong_option() {
+    for (option, value) in [
+        ("--url", "ftp://127.0.0.1"),
+        ("--url", "https://127.0.0.1"),
+        ("--header", "no colon"),
+        ("--seconds", "NaN"),
+        ("--seconds", "-1"),
+    ] {
+        let (code, _, error) = run(&["bench", "http", &format!("{option}={value}")]);
+        assert_eq!(code, 2, "{option} {value}: {error}");
+        assert!(error.contains(option) && error.contains(value), "{error}");
+    }
+}
+
 /// A huge page makes its first user wait until 2 MiB are there.
 #[cfg(target_os = "linux")]
 #[test]

@@ -15,9 +15,11 @@ use serde::Serialize;
 use super::bar::{Bar, at_least, at_most, report};
 use super::connection::Connection;
 use super::figures::Figures;
+use super::http::longest;
 use super::requests::{Numbers, Target};
 use super::run::{First, Phase, run};
 use super::server_process::{ServerProcess, free_address};
+use crate::arguments::positive;
 
 /// Options of the bar.
 #[derive(Debug, Args)]
@@ -39,7 +41,7 @@ pub(crate) struct DestinationsBench {
     flavors: u64,
 
     /// Time of the requests, in seconds
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = positive)]
     seconds: f64,
 
     /// Where the temporary store is made: a real disk, since the bar is about fsync
@@ -173,7 +175,7 @@ impl DestinationsBench {
             units: u64::MAX,
             steps: 1,
             first: First::one(target.first()),
-            time_max: Duration::from_secs_f64(self.seconds),
+            time_max: longest(self.seconds),
             write: Box::new(move |unit, _, out, body| {
                 write_request(&target, out, body, unit, flavors, alternates);
             }),

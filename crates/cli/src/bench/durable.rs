@@ -10,6 +10,7 @@ use super::bar::{Bar, at_least, at_most, report};
 use super::figures::Figures;
 use super::http::{HttpBench, PhaseName};
 use super::server_process::ServerProcess;
+use crate::arguments::positive;
 
 /// Options of the bar.
 #[derive(Debug, Args)]
@@ -23,7 +24,7 @@ pub(crate) struct DurableBench {
     connections: usize,
 
     /// Time of the claims, in seconds
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = positive)]
     seconds: f64,
 
     /// Where the temporary store is made: a real disk, since the bar is about fsync

@@ -11,6 +11,8 @@ use super::connection::Connection;
 use super::figures::Figures;
 use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host, write_host_deletion};
 use super::run::{First, Phase, run};
+use crate::arguments::positive;
+use crate::client::server_url;
 
 /// Options of the load generator.
 #[derive(Debug, Clone, Args)]
@@ -20,14 +22,15 @@ use super::run::{First, Phase, run};
 )]
 pub(crate) struct HttpBench {
     /// The server; plain HTTP, may have a path
-    #[arg(long, default_value = "http://127.0.0.1:8778")]
+    #[arg(long, default_value = "http://127.0.0.1:8778", value_parser = plain_url)]
     pub(crate) url: String,
 
     /// A header for every request; may be given several times
     #[arg(
         long = "header",
         value_name = "NAME: VALUE",
-        default_value = "X-Auth-Token: admin"
+        default_value = "X-Auth-Token: admin",
+        value_parser = header
     )]
     pub(crate) headers: Vec<String>,
 
@@ -49,7 +52,7 @@ pub(crate) struct HttpBench {
     pub(crate) connections: usize,
 
     /// Longest time of each of the phases `candidates` and `claims`, in seconds
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = positive)]
     pub(crate) seconds: f64,
 
     /// Most requests of each of the phases `candidates` and `claims`
@@ -188,7 +191,7 @@ impl HttpBench {
             units: self.requests,
             steps: 1,
             first: First::one(target.first()),
-            time_max: Duration::from_secs_f64(self.seconds),
+            time_max: longest(self.seconds),
             write: Box::new(move |_, _, out, _| target.write(out, "GET", &path, "")),
         }
     }
@@ -200,7 +203,7 @@ impl HttpBench {
             units: self.requests,
             steps: 1,
             first: First::one(target.first()),
-            time_max: Duration::from_secs_f64(self.seconds),
+            time_max: longest(self.seconds),
             write: Box::new(move |unit, _, out, body| {
                 let mut numbers = Numbers::new(!seed, unit);
                 let consumer = numbers.uuid();
@@ -213,9 +216,7 @@ impl HttpBench {
 
     /// Where the server is, and what its requests have in common.
     fn target(&self) -> anyhow::Result<(SocketAddr, Target)> {
-        let Some(rest) = self.url.strip_prefix("http://") else {
-            bail!("--url {}: only http:// is possible", self.url);
-        };
+        let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let with_port = if authority.contains(':') {
             authority.to_owned()
@@ -237,14 +238,33 @@ impl HttpBench {
             self.microversion
         );
         for header in &self.headers {
-            if !header.contains(':') || header.contains(['\r', '\n']) {
-                bail!("--header {header:?}: write it as \"Name: value\"");
-            }
             headers.push_str(header);
             headers.push_str("\r\n");
         }
         Ok((address, Target { prefix, headers }))
     }
+}
+
+/// The address of a server without TLS, as an option takes it.
+fn plain_url(text: &str) -> Result<String, String> {
+    match server_url(text)? {
+        url if url.starts_with("http://") => Ok(url),
+        _ => Err("only http:// is possible".to_owned()),
+    }
+}
+
+/// A header, as an option takes it.
+fn header(text: &str) -> Result<String, String> {
+    if text.contains(':') && !text.contains(['\r', '\n']) {
+        Ok(text.to_owned())
+    } else {
+        Err("write it as \"Name: value\"".to_owned())
+    }
+}
+
+/// The longest time of a phase.
+pub(super) fn longest(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// The UUIDs of all providers that the server has.
