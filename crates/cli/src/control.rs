@@ -4,6 +4,7 @@
 //! listens. What can fail at once fails before the store is loaded.
 
 mod access;
+mod api_threads;
 pub(crate) mod journal_metrics;
 #[cfg(test)]
 mod log_capture;

@@ -15,27 +15,27 @@ use prometheus_client::registry::Registry;
 ///
 /// # Errors
 /// The system gives no random numbers.
-pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Service> {
+pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Service>> {
     let authenticator = Authenticator::new(&AuthConfig::default())?;
     let (policy, _) = Policy::load(&PolicyConfig::default())?;
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
     let options = ServerOptions::default();
-    Ok(Service::new(
+    Ok(Arc::new(Service::new(
         options,
         engine,
         authenticator,
         policy,
         metrics,
         Arc::new(registry),
-    ))
+    )))
 }
 
 /// Asks it as an administrator: GET of a path with its query.
 ///
 /// # Errors
 /// The answer is no success.
-pub(crate) async fn get(service: &Service, uri: &str) -> anyhow::Result<Response<Body>> {
+pub(crate) async fn get(service: &Arc<Service>, uri: &str) -> anyhow::Result<Response<Body>> {
     let request = Request::get(uri)
         .header("x-auth-token", "admin")
         .body(Empty::<Bytes>::new())?;

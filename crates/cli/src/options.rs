@@ -166,6 +166,16 @@ options! {
         /// Time that requests under way have to end after SIGTERM or SIGINT.
         #[unit("milliseconds")]
         drain_timeout_ms: Number<0, 86_400_000> = "30000";
+        /// Most costly requests that run at a time: searches, long lists, large bodies. They have
+        /// threads of their own, and callers take turns. 0: two for each processor.
+        #[unit("requests")]
+        costly_running_max: Number<0, 10_000> = "0";
+        /// Most costly requests of one project that wait for their turn. A further one gets 503.
+        #[unit("requests")]
+        costly_waiting_per_caller_max: Number<1, 1_000_000> = "256";
+        /// Most costly requests of all callers that wait for their turn. A further one gets 503.
+        #[unit("requests")]
+        costly_waiting_max: Number<1, 1_000_000> = "4096";
         /// Whether an answer that `limit` cuts is a random sample of the allocation candidates.
         randomize_allocation_candidates: bool = "false";
         /// Most allocation candidates that one request makes; -1 means no limit.

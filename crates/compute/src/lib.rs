@@ -12,6 +12,7 @@
 
 mod admin;
 mod call;
+mod cost;
 mod error;
 mod fields;
 mod flavors;

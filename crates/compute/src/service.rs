@@ -11,6 +11,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use matchit::Router;
+use placewright_auth::Identity;
 use placewright_control::{Conductor, Runtime};
 use placewright_scheduler::translate::TranslateOptions;
 use placewright_server::{
@@ -21,9 +22,9 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::images::Images;
 use crate::query::{Query, decode_path};
-use crate::routes::{self, Entry, TABLE};
+use crate::routes::{self, Entry, Operation, TABLE};
 use crate::version::{self, NoVersion, Version};
-use crate::{time, versions};
+use crate::{cost, time, versions};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
@@ -165,12 +166,27 @@ impl ComputeService {
         } else {
             Bytes::new()
         };
+        let query = Query::parse(parts.uri.query().unwrap_or(""))?;
+        if cost::is_high(entry.path, operation.method, &content) {
+            let work = Work {
+                core: Arc::clone(&self.core),
+                operation,
+                version: negotiated,
+                parameters: own(parameters),
+                query,
+                content,
+                origin,
+                prefix: prefix.to_owned(),
+                identity: Arc::clone(&identity),
+            };
+            return core.placement.run_costly(&identity, work.run()).await?;
+        }
         let call = Call {
             core,
             version: negotiated,
             identity: &identity,
             parameters,
-            query: Query::parse(parts.uri.query().unwrap_or(""))?,
+            query,
             body: &content,
             origin,
             prefix,
@@ -250,6 +266,46 @@ impl ComputeService {
     }
 }
 
+/// A checked request that is answered on other threads.
+struct Work {
+    core: Arc<Core>,
+    operation: &'static Operation,
+    version: Version,
+    parameters: Vec<(String, String)>,
+    query: Query,
+    content: Bytes,
+    origin: String,
+    prefix: String,
+    identity: Arc<Identity>,
+}
+
+impl Work {
+    async fn run(self) -> ApiResult<Reply> {
+        let parameters = self.parameters.iter();
+        let call = Call {
+            core: &self.core,
+            version: self.version,
+            identity: &self.identity,
+            parameters: parameters
+                .map(|(name, value)| (name.as_str(), value.clone()))
+                .collect(),
+            query: self.query,
+            body: &self.content,
+            origin: self.origin,
+            prefix: &self.prefix,
+            at: time::now(),
+        };
+        (self.operation.answer)(&call).await
+    }
+}
+
+fn own(parameters: Vec<(&str, String)>) -> Vec<(String, String)> {
+    let owned = parameters.into_iter();
+    owned
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
 fn no_version(error: &NoVersion) -> ApiError {
     match error {
         NoVersion::Malformed(text) => ApiError::bad_request(format!(
@@ -311,7 +367,7 @@ impl HttpService for ComputeService {
     }
 
     fn handle(
-        &self,
+        self: &Arc<Self>,
         request: Request<Incoming>,
         remote: SocketAddr,
     ) -> impl Future<Output = Response<Body>> + Send {

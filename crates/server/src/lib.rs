@@ -25,14 +25,17 @@
 //! # }
 //! ```
 
+mod costly;
 mod http;
 mod machine;
 mod metrics;
 mod options;
+mod polls;
 mod scheduler;
 mod server;
 mod wire;
 
+pub use costly::{Caller, CostlyError, CostlyOptions, CostlyWork};
 pub use http::body::Body;
 pub use http::cors::Cors;
 pub use http::door::Denied;

@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::polls::PollTimes;
+
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// So many kinds of requests are found again by a thread without asking the registry.
@@ -56,6 +58,7 @@ pub struct HttpMetrics {
     claims: Family<ClaimLabels, Counter>,
     pub(crate) connections: Gauge,
     pub(crate) followers: Gauge,
+    pub(crate) polls: PollTimes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -97,8 +100,10 @@ impl HttpMetrics {
             claims: Family::default(),
             connections: Gauge::default(),
             followers: Gauge::default(),
+            polls: PollTimes::default(),
         };
         let registry = registry.sub_registry_with_prefix("placewright");
+        metrics.polls.register(registry);
         registry.register(
             "http_requests",
             "Requests answered, by route and status",

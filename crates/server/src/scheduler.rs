@@ -24,6 +24,7 @@ use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::costly::CostlyError;
 use crate::http::body::{self, Body};
 use crate::http::date;
 use crate::http::error::ApiError;
@@ -233,9 +234,25 @@ impl SchedulerService {
         } else {
             Bytes::new()
         };
+        let query = parts.uri.query().unwrap_or("");
+        if operation.cost.is_high(content.len()) {
+            let caller = placement.costly.caller(&identity);
+            let (core, method) = (Arc::clone(&self.core), parts.method.clone());
+            let query = query.to_owned();
+            let work = async move {
+                let call = Call {
+                    core: &core,
+                    query: &query,
+                    body: &content,
+                };
+                run(&path, method.as_str(), &call).await
+            };
+            let answer = placement.costly.run(caller, work).await;
+            return answer.map_err(CostlyError::to_api)?;
+        }
         let call = Call {
             core: &self.core,
-            query: parts.uri.query().unwrap_or(""),
+            query,
             body: &content,
         };
         run(&path, parts.method.as_str(), &call).await
@@ -275,7 +292,7 @@ impl HttpService for SchedulerService {
     }
 
     fn handle(
-        &self,
+        self: &Arc<Self>,
         request: Request<Incoming>,
         remote: SocketAddr,
     ) -> impl Future<Output = Response<Body>> + Send {

@@ -46,7 +46,7 @@ pub trait HttpService: Send + Sync + 'static {
 
     /// Answers a request. Never fails: what goes wrong is an answer too.
     fn handle(
-        &self,
+        self: &Arc<Self>,
         request: Request<Incoming>,
         remote: SocketAddr,
     ) -> impl Future<Output = Response<Body>> + Send;
@@ -65,7 +65,11 @@ impl HttpService for Service {
         self.stopping.send_replace(true);
     }
 
-    async fn handle(&self, request: Request<Incoming>, remote: SocketAddr) -> Response<Body> {
+    async fn handle(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+    ) -> Response<Body> {
         Service::handle(self, request, Some(remote)).await
     }
 }
@@ -86,9 +90,9 @@ impl<S> Clone for Server<S> {
 
 impl<S: HttpService> Server<S> {
     /// A server for this service.
-    pub fn new(service: S) -> Self {
+    pub fn new(service: impl Into<Arc<S>>) -> Self {
         Self {
-            service: Arc::new(service),
+            service: service.into(),
         }
     }
 
@@ -145,8 +149,9 @@ impl<S: HttpService> Server<S> {
             let connection = graceful.watch(http.serve_connection(io, answer));
             let gauge = self.service.metrics().connections.clone();
             gauge.inc();
+            let polls = self.service.metrics().polls.clone();
             tokio::spawn(async move {
-                if let Err(error) = connection.await {
+                if let Err(error) = polls.time(connection).await {
                     tracing::debug!(%error, %remote, "connection broken");
                 }
                 gauge.dec();

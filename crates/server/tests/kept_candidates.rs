@@ -19,20 +19,20 @@ use prometheus_client::registry::Registry;
 use support::{call, get};
 
 /// A service on an engine that others may use too.
-fn service_of(engine: &Engine<ControlMachine>) -> Service {
+fn service_of(engine: &Engine<ControlMachine>) -> Arc<Service> {
     let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
     let config = PolicyConfig::default();
     let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), "{}").unwrap();
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
-    Service::new(
+    Arc::new(Service::new(
         ServerOptions::default(),
         engine.clone(),
         authenticator,
         policy,
         metrics,
         Arc::new(registry),
-    )
+    ))
 }
 
 fn uuid(number: u64) -> String {
@@ -50,7 +50,7 @@ const QUERIES: [&str; 6] = [
 ];
 
 /// The service that has answered before, and one that never has, answer alike.
-async fn check(engine: &Engine<ControlMachine>, warm: &Service, after: &str) {
+async fn check(engine: &Engine<ControlMachine>, warm: &Arc<Service>, after: &str) {
     let cold = service_of(engine);
     for version in ["1.10", "1.17", "1.27", "1.29", "1.34", "1.39"] {
         for query in QUERIES {

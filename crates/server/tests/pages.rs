@@ -152,7 +152,7 @@ struct Events {
 }
 
 impl Events {
-    async fn follow(service: &Service, path: &str, last_id: &str) -> Self {
+    async fn follow(service: &Arc<Service>, path: &str, last_id: &str) -> Self {
         let response = get(path)
             .header("last-event-id", last_id)
             .raw(service)

@@ -137,7 +137,7 @@ impl Surroundings for Fleet {
 
 impl Fleet {
     async fn new(dice: &mut Dice) -> Self {
-        let placement = Arc::new(service(ServerOptions::default()).await);
+        let placement = service(ServerOptions::default()).await;
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
         let mut fleet = Self {

@@ -142,7 +142,7 @@ async fn a_refusal_of_a_prefilter_says_whose() {
         },
         ..PrepareOptions::default()
     };
-    let placement = Arc::new(service(ServerOptions::default()).await);
+    let placement = service(ServerOptions::default()).await;
     let scheduler = Scheduler::new(config, options).unwrap();
     let keep = KeepOptions::default();
     let scheduler = SchedulerService::new(Arc::clone(&placement), scheduler, keep);

@@ -133,7 +133,7 @@ impl RefusalsBench {
         let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
             .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
         self.fill(&engine, &mut scheduler).await?;
-        let placement = Arc::new(in_process::service(engine.clone())?);
+        let placement = in_process::service(engine.clone())?;
         let service = SchedulerService::new(placement, scheduler, KeepOptions::default());
         let service = Arc::new(service);
         let mut kinds = Vec::new();

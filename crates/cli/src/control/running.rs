@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 
+use super::api_threads::ApiThreads;
 use super::journal_metrics::JournalMetrics;
 use super::observer::Logged;
 use super::signals::nth;
@@ -39,6 +40,7 @@ pub(crate) struct Running {
     compute: Option<(Server<ComputeService>, TcpListener)>,
     asks: Option<TcpListener>,
     directory: PathBuf,
+    threads: ApiThreads,
 }
 
 /// Addresses that are taken before the store is loaded, so that a start fails early. Nobody can
@@ -110,6 +112,7 @@ impl Running {
             }
         };
         ensure_standard_names(&engine).await?;
+        let threads = ApiThreads::start(options)?;
         let service = Service::new(
             wire::server(options),
             engine.clone(),
@@ -118,6 +121,7 @@ impl Running {
             metrics,
             Arc::new(registry),
         );
+        let service = service.with_costly_work(threads.costly_work());
         let placement = Server::new(service);
         let service = placement.service();
         let scheduler = SchedulerService::new(Arc::clone(service), scheduler, wire::keep(options));
@@ -152,6 +156,7 @@ impl Running {
             compute,
             asks: listen(sockets.asks)?,
             directory,
+            threads,
         };
         running.add_cells(options).await?;
         Ok(Some(running))
@@ -257,13 +262,14 @@ impl Running {
             };
             placewright_rpc::serve(listener, services, options, nth(stops, 1)).await
         };
+        let threads = &self.threads;
         let (first, second, third, asks) = tokio::join!(
-            placement.serve(listener, nth(stops, 1)),
-            maybe_serve(self.scheduler, nth(stops, 1)),
-            maybe_serve(self.compute, nth(stops, 1)),
+            threads.serve(placement, listener, first_stop(stops)),
+            maybe_serve(threads, self.scheduler, first_stop(stops)),
+            maybe_serve(threads, self.compute, first_stop(stops)),
             asks,
         );
-        if [first, second, third].contains(&Stopped::TimedOut) {
+        if [first?, second?, third?].contains(&Stopped::TimedOut) {
             tracing::warn!("the time to drain is over: connections were cut");
         }
         asks.context("cells cannot reach placement")
@@ -271,13 +277,20 @@ impl Running {
 }
 
 async fn maybe_serve<S: HttpService>(
+    threads: &ApiThreads,
     service: Option<(Server<S>, TcpListener)>,
-    stop: impl Future<Output = ()>,
-) -> Stopped {
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<Stopped> {
     match service {
-        Some((server, listener)) => server.serve(listener, stop).await,
-        None => Stopped::Drained,
+        Some((server, listener)) => threads.serve(server, listener, stop).await,
+        None => Ok(Stopped::Drained),
     }
+}
+
+/// Done with the first signal to stop.
+fn first_stop(stops: &watch::Receiver<u32>) -> impl Future<Output = ()> + Send + use<> {
+    let stops = stops.clone();
+    async move { nth(&stops, 1).await }
 }
 
 /// Ends the conductor and closes the store.

@@ -4,6 +4,7 @@
 //! [`Service::finish`], and words refusals itself.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use placewright_auth::{Identity, Rule, Target};
 
+use crate::costly::CostlyError;
 use crate::http::body::{self, Body};
 use crate::http::error::{ApiError, title};
 use crate::http::own::{self, Page};
@@ -80,6 +82,20 @@ impl Service {
             denied.message = format!("Policy does not allow {rule} to be performed.");
             denied
         })
+    }
+
+    /// Answers a request on the threads for costly ones, when it is its caller's turn.
+    ///
+    /// # Errors
+    /// 503 while too many wait; 500 if it panicked.
+    pub async fn run_costly<T: Send + 'static>(
+        &self,
+        identity: &Identity,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Denied> {
+        let caller = self.costly.caller(identity);
+        let done = self.costly.run(caller, work).await;
+        Ok(done.map_err(CostlyError::to_api)?)
     }
 
     /// Reads the body of a request within the limits of size and time.

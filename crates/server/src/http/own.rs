@@ -82,6 +82,11 @@ impl Page {
         }
     }
 
+    /// Whether its cost grows with the fleet.
+    pub(crate) fn is_costly(self) -> bool {
+        matches!(self, Page::Explain | Page::Audit | Page::Repair)
+    }
+
     /// Whether callers have to say who they are.
     pub(crate) fn is_open(self) -> bool {
         self.rule().is_none()

@@ -44,6 +44,25 @@ pub(crate) enum Needs {
     JsonBody,
 }
 
+/// What answering a request may cost, which decides on which threads it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cost {
+    /// Microseconds, unless the body is large.
+    OfBody,
+    /// It grows with the fleet.
+    OfFleet,
+}
+
+/// Larger bodies take milliseconds to read and to check.
+pub(crate) const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
+
+impl Cost {
+    /// Whether a request with such a body is answered on the threads for costly requests.
+    pub(crate) fn is_high(self, body_bytes: usize) -> bool {
+        self == Self::OfFleet || body_bytes > LIGHT_BODY_BYTES_MAX
+    }
+}
+
 /// One method of a route within a range of versions.
 #[derive(Debug)]
 pub(crate) struct Operation {
@@ -55,6 +74,8 @@ pub(crate) struct Operation {
     pub(crate) until: u8,
     /// What it demands of the headers.
     pub(crate) needs: Needs,
+    /// What it may cost.
+    pub(crate) cost: Cost,
     /// The policy rule; none for what is open to all.
     pub(crate) rule: Option<Rule>,
     /// What it does, for the OpenAPI document.
@@ -82,6 +103,7 @@ const fn open(method: &'static str, needs: Needs, summary: &'static str) -> Oper
         since: 0,
         until: LATEST,
         needs,
+        cost: Cost::OfBody,
         rule: None,
         summary,
     }
@@ -99,8 +121,17 @@ const fn operation(
         since,
         until: LATEST,
         needs,
+        cost: Cost::OfBody,
         rule: Some(rule),
         summary,
+    }
+}
+
+/// The same for an operation whose cost grows with the fleet.
+const fn costly(operation: Operation) -> Operation {
+    Operation {
+        cost: Cost::OfFleet,
+        ..operation
     }
 }
 
@@ -113,7 +144,7 @@ pub(crate) const TABLE: &[Entry] = &[
         open("GET", Nothing, "List the API versions"),
     ] },
     Entry { route: Route::ResourceClasses, path: "/resource_classes", allow: "GET, POST", operations: &[
-        operation("GET", 2, AcceptJson, Rule::ResourceClassesList, "List resource classes"),
+        costly(operation("GET", 2, AcceptJson, Rule::ResourceClassesList, "List resource classes")),
         operation("POST", 2, JsonBody, Rule::ResourceClassesCreate, "Create a resource class"),
     ] },
     Entry { route: Route::ResourceClass, path: "/resource_classes/{name}", allow: "GET, PUT, DELETE", operations: &[
@@ -123,7 +154,7 @@ pub(crate) const TABLE: &[Entry] = &[
         operation("DELETE", 2, Nothing, Rule::ResourceClassesDelete, "Delete a resource class"),
     ] },
     Entry { route: Route::Providers, path: "/resource_providers", allow: "GET, POST", operations: &[
-        operation("GET", 0, AcceptJson, Rule::ResourceProvidersList, "List resource providers"),
+        costly(operation("GET", 0, AcceptJson, Rule::ResourceProvidersList, "List resource providers")),
         operation("POST", 0, JsonBody, Rule::ResourceProvidersCreate, "Create a resource provider"),
     ] },
     Entry { route: Route::Provider, path: "/resource_providers/{uuid}", allow: "GET, DELETE, PUT", operations: &[
@@ -150,7 +181,7 @@ pub(crate) const TABLE: &[Entry] = &[
         operation("PUT", 1, JsonBody, Rule::AggregatesUpdate, "Replace the aggregates of a provider"),
     ] },
     Entry { route: Route::ProviderAllocations, path: "/resource_providers/{uuid}/allocations", allow: "GET", operations: &[
-        operation("GET", 0, AcceptJson, Rule::ProviderAllocationsList, "List what consumers hold of a provider"),
+        costly(operation("GET", 0, AcceptJson, Rule::ProviderAllocationsList, "List what consumers hold of a provider")),
     ] },
     Entry { route: Route::Allocations, path: "/allocations", allow: "POST", operations: &[
         operation("POST", 13, JsonBody, Rule::AllocationsManage, "Replace what several consumers hold"),
@@ -161,10 +192,10 @@ pub(crate) const TABLE: &[Entry] = &[
         operation("DELETE", 0, Nothing, Rule::AllocationsDelete, "Release what a consumer holds"),
     ] },
     Entry { route: Route::Candidates, path: "/allocation_candidates", allow: "GET", operations: &[
-        operation("GET", 10, AcceptJson, Rule::AllocationCandidatesList, "List where a request would fit"),
+        costly(operation("GET", 10, AcceptJson, Rule::AllocationCandidatesList, "List where a request would fit")),
     ] },
     Entry { route: Route::Traits, path: "/traits", allow: "GET", operations: &[
-        operation("GET", 6, AcceptJson, Rule::TraitsList, "List traits"),
+        costly(operation("GET", 6, AcceptJson, Rule::TraitsList, "List traits")),
     ] },
     Entry { route: Route::Trait, path: "/traits/{name}", allow: "GET, PUT, DELETE", operations: &[
         operation("GET", 6, Nothing, Rule::TraitsShow, "Check that a trait exists"),
@@ -177,10 +208,10 @@ pub(crate) const TABLE: &[Entry] = &[
         operation("DELETE", 6, Nothing, Rule::ProviderTraitsDelete, "Delete the traits of a provider"),
     ] },
     Entry { route: Route::Usages, path: "/usages", allow: "GET", operations: &[
-        operation("GET", 9, AcceptJson, Rule::TotalUsages, "Show what a project uses"),
+        costly(operation("GET", 9, AcceptJson, Rule::TotalUsages, "Show what a project uses")),
     ] },
     Entry { route: Route::Reshaper, path: "/reshaper", allow: "POST", operations: &[
-        operation("POST", 30, JsonBody, Rule::ReshaperReshape, "Replace inventories and allocations together"),
+        costly(operation("POST", 30, JsonBody, Rule::ReshaperReshape, "Replace inventories and allocations together")),
     ] },
 ];
 

@@ -25,6 +25,7 @@ use placewright_placement::{Command, Outcome, Refusal, SearchOptions, State, Str
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use crate::costly::{CostlyError, CostlyWork};
 use crate::http::body::{self, Body};
 use crate::http::call::Call;
 use crate::http::error::{ApiError, ApiResult};
@@ -53,6 +54,8 @@ pub struct Service {
     pub(crate) audit: OnceLock<Arc<dyn Audit>>,
     /// Candidates that were told lately.
     pub(crate) candidates: placement::candidates::Kept,
+    /// Where costly requests run.
+    pub(crate) costly: CostlyWork,
     authenticator: Authenticator,
     policy: RwLock<Policy>,
 }
@@ -157,13 +160,25 @@ impl Service {
             stopping,
             audit: OnceLock::new(),
             candidates: placement::candidates::Kept::default(),
+            costly: CostlyWork::default(),
             authenticator,
             policy: RwLock::new(policy),
         }
     }
 
+    /// The same, with costly requests on other threads.
+    #[must_use]
+    pub fn with_costly_work(mut self, costly: CostlyWork) -> Self {
+        self.costly = costly;
+        self
+    }
+
     /// Answers a request. Never fails: what goes wrong is an answer too.
-    pub async fn handle<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
+    pub async fn handle<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        remote: Option<SocketAddr>,
+    ) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
@@ -220,7 +235,7 @@ impl Service {
     }
 
     async fn answer<B>(
-        &self,
+        self: &Arc<Self>,
         parts: &Parts,
         body: &mut B,
         exchange: &mut Exchange,
@@ -241,7 +256,10 @@ impl Service {
             _ => Some(self.authenticate(&parts.headers).await?),
         };
         if let Some(page) = page {
-            return own::show(self, page, parts, identity.as_deref()).await;
+            return match identity {
+                Some(identity) if page.is_costly() => self.show_costly(page, parts, identity).await,
+                identity => own::show(self, page, parts, identity.as_deref()).await,
+            };
         }
         let version = checks::negotiate(&parts.headers)?;
         exchange.version = Some(version);
@@ -258,15 +276,44 @@ impl Service {
             }
             Needs::Nothing | Needs::AcceptJson => Bytes::new(),
         };
+        let query = parts.uri.query().unwrap_or("");
+        if let Some(identity) = &identity
+            && operation.cost.is_high(content.len())
+        {
+            let work = Work {
+                service: Arc::clone(self),
+                version,
+                path: path.as_ref().to_owned(),
+                method: parts.method.clone(),
+                query: query.to_owned(),
+                content,
+            };
+            let caller = self.costly.caller(identity);
+            let answer = self.costly.run(caller, work.run()).await;
+            return answer.map_err(CostlyError::to_api)?;
+        }
         let call = Call {
             service: self,
             version,
             parameters: found.parameters,
-            query: parts.uri.query().unwrap_or(""),
+            query,
             body: &content,
             at: Timestamp(date::now_us()),
         };
         placement::run(found.route, parts.method.as_str(), &call).await
+    }
+
+    async fn show_costly(
+        self: &Arc<Self>,
+        page: Page,
+        parts: &Parts,
+        identity: Arc<Identity>,
+    ) -> ApiResult<Reply> {
+        let (service, parts) = (Arc::clone(self), parts.clone());
+        let caller = self.costly.caller(&identity);
+        let shown = async move { own::show(&service, page, &parts, Some(&identity)).await };
+        let shown = self.costly.run(caller, shown).await;
+        shown.map_err(CostlyError::to_api)?
     }
 
     pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> ApiResult<Arc<Identity>> {
@@ -371,6 +418,32 @@ impl Service {
                 .randomize
                 .then(|| uuid::Uuid::new_v4().as_u64_pair().0),
         }
+    }
+}
+
+/// A checked request that is answered on other threads.
+struct Work {
+    service: Arc<Service>,
+    version: Microversion,
+    path: String,
+    method: Method,
+    query: String,
+    content: Bytes,
+}
+
+impl Work {
+    async fn run(self) -> ApiResult<Reply> {
+        // It was found before.
+        let found = routes::find(&self.path).ok_or_else(|| ApiError::not_found(""))?;
+        let call = Call {
+            service: &self.service,
+            version: self.version,
+            parameters: found.parameters,
+            query: &self.query,
+            body: &self.content,
+            at: Timestamp(date::now_us()),
+        };
+        placement::run(found.route, self.method.as_str(), &call).await
     }
 }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::refused::{Answer, Refused};
 use crate::http::error::ApiError;
+use crate::http::routes::Cost;
 
 /// One of the scheduler's paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub(super) struct Operation {
     /// The rule that guards the same thing in Placement's API: whoever may do it there may here.
     pub(super) rule: Rule,
     pub(super) has_body: bool,
+    pub(super) cost: Cost,
 }
 
 const fn without_body(method: &'static str, rule: Rule) -> Operation {
@@ -36,6 +38,7 @@ const fn without_body(method: &'static str, rule: Rule) -> Operation {
         method,
         rule,
         has_body: false,
+        cost: Cost::OfBody,
     }
 }
 
@@ -44,6 +47,15 @@ const fn with_body(method: &'static str, rule: Rule) -> Operation {
         method,
         rule,
         has_body: true,
+        cost: Cost::OfBody,
+    }
+}
+
+/// The same for what costs more with each host.
+const fn costly(operation: Operation) -> Operation {
+    Operation {
+        cost: Cost::OfFleet,
+        ..operation
     }
 }
 
@@ -66,22 +78,22 @@ impl Route {
 
     fn operations(self) -> (&'static [Operation], &'static str) {
         const CLAIM: &[Operation] = &[with_body("POST", Rule::AllocationsUpdate)];
-        const COUNT: &[Operation] = &[with_body("POST", Rule::AllocationCandidatesList)];
+        const COUNT: &[Operation] = &[costly(with_body("POST", Rule::AllocationCandidatesList))];
         const HELD: &[Operation] = &[
             with_body("POST", Rule::AllocationsUpdate),
             without_body("DELETE", Rule::AllocationsDelete),
         ];
-        const HOSTS: &[Operation] = &[without_body("GET", Rule::ResourceProvidersList)];
+        const HOSTS: &[Operation] = &[costly(without_body("GET", Rule::ResourceProvidersList))];
         const HOST: &[Operation] = &[without_body("GET", Rule::ResourceProvidersShow)];
         const STATE: &[Operation] = &[with_body("POST", Rule::ResourceProvidersUpdate)];
-        const AGGREGATES: &[Operation] = &[without_body("GET", Rule::AggregatesList)];
+        const AGGREGATES: &[Operation] = &[costly(without_body("GET", Rule::AggregatesList))];
         const AGGREGATE: &[Operation] = &[
             with_body("PUT", Rule::AggregatesUpdate),
             without_body("DELETE", Rule::AggregatesUpdate),
         ];
         const TOPOLOGY: &[Operation] = &[
-            without_body("GET", Rule::AggregatesList),
-            with_body("PUT", Rule::AggregatesUpdate),
+            costly(without_body("GET", Rule::AggregatesList)),
+            costly(with_body("PUT", Rule::AggregatesUpdate)),
         ];
         match self {
             Self::Destinations | Self::Swap => (CLAIM, "POST"),

@@ -40,8 +40,7 @@ impl Fleet {
         Self::on(service(ServerOptions::default()).await, keep)
     }
 
-    pub(crate) fn on(placement: Service, keep: KeepOptions) -> Self {
-        let placement = Arc::new(placement);
+    pub(crate) fn on(placement: Arc<Service>, keep: KeepOptions) -> Self {
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
         let scheduler = SchedulerService::new(Arc::clone(&placement), scheduler, keep);

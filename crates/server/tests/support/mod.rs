@@ -22,12 +22,16 @@ use placewright_server::{
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-pub(crate) async fn service(options: ServerOptions) -> Service {
+pub(crate) async fn service(options: ServerOptions) -> Arc<Service> {
     service_with(options, Options::default(), "").await
 }
 
 /// A service with the standard names, this engine, and these policies over the defaults.
-pub(crate) async fn service_with(options: ServerOptions, engine: Options, policy: &str) -> Service {
+pub(crate) async fn service_with(
+    options: ServerOptions,
+    engine: Options,
+    policy: &str,
+) -> Arc<Service> {
     service_on(MemoryJournal::new(), options, engine, policy).await
 }
 
@@ -37,7 +41,7 @@ pub(crate) async fn service_on(
     options: ServerOptions,
     engine: Options,
     policy: &str,
-) -> Service {
+) -> Arc<Service> {
     let engine: Engine<ControlMachine> = Engine::open(journal, engine, ()).unwrap();
     let at = Timestamp::from_seconds(1_790_000_000);
     submit_placement(&engine, Command::SyncStandardNames { at })
@@ -50,14 +54,14 @@ pub(crate) async fn service_on(
     let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), text).unwrap();
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
-    Service::new(
+    Arc::new(Service::new(
         options,
         engine,
         authenticator,
         policy,
         metrics,
         Arc::new(registry),
-    )
+    ))
 }
 
 /// A request being put together; it comes from an admin, in the newest version.
@@ -121,11 +125,11 @@ impl<'a> Call<'a> {
         request.body(Full::new(Bytes::from(body))).unwrap()
     }
 
-    pub(crate) async fn raw(self, service: &Service) -> Response<Body> {
+    pub(crate) async fn raw(self, service: &Arc<Service>) -> Response<Body> {
         service.handle(self.request(), None).await
     }
 
-    pub(crate) async fn send(self, service: &Service) -> Answer {
+    pub(crate) async fn send(self, service: &Arc<Service>) -> Answer {
         Answer::of(self.raw(service).await).await
     }
 
@@ -191,7 +195,7 @@ pub(crate) const OTHER: &str = "22222222-2222-2222-2222-222222222222";
 pub(crate) const CONSUMER: &str = "33333333-3333-3333-3333-333333333333";
 
 /// Creates a host with 8 VCPU at generation 1.
-pub(crate) async fn create_host(service: &Service, uuid: &str) {
+pub(crate) async fn create_host(service: &Arc<Service>, uuid: &str) {
     let body = format!(r#"{{"name": "host-{uuid}", "uuid": "{uuid}"}}"#);
     assert_eq!(
         call("POST", "/resource_providers")

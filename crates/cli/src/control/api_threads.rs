@@ -1,0 +1,92 @@
+//! The threads that answer requests of clients, apart from those that serve cells and agents.
+//!
+//! Whatever clients ask for, heartbeats and orders of the roles have threads of their own; and
+//! requests that cost milliseconds have others than those that cost microseconds.
+
+use std::future::Future;
+use std::io;
+use std::thread::available_parallelism;
+
+use anyhow::Context as _;
+use placewright_server::{CostlyOptions, CostlyWork, HttpService, Server, Stopped};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::options::Options;
+
+/// Costly requests that run at a time, for each processor: while one waits for the disk, another one
+/// computes.
+const COSTLY_PER_PROCESSOR: usize = 2;
+
+/// Two runtimes: for sockets and light requests, and for costly requests.
+pub(crate) struct ApiThreads {
+    sockets: Option<Runtime>,
+    costly: Option<Runtime>,
+    work: CostlyWork,
+}
+
+impl ApiThreads {
+    /// Starts the threads: of each kind as many as there are processors.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub(crate) fn start(options: &Options) -> io::Result<Self> {
+        let processors = available_parallelism().map_or(1, usize::from);
+        let runtime = |name: &str| {
+            Builder::new_multi_thread()
+                .worker_threads(processors)
+                .thread_name(name)
+                .enable_all()
+                .build()
+        };
+        let (sockets, costly) = (runtime("pw-api")?, runtime("pw-costly")?);
+        let placement = &options.placement;
+        let running_max = match placement.costly_running_max.count() {
+            0 => processors * COSTLY_PER_PROCESSOR,
+            number => number,
+        };
+        let costly_options = CostlyOptions {
+            running_max,
+            waiting_per_caller_max: placement.costly_waiting_per_caller_max.count(),
+            waiting_max: placement.costly_waiting_max.count(),
+        };
+        Ok(Self {
+            work: CostlyWork::new(costly_options, Some(costly.handle().clone())),
+            sockets: Some(sockets),
+            costly: Some(costly),
+        })
+    }
+
+    /// Where costly requests run.
+    pub(crate) fn costly_work(&self) -> CostlyWork {
+        self.work.clone()
+    }
+
+    /// Serves on these threads until `stop` is done.
+    ///
+    /// # Errors
+    /// The listener cannot be moved, or the server panicked.
+    pub(crate) async fn serve<S: HttpService>(
+        &self,
+        server: Server<S>,
+        listener: TcpListener,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> anyhow::Result<Stopped> {
+        let runtime = self.sockets.as_ref().context("the threads have ended")?;
+        let listener = listener.into_std()?;
+        let served = runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener)?;
+            anyhow::Ok(server.serve(listener, stop).await)
+        });
+        served.await.context("a server panicked")?
+    }
+}
+
+impl Drop for ApiThreads {
+    fn drop(&mut self) {
+        // Whatever still runs was cut when the time to drain was over.
+        for runtime in [self.sockets.take(), self.costly.take()] {
+            runtime.into_iter().for_each(Runtime::shutdown_background);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! How long the threads for sockets are held by one poll of one connection.
+//!
+//! Whatever is computed within a poll holds up every other connection of its thread, so a poll should
+//! take microseconds. What may take longer belongs to [`CostlyWork`](crate::CostlyWork).
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// A poll that takes longer is one that other connections may notice.
+const LONG: Duration = Duration::from_millis(10);
+
+/// Times polls.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PollTimes {
+    longest_ns: Arc<AtomicU64>,
+    longest: Gauge<f64, AtomicU64>,
+    long: Counter,
+}
+
+impl PollTimes {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "http_poll_longest",
+            "The longest that one connection held its thread since the start",
+            Unit::Seconds,
+            self.longest.clone(),
+        );
+        registry.register(
+            "http_polls_long",
+            "How often one connection held its thread for more than 10 milliseconds",
+            self.long.clone(),
+        );
+    }
+
+    /// The same future, its polls timed.
+    pub(crate) async fn time<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let started = Instant::now();
+            let poll = future.as_mut().poll(context);
+            self.note(started.elapsed());
+            poll
+        })
+        .await
+    }
+
+    fn note(&self, took: Duration) {
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // Almost never: a load is cheaper than to write what all threads share.
+        if took_ns > self.longest_ns.load(Ordering::Relaxed)
+            && took_ns > self.longest_ns.fetch_max(took_ns, Ordering::Relaxed)
+        {
+            self.longest.set(took.as_secs_f64());
+        }
+        if took > LONG {
+            self.long.inc();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_is_kept_and_long_ones_are_counted() {
+        let times = PollTimes::default();
+        for ms in [3, 20, 11] {
+            times.note(Duration::from_millis(ms));
+        }
+        assert_eq!((times.longest.get(), times.long.get()), (0.02, 2));
+    }
+}
