@@ -136,7 +136,7 @@ class Site:
         return Caller(port or self.compute, token, timeout)
 
     def flavor(self, name: str = "small", vcpus: int = 1, ram: int = 64) -> str:
-        body = {"flavor": {"id": name, "name": name, "vcpus": vcpus, "ram": ram, "disk": 0}}
+        body = {"flavor": {"id": name, "name": name, "vcpus": vcpus, "ram": ram, "disk": 1}}
         self.caller()("POST", "/v2.1/flavors", body)
         return name
 

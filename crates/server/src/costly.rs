@@ -4,7 +4,8 @@
 //! milliseconds (a search over all hosts, a long list, a large body) would hold up every connection
 //! of its thread, so it is handed over to another runtime. There a bounded number runs at a time, and
 //! each caller's requests wait in a queue of their own: whoever sends many waits for himself, and
-//! another caller's next request waits for at most one request of each caller before it.
+//! another caller's next request waits for at most one request of each caller before it. No caller
+//! has all turns: another one that comes alone begins at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -95,6 +96,8 @@ struct Shared {
 #[derive(Default)]
 struct Turns {
     running: usize,
+    /// How many run of each caller that has one running.
+    running_of: HashMap<Caller, usize>,
     waiting: usize,
     /// What waits, by caller. No queue is empty.
     queues: HashMap<Caller, VecDeque<oneshot::Sender<Turn>>>,
@@ -104,6 +107,7 @@ struct Turns {
 
 /// The right to run; dropping it gives it to the next one.
 struct Turn {
+    caller: Caller,
     shared: Option<Arc<Shared>>,
 }
 
@@ -175,10 +179,10 @@ impl CostlyWork {
         let receiver = {
             let options = &self.shared.options;
             let mut turns = self.shared.turns.lock();
-            if turns.running < options.running_max {
-                // Whoever waits is let in when a turn ends, so nobody does here.
-                turns.running += 1;
-                return Ok(self.shared.new_turn());
+            // Whoever waits and could run was let in when a turn ended.
+            if turns.may_run(caller, options) {
+                turns.start(caller);
+                return Ok(self.shared.new_turn(caller));
             }
             if turns.waiting >= options.waiting_max {
                 return Err(CostlyError::AllWait(turns.waiting));
@@ -201,29 +205,55 @@ impl CostlyWork {
 }
 
 impl Shared {
-    fn new_turn(self: &Arc<Self>) -> Turn {
+    fn new_turn(self: &Arc<Self>, caller: Caller) -> Turn {
         Turn {
+            caller,
             shared: Some(Arc::clone(self)),
         }
     }
 
-    /// Passes a turn on: to the first of the next caller that still waits.
-    fn pass_on(self: &Arc<Self>) {
+    /// Ends a turn, and lets those run that may now.
+    fn pass_on(self: &Arc<Self>, caller: Caller) {
         let mut turns = self.turns.lock();
-        while let Some(sender) = turns.next() {
-            match sender.send(self.new_turn()) {
-                Ok(()) => return,
-                // It does not wait any more; its turn must not end here, under the lock.
-                Err(mut turn) => drop(turn.shared.take()),
+        turns.end(caller);
+        while let Some((caller, sender)) = turns.next(&self.options) {
+            turns.start(caller);
+            if let Err(mut turn) = sender.send(self.new_turn(caller)) {
+                // It does not wait any more; its turn must not end by itself, under the lock.
+                drop(turn.shared.take());
+                turns.end(caller);
             }
         }
-        turns.running -= 1;
     }
 }
 
 impl Turns {
-    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
-        let caller = self.order.pop_front()?;
+    fn may_run(&self, caller: Caller, options: &CostlyOptions) -> bool {
+        let of_caller = self.running_of.get(&caller).copied().unwrap_or(0);
+        let most = options.running_max.saturating_sub(1).max(1);
+        self.running < options.running_max && of_caller < most
+    }
+
+    fn start(&mut self, caller: Caller) {
+        self.running += 1;
+        *self.running_of.entry(caller).or_default() += 1;
+    }
+
+    fn end(&mut self, caller: Caller) {
+        self.running -= 1;
+        if let Some(of_caller) = self.running_of.get_mut(&caller) {
+            *of_caller -= 1;
+            if *of_caller == 0 {
+                self.running_of.remove(&caller);
+            }
+        }
+    }
+
+    /// The next request that may run: the first of the first caller in turn.
+    fn next(&mut self, options: &CostlyOptions) -> Option<(Caller, oneshot::Sender<Turn>)> {
+        let mut order = self.order.iter();
+        let place = order.position(|caller| self.may_run(*caller, options))?;
+        let caller = self.order.remove(place)?;
         let queue = self.queues.get_mut(&caller)?;
         let sender = queue.pop_front();
         if queue.is_empty() {
@@ -232,14 +262,14 @@ impl Turns {
             self.order.push_back(caller);
         }
         self.waiting -= 1;
-        sender
+        Some((caller, sender?))
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
-            shared.pass_on();
+            shared.pass_on(self.caller);
         }
     }
 }
@@ -317,6 +347,21 @@ mod tests {
         // Whoever gives up makes room, whether it runs or waits.
         under_way.shutdown().await;
         assert_eq!(other.await.unwrap(), Ok(7));
+        assert_eq!(work.run(Caller(1), async { 8 }).await, Ok(8));
+    }
+
+    #[tokio::test]
+    async fn a_caller_never_has_all_turns() {
+        let work = work(3, 50);
+        let mut under_way = JoinSet::new();
+        for _ in 0..9 {
+            let work = work.clone();
+            under_way.spawn(async move { work.run(Caller(1), std::future::pending::<()>()).await });
+            yield_now().await;
+        }
+        assert_eq!(work.waiting(), 7);
+        assert_eq!(work.run(Caller(2), async { 7 }).await, Ok(7));
+        under_way.shutdown().await;
         assert_eq!(work.run(Caller(1), async { 8 }).await, Ok(8));
     }
 
