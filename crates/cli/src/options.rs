@@ -149,7 +149,7 @@ options! {
         connections_max: Number<1, 1_000_000> = "4096";
         /// Largest body of a request. A larger one gets 413.
         #[unit("bytes")]
-        body_bytes_max: Number<1_024, 1_073_741_824> = "33554432";
+        body_bytes_max: Number<1_024, 1_073_741_824> = "8388608";
         /// Largest head of a request: its first line with all headers. A larger one gets 431.
         #[unit("bytes")]
         head_bytes_max: Number<8_192, 1_048_576> = "65536";
@@ -176,6 +176,21 @@ options! {
         /// Most costly requests of all callers that wait for their turn. A further one gets 503.
         #[unit("requests")]
         costly_waiting_max: Number<1, 1_000_000> = "4096";
+        /// Most entries of one request that changes something: amounts of its allocations, inventories,
+        /// traits, aggregates. Others wait while it is decided. More get 413.
+        #[unit("entries")]
+        entries_max: Number<100, 1_000_000> = "10000";
+        /// Most request groups of one query for allocation candidates, and most resource classes of the
+        /// group without suffix. More get 400.
+        #[unit("groups")]
+        groups_max: Number<2, 1_000> = "128";
+        /// Largest answer of the Placement API. A request for more gets 400.
+        #[unit("bytes")]
+        answer_bytes_max: Number<1_048_576, 17_179_869_184> = "134217728";
+        /// Most memory that large answers hold together until their clients have taken them. Further ones
+        /// get 503.
+        #[unit("bytes")]
+        answers_bytes_max: Number<1_048_576, 17_179_869_184> = "134217728";
         /// Whether an answer that `limit` cuts is a random sample of the allocation candidates.
         randomize_allocation_candidates: bool = "false";
         /// Most allocation candidates that one request makes; -1 means no limit.

@@ -179,6 +179,45 @@ impl<M: Machine> Engine<M> {
         }
     }
 
+    /// As [`Engine::read`], for what takes long: in slices, and the state may change between them.
+    /// `begin` gives what the slices build on; `go_on` is one slice, and has a value when it was the
+    /// last. Changes are decided meanwhile; so each slice should take a millisecond or two.
+    ///
+    /// Answers when all that any slice saw is durable; when some of that is undone, it begins anew.
+    pub fn read_in_slices<S: Send, T: Send>(
+        &self,
+        begin: impl Fn() -> S + Send,
+        go_on: impl Fn(&M, &mut S) -> Option<T> + Send,
+    ) -> impl Future<Output = T> + Send {
+        let shared = Arc::clone(&self.inner.shared);
+        async move {
+            'anew: loop {
+                let mut slices = begin();
+                let mut rollbacks = None;
+                loop {
+                    let (value, seen, now, is_durable) = {
+                        let state = shared.state.read();
+                        let value = go_on(&state.machine, &mut slices);
+                        // Asked under the lock: nothing can be undone meanwhile.
+                        let is_durable = shared.durable() >= state.applied;
+                        (value, state.applied, state.rollbacks, is_durable)
+                    };
+                    if *rollbacks.get_or_insert(now) != now {
+                        continue 'anew;
+                    }
+                    let Some(value) = value else {
+                        step_aside().await;
+                        continue;
+                    };
+                    if is_durable || shared.wait_durable(seen, now).await {
+                        return value;
+                    }
+                    continue 'anew;
+                }
+            }
+        }
+    }
+
     /// Computes something from the state as it is, durable or not: for decisions that are checked
     /// again when they become commands.
     pub fn read_now<T>(&self, compute: impl FnOnce(&M) -> T) -> T {
@@ -235,6 +274,19 @@ impl<M: Machine> Engine<M> {
     pub fn shutdown(&self) {
         self.inner.shutdown();
     }
+}
+
+/// Lets others of the same runtime come first, once.
+async fn step_aside() {
+    let mut is_second = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut is_second, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
 }
 
 fn due<M>(recovered: &Recovered<M>) -> Due {

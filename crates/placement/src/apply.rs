@@ -13,7 +13,9 @@ use crate::group::{Distance, Group, Level, Placing};
 use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProviderId, Timestamp, TraitId,
 };
-use crate::state::{Consumer, InventoryRecord, Named, Provider, State};
+use crate::intern::FreedNames;
+use crate::state::{InventoryRecord, Named, Provider, State};
+use rows::Former;
 
 /// What takes one applied change back. Undo in the reverse order of applying.
 #[derive(Debug)]
@@ -25,15 +27,15 @@ enum Step {
     Class(ClassId, Option<Named>),
     Trait(TraitId, Option<Named>),
     RemoveProvider(ProviderId),
-    RestoreProvider(ProviderId, Box<Provider>),
+    RestoreProvider(ProviderId, Box<Provider>, FreedNames),
     Lineage(ProviderId, Box<str>, Option<ProviderId>, Option<Timestamp>),
     Generation(ProviderId, u64, Option<Timestamp>),
     Inventory(ProviderId, ClassId, Option<InventoryRecord>),
     Traits(ProviderId, Vec<TraitId>),
-    Aggregates(ProviderId, Vec<AggregateId>),
-    Consumer(ConsumerId, ConsumerUuid, Option<Box<Consumer>>),
+    Aggregates(ProviderId, Vec<AggregateId>, FreedNames),
+    Consumer(ConsumerId, ConsumerUuid, Option<Box<Former>>),
     Group(GroupId, Uuid, Option<Box<Group>>),
-    Levels(Vec<Level>),
+    Levels(Vec<Level>, FreedNames),
     Distances(Vec<Distance>),
     Placing(ConsumerId, Option<Placing>),
 }
@@ -51,7 +53,10 @@ impl State {
             Step::Class(id, previous) => drop(self.replace_class(id, previous)),
             Step::Trait(id, previous) => drop(self.replace_trait(id, previous)),
             Step::RemoveProvider(id) => drop(self.remove_provider(id)),
-            Step::RestoreProvider(id, provider) => self.insert_provider(id, *provider),
+            Step::RestoreProvider(id, provider, freed) => {
+                self.restore_aggregates(freed);
+                self.insert_provider(id, *provider);
+            }
             Step::Lineage(id, name, parent, updated_at) => {
                 drop(self.replace_lineage(id, name, parent, updated_at));
             }
@@ -65,14 +70,21 @@ impl State {
                 self.replace_inventory(id, class, previous);
             }
             Step::Traits(id, previous) => drop(self.replace_traits(id, previous)),
-            Step::Aggregates(id, previous) => drop(self.replace_aggregates(id, previous)),
+            Step::Aggregates(id, previous, freed) => {
+                self.restore_aggregates(freed);
+                drop(self.replace_aggregates(id, previous));
+            }
             Step::Consumer(id, uuid, previous) => {
-                drop(self.replace_consumer(id, uuid, previous.map(|consumer| *consumer)));
+                let previous = previous.map(|former| self.restore_owner(*former));
+                drop(self.replace_consumer(id, uuid, previous));
             }
             Step::Group(id, uuid, previous) => {
                 drop(self.replace_group(id, uuid, previous.map(|group| *group)));
             }
-            Step::Levels(previous) => drop(self.replace_levels(previous)),
+            Step::Levels(previous, freed) => {
+                self.restore_aggregates(freed);
+                drop(self.replace_levels(previous));
+            }
             Step::Distances(previous) => drop(self.replace_distances(previous)),
             Step::Placing(id, previous) => {
                 self.replace_placing(id, previous);
@@ -120,7 +132,8 @@ impl State {
             }
             Change::ProviderRemoved { uuid } => {
                 let id = self.provider_id(*uuid)?;
-                Step::RestoreProvider(id, Box::new(self.remove_provider(id)?))
+                let (provider, freed) = self.remove_provider(id)?;
+                Step::RestoreProvider(id, Box::new(provider), freed)
             }
             Change::GenerationSet {
                 provider,
@@ -172,7 +185,8 @@ impl State {
                     .map(|uuid| self.intern_aggregate(uuid))
                     .collect();
                 ids.sort_unstable();
-                Step::Aggregates(id, self.replace_aggregates(id, ids)?)
+                let (previous, freed) = self.replace_aggregates(id, ids)?;
+                Step::Aggregates(id, previous, freed)
             }
             Change::ConsumerSet { consumer, .. } => {
                 let record = self.consumer_record(change)?;
@@ -209,7 +223,10 @@ impl State {
                     self.replace_group(id, *group, None).map(Box::new),
                 )
             }
-            Change::LevelsSet { levels } => Step::Levels(self.replace_levels(levels.clone())),
+            Change::LevelsSet { levels } => {
+                let (previous, freed) = self.replace_levels(levels.clone());
+                Step::Levels(previous, freed)
+            }
             Change::DistancesSet { distances } => {
                 Step::Distances(self.replace_distances(distances.clone()))
             }

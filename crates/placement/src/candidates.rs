@@ -23,6 +23,7 @@ mod query;
 pub(crate) mod resolve;
 mod rules;
 mod run;
+mod search;
 pub(crate) mod sharing;
 mod traits;
 pub(crate) mod tree;
@@ -30,6 +31,7 @@ pub(crate) mod tree;
 pub use answer::{CandidateView, Candidates};
 pub use hosts::{HostSearch, HostWord, KeptSearch};
 pub use query::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup, SearchOptions, Strategy};
+pub use search::{CandidateSearch, FoundProviders};
 
 use crate::state::State;
 use anchors::Anchors;
@@ -72,7 +74,7 @@ fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candida
     };
     Ok(Anchors::new(&plan, as_trees).map_or_else(empty, |anchors| {
         let ceiling = query.options.max_candidates;
-        Run::new(&plan, &anchors, query.limit, ceiling).search(&query.options)
+        Run::new(&plan, anchors, query.limit, ceiling, &query.options).search(&plan)
     }))
 }
 
@@ -118,8 +120,8 @@ fn could_be_served(state: &State, root: &ResolvedRoot, group: ResolvedGroup) -> 
     };
     let plan = Plan::new(state, &alone, root, vec![group]);
     Anchors::new(&plan, false).is_some_and(|anchors| {
-        !Run::new(&plan, &anchors, Some(1), None)
-            .search(&alone.options)
+        !Run::new(&plan, anchors, Some(1), None, &alone.options)
+            .search(&plan)
             .is_empty()
     })
 }

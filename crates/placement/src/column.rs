@@ -146,6 +146,10 @@ impl ClassColumn {
             block.present &= !mask;
             block.irregular &= !mask;
             self.count -= usize::from(was_present);
+            if self.count == 0 {
+                // A class that nobody has any more, of which there may be very many.
+                *self = Self::default();
+            }
         }
     }
 

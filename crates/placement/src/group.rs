@@ -227,6 +227,9 @@ impl State {
             Scope::Host => {
                 for (id, _) in self.all_providers().filter(|(id, _)| is_host(id.0)) {
                     least = least.min(count_of(others, Place::Host(id)));
+                    if least == 0 {
+                        break;
+                    }
                 }
             }
             Scope::Level(name) => {

@@ -1,51 +1,144 @@
 //! Names given small numbers: aggregates, projects, users, consumer types.
 
 use crate::hash::Map;
+use crate::slots::Slots;
 
-/// A table of texts, each kept once.
+/// A table of texts, each kept once and as long as somebody uses it.
 ///
-/// Nothing is ever removed, so a number stays valid. The numbers depend on what was seen first and
-/// may therefore differ between two equal states: they must not reach a snapshot, a digest or an
-/// answer's order.
+/// Whoever keeps a number says so with [`Interner::hold`] and lets go of it with
+/// [`Interner::release`]: names come from clients, and those that nobody has any more would otherwise
+/// stay for ever. A number stays valid as long as it is held. The numbers depend on what was seen
+/// first and may therefore differ between two equal states: they must not reach a snapshot, a digest
+/// or an answer's order.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
-    texts: Vec<Box<str>>,
+    rows: Slots<Row>,
     numbers: Map<Box<str>, u32>,
 }
 
+#[derive(Clone, Debug)]
+struct Row {
+    text: Box<str>,
+    /// How many hold the number.
+    holders: u32,
+}
+
+/// A name that nobody holds any more, for whoever may take that back: numbers that were given before
+/// have to mean the same again.
+#[derive(Debug)]
+pub(crate) struct Freed {
+    pub(crate) number: u32,
+    pub(crate) text: Box<str>,
+}
+
+/// Names that one change freed; mostly none.
+pub(crate) type FreedNames = Vec<Freed>;
+
 impl Interner {
-    /// The number of a text, if it was ever interned.
+    /// The number of a text, if somebody uses it.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<u32> {
         self.numbers.get(text).copied()
     }
 
-    /// The number of a text, a new one if need be.
-    pub fn intern(&mut self, text: &str) -> u32 {
+    /// The number of a text, a new one if need be. Nobody holds a new one yet.
+    pub(crate) fn intern(&mut self, text: &str) -> u32 {
         if let Some(number) = self.find(text) {
             return number;
         }
-        let number = u32::try_from(self.texts.len()).expect("fewer than 2^32 names fit in memory");
-        self.texts.push(text.into());
-        self.numbers.insert(text.into(), number);
+        let number = self.rows.next();
+        self.put(number, text.into());
         number
     }
 
-    /// The text of a number; empty for a number that this table never gave.
+    fn put(&mut self, number: u32, text: Box<str>) {
+        self.numbers.insert(text.clone(), number);
+        self.rows.put(number, Row { text, holders: 0 });
+    }
+
+    /// One more holds a number.
+    #[inline]
+    pub(crate) fn hold(&mut self, number: u32) {
+        if let Some(row) = self.rows.get_mut(number) {
+            row.holders += 1;
+        }
+    }
+
+    /// One less holds a number. The name that goes with the last one, if it was that.
+    #[inline]
+    pub(crate) fn release(&mut self, number: u32) -> Option<Freed> {
+        let row = self.rows.get_mut(number)?;
+        row.holders = row.holders.saturating_sub(1);
+        if row.holders > 0 {
+            return None;
+        }
+        let text = self.rows.take(number)?.text;
+        self.numbers.remove(&text);
+        Some(Freed { number, text })
+    }
+
+    /// Gives names that were freed their numbers again. Nobody holds them yet.
+    pub(crate) fn restore(&mut self, freed: impl IntoIterator<Item = Freed>) {
+        for Freed { number, text } in freed {
+            self.put(number, text);
+        }
+    }
+
+    /// The text of a number; empty for a number that nobody holds.
     #[must_use]
     pub fn text(&self, number: u32) -> &str {
-        self.texts.get(number as usize).map_or("", |text| text)
+        self.rows.get(number).map_or("", |row| &row.text)
+    }
+
+    /// One past the highest number in use.
+    #[must_use]
+    pub fn row_count(&self) -> usize {
+        self.rows.row_count()
     }
 
     /// How many texts there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.texts.len()
+        self.rows.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
+        self.rows.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_goes_with_its_last_holder_and_comes_back_under_its_number() {
+        let mut names = Interner::default();
+        let numbers: Vec<u32> = ["a", "b", "c"].map(|name| names.intern(name)).to_vec();
+        numbers.iter().for_each(|number| names.hold(*number));
+        names.hold(numbers[0]);
+        assert!(names.release(numbers[0]).is_none());
+        let freed: FreedNames = vec![
+            names.release(numbers[0]).expect("the last holder"),
+            names.release(numbers[1]).expect("the last holder"),
+        ];
+        assert_eq!(
+            (names.len(), names.find("a"), names.text(numbers[1])),
+            (1, None, "")
+        );
+        // The number is given to somebody else and taken back, as undoing goes.
+        let other = names.intern("d");
+        names.hold(other);
+        assert_eq!(other, numbers[0]);
+        assert!(names.release(other).is_some());
+        names.restore(freed);
+        assert_eq!(
+            ["a", "b", "c"]
+                .map(|name| names.find(name).expect("known"))
+                .to_vec(),
+            numbers
+        );
     }
 }

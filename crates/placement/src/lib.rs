@@ -52,8 +52,9 @@ pub mod touch;
 
 pub use apply::Undo;
 pub use candidates::{
-    CandidateQuery, CandidateView, Candidates, GroupPolicy, HostSearch, HostWord, KeptSearch,
-    QueryRefusal, RequestGroup, SearchOptions, Strategy, find_candidates,
+    CandidateQuery, CandidateSearch, CandidateView, Candidates, FoundProviders, GroupPolicy,
+    HostSearch, HostWord, KeptSearch, QueryRefusal, RequestGroup, SearchOptions, Strategy,
+    find_candidates,
 };
 pub use change::Change;
 pub use command::{
@@ -67,6 +68,6 @@ pub use ids::{
     TraitId, TypeId, UserId,
 };
 pub use inventory::Inventory;
-pub use provider_query::{ProviderQuery, find_providers};
+pub use provider_query::{ProviderQuery, find_providers, find_providers_among};
 pub use refusal::Refusal;
 pub use state::{Allocation, Consumer, InventoryRecord, Provider, State};

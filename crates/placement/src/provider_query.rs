@@ -1,8 +1,11 @@
 //! Which providers a filter lets through: the search behind `GET /resource_providers`.
 
+use std::ops::Range;
+
 use crate::candidates::QueryRefusal;
 use crate::candidates::lookup::{
-    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, provider_named, room_word, trait_ids,
+    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, each_once, provider_named, room_word,
+    trait_ids,
 };
 use crate::ids::{AggregateId, ProviderId, TraitId};
 use crate::slot_set::bits;
@@ -40,6 +43,21 @@ pub struct ProviderQuery {
 pub fn find_providers(
     state: &State,
     query: &ProviderQuery,
+) -> Result<Vec<ProviderId>, QueryRefusal> {
+    let words = 0..state.provider_slots().div_ceil(64);
+    find_providers_among(state, query, words)
+}
+
+/// As [`find_providers`], of the providers whose slots are in some words of 64: for readers who must
+/// not keep the state for as long as all of them take.
+///
+/// # Errors
+///
+/// As [`find_providers`].
+pub fn find_providers_among(
+    state: &State,
+    query: &ProviderQuery,
+    words: Range<usize>,
 ) -> Result<Vec<ProviderId>, QueryRefusal> {
     let mut filter = SetFilter::default();
     let mut tree = None;
@@ -82,17 +100,22 @@ pub fn find_providers(
     let in_tree = |id: &ProviderId| {
         tree.is_none() || state.provider(*id).map(|provider| provider.root) == tree
     };
-    if let Some(id) = named {
+    let is_among = |id: &ProviderId| words.contains(&(id.index() / 64));
+    if let Some(id) = named.filter(is_among) {
         let passes = fits(id.index() / 64, 1 << (id.0 % 64)) != 0 && in_tree(&id);
         return Ok(if passes { vec![id] } else { Vec::new() });
     }
+    if named.is_some() {
+        return Ok(Vec::new());
+    }
     if let Some(root) = tree {
         let mut members = state.subtree(root);
-        members.retain(|id| fits(id.index() / 64, 1 << (id.0 % 64)) != 0);
+        members.retain(|id| is_among(id) && fits(id.index() / 64, 1 << (id.0 % 64)) != 0);
         members.sort_unstable();
         return Ok(members);
     }
-    Ok((0..state.provider_slots().div_ceil(64))
+    let words = words.start..words.end.min(state.provider_slots().div_ceil(64));
+    Ok(words
         .flat_map(|word| bits(fits(word, state.existing_word(word)), word))
         .map(ProviderId)
         .collect())
@@ -118,8 +141,6 @@ fn named(state: &State, query: &ProviderQuery) -> Result<Option<ProviderId>, Nob
 }
 
 fn any_of_aggregates(state: &State, lists: &[Vec<String>]) -> AnyOf<AggregateId> {
-    lists
-        .iter()
-        .map(|list| aggregate_ids(state, list))
-        .collect()
+    let lists = lists.iter().map(|list| aggregate_ids(state, list));
+    each_once(lists.collect())
 }

@@ -53,6 +53,10 @@ impl SlotSet {
         let present = chunk[word % CHUNK_WORDS] & bit != 0;
         chunk[word % CHUNK_WORDS] &= !bit;
         self.count -= usize::from(present);
+        if self.count == 0 {
+            // There may be very many sets in which nothing is left.
+            self.chunks = Vec::new();
+        }
         present
     }
 
@@ -99,7 +103,17 @@ impl SlotSet {
 
     /// The slots in rising order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.word_count()).flat_map(|word| bits(self.word(word), word))
+        self.iter_from(0)
+    }
+
+    /// The slots from one on, in rising order.
+    pub fn iter_from(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = slot as usize / 64;
+        let ahead = u64::MAX << (slot % 64);
+        (first..self.word_count()).flat_map(move |word| {
+            let ahead = if word == first { ahead } else { u64::MAX };
+            bits(self.word(word) & ahead, word)
+        })
     }
 }
 
@@ -131,6 +145,11 @@ mod tests {
             set.iter().collect::<Vec<_>>(),
             [0, 63, 64, 1_023, 1_024, 5_000]
         );
+        assert_eq!(
+            set.iter_from(64).collect::<Vec<_>>(),
+            [64, 1_023, 1_024, 5_000]
+        );
+        assert_eq!(set.iter_from(1_000).next(), Some(1_023));
         assert!(set.remove(64) && !set.remove(64) && !set.remove(1 << 20));
         assert_eq!(set.len(), 5);
         assert!(!set.contains(64) && set.contains(5_000));

@@ -113,7 +113,7 @@ struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn new(interner: &'a Interner, used: impl Iterator<Item = u32>) -> Self {
-        let mut is_used = vec![false; interner.len()];
+        let mut is_used = vec![false; interner.row_count()];
         for number in used {
             is_used[number as usize] = true;
         }
@@ -123,7 +123,7 @@ impl<'a> Table<'a> {
             .map(|(number, _)| number)
             .collect();
         numbers.sort_unstable_by_key(|number| interner.text(*number));
-        let mut places = vec![0; interner.len()];
+        let mut places = vec![0; interner.row_count()];
         for (place, number) in (0u32..).zip(&numbers) {
             places[*number as usize] = place;
         }

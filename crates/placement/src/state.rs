@@ -52,7 +52,7 @@ impl Provider {
     #[must_use]
     #[inline]
     pub fn inventory(&self, class: ClassId) -> Option<&InventoryRecord> {
-        self.inventories.iter().find(|record| record.class == class)
+        self.inventories.get(place_of(&self.inventories, class)?)
     }
 
     /// Whether it has a trait.
@@ -66,6 +66,20 @@ impl Provider {
     pub fn in_aggregate(&self, id: AggregateId) -> bool {
         self.aggregates.binary_search(&id).is_ok()
     }
+}
+
+/// Up to so many inventories are looked at one after the other: nearly all providers have a handful,
+/// and that is faster than halving.
+const FEW_INVENTORIES: usize = 8;
+
+/// Where the inventory of a class is among those of a provider.
+#[inline]
+pub(crate) fn place_of(inventories: &[InventoryRecord], class: ClassId) -> Option<usize> {
+    if inventories.len() <= FEW_INVENTORIES {
+        return inventories.iter().position(|record| record.class == class);
+    }
+    let found = inventories.binary_search_by_key(&class, |record| record.class);
+    found.ok()
 }
 
 /// One inventory of a provider with what is allocated of it.
@@ -315,7 +329,7 @@ impl State {
         self.trait_members.get(id.index()).unwrap_or(&NO_SLOTS)
     }
 
-    /// The number of an aggregate, if any provider was ever in it.
+    /// The number of an aggregate, if any provider or level of the topology has it.
     #[must_use]
     pub fn aggregate_id(&self, uuid: &str) -> Option<AggregateId> {
         self.aggregates.find(uuid).map(AggregateId)
@@ -378,12 +392,22 @@ impl State {
 
     /// The consumers of a project, in rising order of slot.
     pub fn project_consumers(&self, project: &str) -> impl Iterator<Item = &Consumer> {
+        let all = self.project_consumers_from(project, 0);
+        all.map(|(_, consumer)| consumer)
+    }
+
+    /// The consumers of a project from some slot on, with their slots, in rising order.
+    pub fn project_consumers_from(
+        &self,
+        project: &str,
+        slot: u32,
+    ) -> impl Iterator<Item = (u32, &Consumer)> {
         let id = self.projects.find(project);
         let members = id.and_then(|id| self.project_consumers.get(id as usize));
         members
             .unwrap_or(&NO_SLOTS)
-            .iter()
-            .filter_map(|row| self.consumers.get(row))
+            .iter_from(slot)
+            .filter_map(|row| Some((row, self.consumers.get(row)?)))
     }
 
     /// The name of a project.
@@ -398,7 +422,7 @@ impl State {
         self.users.text(id.0)
     }
 
-    /// The number of a user, if any consumer ever had it.
+    /// The number of a user, if any consumer has it.
     #[must_use]
     pub fn user_id(&self, name: &str) -> Option<UserId> {
         self.users.find(name).map(UserId)
@@ -410,10 +434,22 @@ impl State {
         self.consumer_types.text(id.0)
     }
 
-    /// The number of a consumer type, if any consumer ever had it.
+    /// The number of a consumer type, if any consumer has it.
     #[must_use]
     pub fn consumer_type_id(&self, name: &str) -> Option<TypeId> {
         self.consumer_types.find(name).map(TypeId)
+    }
+
+    /// How many names of aggregates, projects, users and consumer types are kept: as many as are in use.
+    #[must_use]
+    pub fn name_counts(&self) -> [usize; 4] {
+        let tables = [
+            &self.aggregates,
+            &self.projects,
+            &self.users,
+            &self.consumer_types,
+        ];
+        tables.map(Interner::len)
     }
 
     /// Which trees changed lately.

@@ -16,8 +16,8 @@ use fleet::{
 use model::{Found, Model, Verdict};
 use placewright_placement::candidates::{HostSearch, find_candidates_as_trees};
 use placewright_placement::{
-    CandidateQuery, Candidates, Command, ProviderId, QueryRefusal, State, Strategy as Order,
-    Timestamp, decide, find_candidates, find_providers,
+    CandidateQuery, CandidateSearch, Candidates, Command, ProviderId, QueryRefusal, State,
+    Strategy as Order, Timestamp, decide, find_candidates, find_providers,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -248,5 +248,77 @@ proptest! {
                 QueryRefusal::UnknownClass { name } | QueryRefusal::UnknownTrait { name } => name,
             });
         prop_assert_eq!(answer, Model(&fleet).providers(&query));
+    }
+}
+
+/// The answer of a search that stops after so many steps again and again.
+fn in_slices(
+    state: &State,
+    query: &CandidateQuery,
+    steps: usize,
+) -> Result<Candidates, QueryRefusal> {
+    let mut search = CandidateSearch::new(query);
+    while !search.go_on(state, steps)? {}
+    Ok(search.finish(state))
+}
+
+proptest! {
+    #[test]
+    fn a_search_in_slices_finds_the_same(
+        mut fleet in any_fleet(),
+        query in any_query(),
+        steps in 1usize..60,
+        breadth in any::<bool>(),
+        seed in prop::option::of(0u64..4),
+    ) {
+        let state = build(&mut fleet);
+        let mut query = query;
+        query.options.seed = seed;
+        if breadth {
+            query.options.strategy = Order::BreadthFirst;
+        }
+        let whole = find_candidates(&state, &query);
+        prop_assert_eq!(in_slices(&state, &query, steps), whole);
+    }
+
+    #[test]
+    fn wide_trees_in_slices_are_the_same(
+        mut fleet in device_tree(),
+        query in device_query(),
+        steps in 1usize..60,
+    ) {
+        let state = build(&mut fleet);
+        prop_assert_eq!(in_slices(&state, &query, steps), find_candidates(&state, &query));
+    }
+
+    #[test]
+    fn a_search_goes_on_when_providers_change(
+        mut fleet in any_fleet(),
+        query in any_query(),
+        events in prop::collection::vec((0usize..8, event()), 1..6),
+    ) {
+        let mut state = build(&mut fleet);
+        let before = find_candidates(&state, &query);
+        let mut search = CandidateSearch::new(&query);
+        let mut events = events.into_iter();
+        let mut slices = 0;
+        while let Ok(false) = search.go_on(&state, 8) {
+            if let Some((place, event)) = events.next() {
+                happen(&mut state, uuid_at(place), &event);
+            }
+            slices += 1;
+            prop_assert!(slices < 100_000);
+        }
+        search.note_providers(&state);
+        let (found, providers) = search.into_found();
+        // Who was never changed is found as before, and everybody found has a name.
+        for candidate in found.iter() {
+            for held in candidate.allocations() {
+                prop_assert!(providers.uuid(held.provider).is_some());
+            }
+        }
+        if events.len() > 0 && slices == 0 && let Ok(before) = before {
+            prop_assert_eq!(found.len(), before.len());
+        }
     }
 }

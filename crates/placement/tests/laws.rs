@@ -4,8 +4,10 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{command, fresh};
-use placewright_placement::{Change, Command, State, decide, record};
+use placewright_placement::{Change, Command, Consumer, State, decide, record};
 use proptest::prelude::*;
 
 fn commands() -> impl Strategy<Value = Vec<Command>> {
@@ -37,8 +39,39 @@ fn overuse(state: &State) -> Vec<(uuid::Uuid, String, i64, i64)> {
     found
 }
 
+/// Names are kept as long as somebody uses them, and no longer.
+fn check_names(state: &State) {
+    let consumers = || state.all_consumers().map(|(_, consumer)| consumer);
+    let of_providers = state.all_providers();
+    let of_providers = of_providers.flat_map(|(_, provider)| &provider.aggregates);
+    let of_levels = state.levels().iter().flat_map(|level| &level.aggregates);
+    let aggregates: BTreeSet<&str> = of_providers
+        .map(|id| state.aggregate_uuid(*id))
+        .chain(of_levels.map(String::as_str))
+        .collect();
+    let projects: BTreeSet<&str> = consumers()
+        .map(|consumer| state.project_name(consumer.project))
+        .collect();
+    let users: BTreeSet<&str> = consumers()
+        .map(|consumer| state.user_name(consumer.user))
+        .collect();
+    let types: BTreeSet<&str> = consumers()
+        .filter_map(|consumer| consumer.consumer_type)
+        .map(|id| state.consumer_type_name(id))
+        .collect();
+    let used = [&aggregates, &projects, &users, &types];
+    assert!(used.iter().all(|names| !names.contains("")));
+    assert_eq!(state.name_counts(), used.map(BTreeSet::len));
+    for project in projects {
+        let listed = state.project_consumers(project).count();
+        let of_project = |consumer: &&Consumer| state.project_name(consumer.project) == project;
+        assert_eq!(listed, consumers().filter(of_project).count());
+    }
+}
+
 /// Everything that is kept twice must agree.
 fn check_indexes(state: &State) {
+    check_names(state);
     for (id, provider) in state.all_providers() {
         for record in &provider.inventories {
             let held: i64 = state

@@ -8,6 +8,7 @@ pub(crate) mod date;
 pub(crate) mod door;
 pub(crate) mod error;
 pub(crate) mod json;
+pub(crate) mod large;
 pub(crate) mod microversion;
 pub(crate) mod own;
 pub(crate) mod pattern;

@@ -29,6 +29,15 @@ pub struct ServerOptions {
     pub incomplete_consumer_user_id: String,
     /// How `GET /allocation_candidates` chooses.
     pub candidates: CandidateOptions,
+    /// Most entries of one request that changes something: amounts of allocations, inventories,
+    /// traits, aggregates.
+    pub entries_max: usize,
+    /// Most request groups of one query for candidates.
+    pub groups_max: usize,
+    /// Largest answer, in bytes.
+    pub answer_bytes_max: usize,
+    /// Most memory that all large answers on their way to clients hold, in bytes.
+    pub answers_bytes_max: usize,
 }
 
 /// How `GET /allocation_candidates` chooses among the candidates.
@@ -46,7 +55,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             connections_max: 4096,
-            body_bytes_max: 32 << 20,
+            body_bytes_max: 8 << 20,
             head_bytes_max: 64 << 10,
             head_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(30),
@@ -56,6 +65,10 @@ impl Default for ServerOptions {
             incomplete_consumer_project_id: Self::NOBODY.to_owned(),
             incomplete_consumer_user_id: Self::NOBODY.to_owned(),
             candidates: CandidateOptions::default(),
+            entries_max: 10_000,
+            groups_max: 128,
+            answer_bytes_max: 128 << 20,
+            answers_bytes_max: 128 << 20,
         }
     }
 }

@@ -23,6 +23,7 @@ use placewright_scheduler::request::{self, Unreadable};
 use placewright_scheduler::select::Scheduler;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 
 use crate::costly::CostlyError;
 use crate::http::body::{self, Body};
@@ -94,6 +95,8 @@ struct Core {
     shelf: Mutex<Shelf>,
     contention: Mutex<Contention>,
     reasons: Reasons,
+    /// Whose turn it is to count on a copy of everything.
+    counting: Semaphore,
 }
 
 /// What decides.
@@ -180,6 +183,7 @@ impl SchedulerService {
             shelf: Mutex::new(shelf),
             contention: Mutex::default(),
             reasons: Reasons::default(),
+            counting: Semaphore::new(1),
         });
         // What placement knows of the hosts is taken over now, not by the first decision.
         core.decide(|_, _| ());

@@ -40,6 +40,10 @@ pub(super) fn server(options: &Options) -> ServerOptions {
                 CandidateStrategy::BreadthFirst => true,
             },
         },
+        entries_max: placement.entries_max.count(),
+        groups_max: placement.groups_max.count(),
+        answer_bytes_max: placement.answer_bytes_max.count(),
+        answers_bytes_max: placement.answers_bytes_max.count(),
     }
 }
 

@@ -12,9 +12,20 @@ use crate::ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,
     TraitId, TypeId, UserId,
 };
+use crate::intern::{Freed, FreedNames};
 use crate::names;
-use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State};
+use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State, place_of};
 use crate::touch::What;
+
+/// A consumer that was replaced, and the names that went with it: its undoing gives them their numbers
+/// again.
+#[derive(Debug)]
+pub(crate) struct Former {
+    pub(crate) consumer: Consumer,
+    project: Option<Freed>,
+    user: Option<Freed>,
+    consumer_type: Option<Freed>,
+}
 
 impl State {
     pub(super) fn replace_class(&mut self, id: ClassId, named: Option<Named>) -> Option<Named> {
@@ -99,7 +110,7 @@ impl State {
         self.replace_aggregates(id, aggregates);
     }
 
-    pub(super) fn remove_provider(&mut self, id: ProviderId) -> Option<Provider> {
+    pub(super) fn remove_provider(&mut self, id: ProviderId) -> Option<(Provider, FreedNames)> {
         let classes: SmallVec<[ClassId; 8]> = self
             .provider(id)?
             .inventories
@@ -111,7 +122,7 @@ impl State {
             .filter_map(|class| self.replace_inventory(id, class, None))
             .collect();
         let traits = self.replace_traits(id, Vec::new()).unwrap_or_default();
-        let aggregates = self.replace_aggregates(id, Vec::new()).unwrap_or_default();
+        let (aggregates, freed) = self.replace_aggregates(id, Vec::new()).unwrap_or_default();
         self.touch(id);
         self.leave_parent(id);
         let mut provider = self.providers.take(id.0)?;
@@ -120,7 +131,7 @@ impl State {
         provider.inventories = inventories;
         provider.traits = traits;
         provider.aggregates = aggregates;
-        Some(provider)
+        Some((provider, freed))
     }
 
     pub(super) fn join_parent(&mut self, id: ProviderId, parent: Option<ProviderId>) {
@@ -255,31 +266,63 @@ impl State {
         Some(previous)
     }
 
+    /// The number of an aggregate, a new one if need be; whoever keeps it holds it.
     pub(crate) fn intern_aggregate(&mut self, uuid: &str) -> AggregateId {
+        if let Some(known) = self.aggregates.find(uuid) {
+            return AggregateId(known);
+        }
         let id = AggregateId(self.aggregates.intern(uuid));
         if self.aggregate_members.len() <= id.index() {
             self.aggregate_members
                 .resize_with(id.index() + 1, Default::default);
-            // A query that names it found nothing to look up before.
+        }
+        // A query that names it found nothing to look up before.
+        self.touched.touch_structure();
+        id
+    }
+
+    /// Gives aggregates that were freed their numbers again.
+    pub(super) fn restore_aggregates(&mut self, freed: FreedNames) {
+        if freed.is_empty() {
+            return;
+        }
+        self.aggregates.restore(freed);
+        let rows = self.aggregates.row_count();
+        if self.aggregate_members.len() < rows {
+            self.aggregate_members.resize_with(rows, Default::default);
+        }
+        self.touched.touch_structure();
+    }
+
+    /// Lets go of aggregates; those that nobody else holds are gone with it.
+    fn release_aggregates(&mut self, ids: impl Iterator<Item = u32>) -> FreedNames {
+        let aggregates = &mut self.aggregates;
+        let freed: FreedNames = ids.filter_map(|id| aggregates.release(id)).collect();
+        if !freed.is_empty() {
+            self.aggregate_members.truncate(aggregates.row_count());
+            // Whoever keeps its number has to look it up again.
             self.touched.touch_structure();
         }
-        id
+        freed
     }
 
     pub(super) fn replace_aggregates(
         &mut self,
         id: ProviderId,
         aggregates: Vec<AggregateId>,
-    ) -> Option<Vec<AggregateId>> {
+    ) -> Option<(Vec<AggregateId>, FreedNames)> {
         self.touch(id);
         let provider = self.providers.get_mut(id.0)?;
         for old in &provider.aggregates {
             self.aggregate_members[old.index()].remove(id.0);
         }
         for new in &aggregates {
+            self.aggregates.hold(new.0);
             self.aggregate_members[new.index()].insert(id.0);
         }
-        Some(std::mem::replace(&mut provider.aggregates, aggregates))
+        let previous = std::mem::replace(&mut provider.aggregates, aggregates);
+        let freed = self.release_aggregates(previous.iter().map(|old| old.0));
+        Some((previous, freed))
     }
 
     pub(super) fn consumer_record(&mut self, change: &Change) -> Option<Consumer> {
@@ -336,13 +379,48 @@ impl State {
         id
     }
 
+    /// Gives the names of a former consumer their numbers again.
+    pub(super) fn restore_owner(&mut self, former: Former) -> Consumer {
+        self.projects.restore(former.project);
+        let rows = self.projects.row_count();
+        if self.project_consumers.len() < rows {
+            self.project_consumers.resize_with(rows, Default::default);
+        }
+        self.users.restore(former.user);
+        self.consumer_types.restore(former.consumer_type);
+        former.consumer
+    }
+
+    /// Lets go of the names of a consumer that is gone.
+    fn release_owner(&mut self, consumer: Consumer) -> Former {
+        let project = self.projects.release(consumer.project.0);
+        if project.is_some() {
+            self.project_consumers.truncate(self.projects.row_count());
+        }
+        let of_type = consumer.consumer_type;
+        Former {
+            project,
+            user: self.users.release(consumer.user.0),
+            consumer_type: of_type.and_then(|id| self.consumer_types.release(id.0)),
+            consumer,
+        }
+    }
+
+    fn hold_owner(&mut self, consumer: &Consumer) {
+        self.projects.hold(consumer.project.0);
+        self.users.hold(consumer.user.0);
+        if let Some(id) = consumer.consumer_type {
+            self.consumer_types.hold(id.0);
+        }
+    }
+
     /// Replaces one consumer with all it holds; nothing forgets it.
     pub(crate) fn replace_consumer(
         &mut self,
         id: ConsumerId,
         uuid: ConsumerUuid,
         record: Option<Consumer>,
-    ) -> Option<Consumer> {
+    ) -> Option<Former> {
         let previous = self.consumers.take(id.0);
         if let Some(previous) = &previous {
             self.note_member(id, previous.placing, false);
@@ -353,6 +431,7 @@ impl State {
             }
         }
         if let Some(record) = record {
+            self.hold_owner(&record);
             self.note_member(id, record.placing, true);
             self.project_consumers[record.project.index()].insert(id.0);
             for allocation in &record.allocations {
@@ -366,7 +445,7 @@ impl State {
         } else {
             self.consumer_index.remove(&uuid, id);
         }
-        previous
+        previous.map(|previous| self.release_owner(previous))
     }
 
     #[inline]
@@ -375,11 +454,8 @@ impl State {
             return;
         };
         let class = allocation.class;
-        let Some(record) = provider
-            .inventories
-            .iter_mut()
-            .find(|record| record.class == class)
-        else {
+        let place = place_of(&provider.inventories, class);
+        let Some(record) = place.and_then(|place| provider.inventories.get_mut(place)) else {
             return;
         };
         record.used = record.used.saturating_add(difference);
@@ -497,19 +573,25 @@ impl State {
         }
     }
 
-    pub(crate) fn replace_levels(&mut self, levels: Vec<Level>) -> Vec<Level> {
+    pub(crate) fn replace_levels(&mut self, levels: Vec<Level>) -> (Vec<Level>, FreedNames) {
         self.touched.touch_structure();
         self.level_of_aggregate.clear();
         for (number, level) in (0u16..).zip(&levels) {
             for uuid in &level.aggregates {
-                let id = self.intern_aggregate(uuid).index();
-                if self.level_of_aggregate.len() <= id {
-                    self.level_of_aggregate.resize(id + 1, None);
+                let id = self.intern_aggregate(uuid);
+                self.aggregates.hold(id.0);
+                if self.level_of_aggregate.len() <= id.index() {
+                    self.level_of_aggregate.resize(id.index() + 1, None);
                 }
-                self.level_of_aggregate[id] = Some(number);
+                self.level_of_aggregate[id.index()] = Some(number);
             }
         }
-        std::mem::replace(&mut self.levels, levels)
+        let previous = std::mem::replace(&mut self.levels, levels);
+        let held: Vec<u32> = (previous.iter().flat_map(|level| &level.aggregates))
+            .filter_map(|uuid| self.aggregates.find(uuid))
+            .collect();
+        let freed = self.release_aggregates(held.into_iter());
+        (previous, freed)
     }
 
     pub(crate) fn replace_distances(&mut self, distances: Vec<Distance>) -> Vec<Distance> {

@@ -153,6 +153,36 @@ impl Candidates {
         (candidate.allocations(), candidate.mappings().collect())
     }
 
+    /// About how much memory they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.allocations.len() * size_of::<Allocation>()
+            + (self.mapped.len() + self.summaries.len()) * size_of::<ProviderId>()
+            + (self.allocation_ends.len() + self.mapping_ends.len()) * size_of::<u32>()
+    }
+
+    /// How many amounts and how many providers of groups all candidates have together.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.allocations.len(), self.mapped.len())
+    }
+
+    /// All providers that candidates name, from some amount and some provider of a group on, each as
+    /// often as it is named.
+    pub(super) fn named_since(
+        &self,
+        (allocations, mapped): (usize, usize),
+    ) -> impl Iterator<Item = ProviderId> + '_ {
+        let allocations = self.allocations.get(allocations..).unwrap_or_default();
+        let mapped = self.mapped.get(mapped..).unwrap_or_default();
+        let providers = allocations.iter().map(|one| one.provider);
+        providers.chain(mapped.iter().copied())
+    }
+
+    pub(super) fn note_incomplete(&mut self, incomplete: bool) {
+        self.incomplete = incomplete;
+    }
+
     /// Gathers the providers that a client should be told about.
     pub(super) fn finish(&mut self, state: &State, nested: bool, incomplete: bool) {
         self.incomplete = incomplete;

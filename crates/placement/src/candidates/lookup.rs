@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::query::QueryRefusal;
+use crate::hash::Map;
 use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
 use crate::slot_set::SlotSet;
 use crate::state::State;
@@ -40,10 +41,33 @@ pub(crate) fn any_of_traits(
     state: &State,
     lists: &[Vec<String>],
 ) -> Result<AnyOf<TraitId>, QueryRefusal> {
-    lists.iter().map(|list| trait_ids(state, list)).collect()
+    let lists = lists.iter().map(|list| trait_ids(state, list));
+    Ok(each_once(lists.collect::<Result<_, _>>()?))
 }
 
-/// The numbers of the aggregates that anybody was ever in; the others have no members.
+/// Up to so many lists are compared with each other; of more, a map knows those that were there.
+const FEW_LISTS: usize = 8;
+
+/// Lists without those that were there before: who repeats one asks for nothing more, and each costs a
+/// look at every provider.
+pub(crate) fn each_once<T>(mut lists: AnyOf<T>) -> AnyOf<T>
+where
+    T: Copy + Eq + std::hash::Hash,
+{
+    if lists.len() <= FEW_LISTS {
+        for place in (1..lists.len()).rev() {
+            if lists[..place].contains(&lists[place]) {
+                lists.remove(place);
+            }
+        }
+        return lists;
+    }
+    let mut known: Map<SmallVec<[T; 2]>, ()> = Map::default();
+    lists.retain(|list| known.insert(list.clone(), ()).is_none());
+    lists
+}
+
+/// The numbers of the aggregates that anybody is in; the others have no members.
 pub(crate) fn aggregate_ids<'a, I, C>(state: &State, uuids: I) -> C
 where
     I: IntoIterator<Item = &'a String>,
@@ -123,6 +147,9 @@ impl SetFilter {
         for any in &self.all {
             let members = any.iter().map(|set| set.of(state).word(word));
             mask &= members.fold(0, |members, word| members | word);
+            if mask == 0 {
+                return 0;
+            }
         }
         for set in &self.none {
             mask &= !set.of(state).word(word);

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::lookup::{
-    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, provider_named, trait_ids,
+    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, each_once, provider_named, trait_ids,
 };
 use super::query::{CandidateQuery, QueryRefusal, RequestGroup};
 use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
@@ -51,11 +51,9 @@ pub(crate) fn resolve_root(
     query: &CandidateQuery,
 ) -> Result<ResolvedRoot, QueryRefusal> {
     let required: Vec<TraitId> = trait_ids(state, &query.root_required)?;
+    let required = required.into_iter();
     Ok(ResolvedRoot {
-        required: required
-            .into_iter()
-            .map(|id| SmallVec::from_slice(&[id]))
-            .collect(),
+        required: each_once(required.map(|id| SmallVec::from_slice(&[id])).collect()),
         forbidden: trait_ids(state, &query.root_forbidden)?,
     })
 }
@@ -73,11 +71,9 @@ pub(crate) fn resolve_group(state: &State, group: &RequestGroup) -> Resolved<Res
             Err(refusal) => return Resolved::Refused(refusal),
         }
     }
-    resolved.member_of = group
-        .member_of
-        .iter()
-        .map(|list| aggregate_ids(state, list))
-        .collect();
+    let lists = group.member_of.iter();
+    let lists = lists.map(|list| aggregate_ids(state, list));
+    resolved.member_of = each_once(lists.collect());
     if !resolved.member_of.is_empty() {
         let mut members = SetFilter::default();
         members.require_aggregates(&resolved.member_of);

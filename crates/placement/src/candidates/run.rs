@@ -1,4 +1,6 @@
 //! The walk over the roots: depth first, breadth first, or shuffled.
+//!
+//! A walk can stop after any root and any candidate and go on later, on the state as it is then.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -12,11 +14,57 @@ use super::query::{SearchOptions, Strategy};
 use super::tree::TreeSearch;
 use crate::hash::{Map, hash_of};
 use crate::ids::ProviderId;
-use crate::slot_set::bits;
 
 /// What the candidates beyond one a root may take, in choices, unless the operator says how many
 /// there may be: a wide tree has more ways to serve a request than there is memory.
 const CHOICES: usize = 500_000;
+
+/// The roots in their order, 64 at a time.
+#[derive(Default)]
+struct Roots {
+    /// The word that comes next.
+    next: usize,
+    /// What is left of the one before.
+    hosts: u64,
+    trees: u64,
+    /// Which of its roots were not passed yet.
+    ahead: u64,
+}
+
+impl Roots {
+    /// The next root, and whether its tree is to be searched.
+    #[inline]
+    fn next(&mut self, plan: &Plan<'_>, anchors: &Anchors) -> Option<(ProviderId, bool)> {
+        loop {
+            let mask = self.hosts | self.trees;
+            if mask != 0 {
+                let bit = mask.trailing_zeros();
+                let is_tree = self.trees >> bit & 1 == 1;
+                self.ahead = u64::MAX << bit << 1;
+                self.hosts &= self.ahead;
+                self.trees &= self.ahead;
+                let base = u32::try_from((self.next - 1) * 64).unwrap_or(u32::MAX);
+                return Some((ProviderId(base + bit), is_tree));
+            }
+            if self.next >= anchors.words {
+                return None;
+            }
+            let roots = anchors.word(plan, self.next);
+            (self.hosts, self.trees) = (roots.hosts, roots.trees);
+            self.ahead = u64::MAX;
+            self.next += 1;
+        }
+    }
+
+    /// Looks anew at what is left, as the state is now.
+    fn renew(&mut self, plan: &Plan<'_>, anchors: &Anchors) {
+        let Some(word) = self.next.checked_sub(1) else {
+            return;
+        };
+        let roots = anchors.word(plan, word);
+        (self.hosts, self.trees) = (roots.hosts & self.ahead, roots.trees & self.ahead);
+    }
+}
 
 /// The trees that had a candidate in the first of several rounds.
 struct FirstRound {
@@ -38,10 +86,42 @@ impl FirstRound {
     }
 }
 
+/// How far a walk has come.
+enum Walk {
+    /// All candidates of one tree before the next.
+    Deep {
+        roots: Roots,
+        search: Box<TreeSearch>,
+        /// Whether the search is in the midst of a tree.
+        is_open: bool,
+    },
+    /// One candidate of each root.
+    First {
+        roots: Roots,
+        /// The roots in random order, and how many of them are behind.
+        shuffled: Option<(Vec<(ProviderId, bool)>, usize)>,
+        first: Box<FirstRound>,
+    },
+    /// One more candidate of each tree in turn.
+    Rounds {
+        first: Box<FirstRound>,
+        /// How many of its trees have a search of their own.
+        opened: usize,
+        searches: Vec<TreeSearch>,
+        /// The search whose turn it is, and how many before it have more.
+        place: usize,
+        kept: usize,
+    },
+    Over,
+}
+
+/// What one root costs, and one candidate for each of its choices, in steps of about 10 ns.
+const ROOT_STEPS: usize = 4;
+const CHOICE_STEPS: usize = 6;
+
 /// One run of the search.
-pub(crate) struct Run<'r, 'a> {
-    plan: &'r Plan<'a>,
-    anchors: &'r Anchors,
+pub(crate) struct Run {
+    anchors: Anchors,
     most: usize,
     /// Whether `most` is less than what the client asks for.
     cut: bool,
@@ -52,20 +132,37 @@ pub(crate) struct Run<'r, 'a> {
     shared: HashTable<usize>,
     /// What the trees seen so far could take of sharing providers.
     shared_options: Map<Vec<u32>, ()>,
+    walk: Walk,
+    /// Steps left before it stops for others.
+    left: usize,
+    /// What a candidate costs.
+    candidate_steps: usize,
 }
 
-impl<'r, 'a> Run<'r, 'a> {
+impl Run {
     /// `limit` is what the client asks for, `ceiling` what the operator allows.
     pub(crate) fn new(
-        plan: &'r Plan<'a>,
-        anchors: &'r Anchors,
+        plan: &Plan<'_>,
+        anchors: Anchors,
         limit: Option<usize>,
         ceiling: Option<usize>,
+        options: &SearchOptions,
     ) -> Self {
         let ceiling = ceiling
             .unwrap_or_else(|| plan.state.roots().len() + CHOICES / plan.choices.len().max(1));
+        let walk = match (options.seed, options.strategy) {
+            (None, Strategy::DepthFirst) => Walk::Deep {
+                roots: Roots::default(),
+                search: Box::new(TreeSearch::new(plan)),
+                is_open: false,
+            },
+            (seed, _) => Walk::First {
+                roots: Roots::default(),
+                shuffled: seed.map(|seed| (shuffled(plan, &anchors, seed), 0)),
+                first: Box::new(FirstRound::new(plan, seed)),
+            },
+        };
         Self {
-            plan,
             anchors,
             most: limit.unwrap_or(usize::MAX).min(ceiling).max(1),
             cut: limit.is_none_or(|limit| limit > ceiling),
@@ -73,120 +170,253 @@ impl<'r, 'a> Run<'r, 'a> {
             scratch: Scratch::new(plan),
             shared: HashTable::new(),
             shared_options: Map::default(),
+            walk,
+            left: 0,
+            candidate_steps: ROOT_STEPS + plan.choices.len() * CHOICE_STEPS,
         }
     }
 
-    pub(crate) fn search(mut self, options: &SearchOptions) -> Candidates {
-        match (options.seed, options.strategy) {
-            (Some(seed), _) => self.shuffled(seed),
-            (None, Strategy::DepthFirst) => self.depth_first(),
-            (None, Strategy::BreadthFirst) => self.breadth_first(),
-        }
-        let plan = self.plan;
-        let missing = self.scratch.gave_up() || (self.cut && self.is_full());
-        self.answer.finish(plan.state, plan.nested, missing);
+    /// All candidates, of a search that nobody has to wait for.
+    pub(crate) fn search(mut self, plan: &Plan<'_>) -> Candidates {
+        self.go_on(plan, usize::MAX);
+        self.finish(plan)
+    }
+
+    /// The candidates found so far.
+    pub(crate) fn found(&self) -> &Candidates {
+        &self.answer
+    }
+
+    /// The candidates, with the providers that a client should be told about.
+    pub(crate) fn finish(mut self, plan: &Plan<'_>) -> Candidates {
+        let is_complete = self.is_complete();
+        self.answer.finish(plan.state, plan.nested, !is_complete);
         self.answer
+    }
+
+    /// The candidates alone.
+    pub(crate) fn into_found(mut self) -> Candidates {
+        let is_complete = self.is_complete();
+        self.answer.note_incomplete(!is_complete);
+        self.answer
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.scratch.gave_up() && !(self.cut && self.is_full())
     }
 
     fn is_full(&self) -> bool {
         self.answer.len() >= self.most
     }
 
-    fn depth_first(&mut self) {
-        let mut search = TreeSearch::new(self.plan);
-        for word in 0..self.anchors.words {
-            let roots = self.anchors.word(self.plan, word);
-            for slot in bits(roots.hosts | roots.trees, word) {
-                if self.is_full() {
-                    return;
-                }
-                let root = ProviderId(slot);
-                if roots.trees >> (slot % 64) & 1 == 0 {
-                    self.answer
-                        .push_host(root, &self.anchors.flat.total, self.plan.groups);
-                } else if self.open(&mut search, root, None) {
-                    while !self.is_full() && self.step(&mut search) {}
-                }
+    /// Takes over who may serve what, as the state is now.
+    pub(crate) fn renew(&mut self, plan: &Plan<'_>, anchors: Anchors) {
+        self.anchors = anchors;
+        match &mut self.walk {
+            Walk::Deep { roots, .. } | Walk::First { roots, .. } => {
+                roots.renew(plan, &self.anchors);
             }
+            Walk::Rounds { .. } | Walk::Over => {}
         }
     }
 
-    fn breadth_first(&mut self) {
-        let mut first = FirstRound::new(self.plan, None);
-        for word in 0..self.anchors.words {
-            let roots = self.anchors.word(self.plan, word);
-            for slot in bits(roots.hosts | roots.trees, word) {
-                let is_tree = roots.trees >> (slot % 64) & 1 == 1;
-                self.visit(ProviderId(slot), is_tree, &mut first);
-                if self.is_full() {
-                    return;
+    /// Goes on for about so many steps. True when there is nothing more to find.
+    pub(crate) fn go_on(&mut self, plan: &Plan<'_>, steps: usize) -> bool {
+        self.left = steps;
+        let mut walk = std::mem::replace(&mut self.walk, Walk::Over);
+        loop {
+            let is_over = match &mut walk {
+                Walk::Deep {
+                    roots,
+                    search,
+                    is_open,
+                } => self.go_deep(plan, roots, search, is_open),
+                Walk::First {
+                    roots,
+                    shuffled,
+                    first,
+                } => self.go_first(plan, roots, shuffled.as_mut(), first),
+                Walk::Rounds {
+                    first,
+                    opened,
+                    searches,
+                    place,
+                    kept,
+                } => {
+                    self.open_all(plan, first, opened, searches)
+                        && self.go_round(plan, searches, place, kept)
                 }
+                Walk::Over => return true,
+            };
+            if !is_over {
+                self.walk = walk;
+                return false;
             }
+            walk = match walk {
+                Walk::First { first, .. } if !self.is_full() => Walk::Rounds {
+                    first,
+                    opened: 0,
+                    searches: Vec::new(),
+                    place: 0,
+                    kept: 0,
+                },
+                _ => Walk::Over,
+            };
         }
-        self.go_round(&first);
     }
 
-    /// Breadth first over the roots in random order, each tree's choices in random order: the
-    /// reference draws its sample from all candidates of all roots.
-    fn shuffled(&mut self, seed: u64) {
-        let mut roots = Vec::new();
-        for word in 0..self.anchors.words {
-            let masks = self.anchors.word(self.plan, word);
-            roots.extend(
-                bits(masks.hosts | masks.trees, word)
-                    .map(|slot| (ProviderId(slot), masks.trees >> (slot % 64) & 1 == 1)),
-            );
-        }
-        Shuffle::new(seed).order(&mut roots);
-        let mut first = FirstRound::new(self.plan, Some(seed));
-        for (root, is_tree) in roots {
-            self.visit(root, is_tree, &mut first);
+    /// Takes steps away. False when there were none left.
+    #[inline]
+    fn spend(&mut self, steps: usize) -> bool {
+        let has_some = self.left > 0;
+        self.left = self.left.saturating_sub(steps);
+        has_some
+    }
+
+    fn go_deep(
+        &mut self,
+        plan: &Plan<'_>,
+        roots: &mut Roots,
+        search: &mut TreeSearch,
+        is_open: &mut bool,
+    ) -> bool {
+        loop {
             if self.is_full() {
-                return;
+                return true;
+            }
+            if !self.spend(ROOT_STEPS) {
+                return false;
+            }
+            if *is_open {
+                *is_open = self.step(plan, search);
+                continue;
+            }
+            match roots.next(plan, &self.anchors) {
+                None => return true,
+                Some((root, true)) => *is_open = self.open(plan, search, root, None),
+                Some((root, false)) => {
+                    self.answer
+                        .push_host(root, &self.anchors.flat.total, plan.groups);
+                }
             }
         }
-        self.go_round(&first);
     }
 
-    /// Takes the first candidate of a root; a tree that has one is noted for more.
-    fn visit(&mut self, root: ProviderId, is_tree: bool, first: &mut FirstRound) {
-        if !is_tree {
-            self.answer
-                .push_host(root, &self.anchors.flat.total, self.plan.groups);
-        } else if self.open(&mut first.search, root, first.seed) && self.step(&mut first.search) {
-            let search = &first.search;
-            first.trees.push((root, search.only_with_own, search.made));
+    /// Takes the first candidate of each root; a tree that has one is noted for more.
+    fn go_first(
+        &mut self,
+        plan: &Plan<'_>,
+        roots: &mut Roots,
+        mut shuffled: Option<&mut (Vec<(ProviderId, bool)>, usize)>,
+        first: &mut FirstRound,
+    ) -> bool {
+        loop {
+            if self.is_full() {
+                return true;
+            }
+            if !self.spend(ROOT_STEPS) {
+                return false;
+            }
+            let next = match &mut shuffled {
+                Some((roots, passed)) => {
+                    *passed += 1;
+                    roots.get(*passed - 1).copied()
+                }
+                None => roots.next(plan, &self.anchors),
+            };
+            match next {
+                None => return true,
+                Some((root, true)) => {
+                    if self.open(plan, &mut first.search, root, first.seed)
+                        && self.step(plan, &mut first.search)
+                    {
+                        let search = &first.search;
+                        first.trees.push((root, search.only_with_own, search.made));
+                    }
+                }
+                Some((root, false)) => {
+                    self.answer
+                        .push_host(root, &self.anchors.flat.total, plan.groups);
+                }
+            }
         }
     }
 
-    /// One candidate of each tree after the other until there are no more. Trees are only now given
-    /// a search of their own: mostly the first round is enough.
-    fn go_round(&mut self, first: &FirstRound) {
-        let mut searches: Vec<TreeSearch> = Vec::with_capacity(first.trees.len());
-        for (root, only_with_own, made) in &first.trees {
-            let mut search = TreeSearch::new(self.plan);
-            self.take_up(&mut search, *root, first.seed);
+    /// Gives the trees of the first round a search of their own: mostly that round was enough.
+    fn open_all(
+        &mut self,
+        plan: &Plan<'_>,
+        first: &FirstRound,
+        opened: &mut usize,
+        searches: &mut Vec<TreeSearch>,
+    ) -> bool {
+        while let Some((root, only_with_own, made)) = first.trees.get(*opened) {
+            if !self.spend(self.candidate_steps) {
+                return false;
+            }
+            *opened += 1;
+            let mut search = TreeSearch::new(plan);
+            let opened = self.take_up(plan, &mut search, *root, first.seed);
             search.only_with_own = *only_with_own;
-            if (0..*made).all(|_| search.next(self.plan, &mut self.scratch)) {
+            if opened && (0..*made).all(|_| search.next(plan, &mut self.scratch)) {
                 searches.push(search);
             }
         }
-        while !searches.is_empty() {
-            searches.retain_mut(|search| !self.is_full() && self.step(search));
-        }
+        true
     }
 
-    fn take_up(&mut self, search: &mut TreeSearch, root: ProviderId, seed: Option<u64>) -> bool {
+    /// One candidate of each tree after the other until there are no more.
+    fn go_round(
+        &mut self,
+        plan: &Plan<'_>,
+        searches: &mut Vec<TreeSearch>,
+        place: &mut usize,
+        kept: &mut usize,
+    ) -> bool {
+        while !searches.is_empty() {
+            while *place < searches.len() {
+                if self.is_full() {
+                    return true;
+                }
+                if !self.spend(ROOT_STEPS) {
+                    return false;
+                }
+                if self.step(plan, &mut searches[*place]) {
+                    searches.swap(*kept, *place);
+                    *kept += 1;
+                }
+                *place += 1;
+            }
+            searches.truncate(*kept);
+            (*place, *kept) = (0, 0);
+        }
+        true
+    }
+
+    fn take_up(
+        &mut self,
+        plan: &Plan<'_>,
+        search: &mut TreeSearch,
+        root: ProviderId,
+        seed: Option<u64>,
+    ) -> bool {
         let (matches, sharing) = (&self.anchors.matches, &self.anchors.sharing);
-        let opened = search.open(self.plan, matches, sharing, root);
+        let opened = search.open(plan, matches, sharing, root);
+        self.left = self.left.saturating_sub(search.size(plan));
         if let Some(seed) = seed {
             search.shuffle(&mut Shuffle::new(seed ^ u64::from(root.0).rotate_left(32)));
         }
         opened
     }
 
-    fn open(&mut self, search: &mut TreeSearch, root: ProviderId, seed: Option<u64>) -> bool {
-        if !self.take_up(search, root, seed) {
+    fn open(
+        &mut self,
+        plan: &Plan<'_>,
+        search: &mut TreeSearch,
+        root: ProviderId,
+        seed: Option<u64>,
+    ) -> bool {
+        if !self.take_up(plan, search, root, seed) {
             return false;
         }
         if !self.anchors.sharing.is_empty() {
@@ -199,9 +429,10 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Adds the next candidate of a tree that is not there yet.
-    fn step(&mut self, search: &mut TreeSearch) -> bool {
-        while search.next(self.plan, &mut self.scratch) {
-            self.answer.push_choices(self.plan, search);
+    fn step(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
+        while search.next(plan, &mut self.scratch) {
+            self.left = self.left.saturating_sub(self.candidate_steps);
+            self.answer.push_choices(plan, search);
             if !search.all_shared() || self.is_new() {
                 return true;
             }
@@ -228,4 +459,12 @@ impl<'r, 'a> Run<'r, 'a> {
             }
         }
     }
+}
+
+/// The roots in random order: the reference draws its sample from all candidates of all roots.
+fn shuffled(plan: &Plan<'_>, anchors: &Anchors, seed: u64) -> Vec<(ProviderId, bool)> {
+    let mut roots = Roots::default();
+    let mut all: Vec<_> = std::iter::from_fn(|| roots.next(plan, anchors)).collect();
+    Shuffle::new(seed).order(&mut all);
+    all
 }

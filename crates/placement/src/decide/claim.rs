@@ -3,10 +3,10 @@
 use uuid::Uuid;
 
 use super::Outcome;
-use super::ledger::{self, Few, InventoryOf, Ledger, Wanted};
+use super::ledger::{self, Current, Inventories, Ledger, Visited, Wanted};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, ConsumerGeneration};
-use crate::ids::{ConsumerUuid, ProviderId, Timestamp};
+use crate::ids::{ConsumerUuid, Timestamp};
 use crate::refusal::Refusal;
 use crate::state::{Consumer, State};
 
@@ -16,7 +16,7 @@ pub(super) fn claim(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let visited = decide_claims(state, consumers, at, &ledger::current, changes)?;
+    let visited = decide_claims(state, consumers, at, &Current, changes)?;
     count_up(state, &visited, at, changes);
     Ok(Outcome::Done)
 }
@@ -27,9 +27,9 @@ pub(super) fn decide_claims(
     state: &State,
     consumers: &[ConsumerClaim],
     at: Timestamp,
-    inventory_of: InventoryOf<'_>,
+    inventories: &impl Inventories,
     changes: &mut Vec<Change>,
-) -> Result<Few<ProviderId>, Refusal> {
+) -> Result<Visited, Refusal> {
     for claim in consumers {
         check_consumer_generation(state, claim.consumer, claim.generation)?;
     }
@@ -41,8 +41,8 @@ pub(super) fn decide_claims(
     {
         ledger.give_back(consumer);
     }
-    ledger.take(state, &wanted, inventory_of)?;
-    let mut visited = Few::new();
+    ledger.take(state, &wanted, inventories)?;
+    let mut visited = Visited::default();
     record_all(state, consumers, &wanted, at, &mut visited, changes);
     Ok(visited)
 }
@@ -72,7 +72,7 @@ pub(super) fn record_all(
     consumers: &[ConsumerClaim],
     wanted: &[Wanted],
     at: Timestamp,
-    visited: &mut Few<ProviderId>,
+    visited: &mut Visited,
     changes: &mut Vec<Change>,
 ) {
     let mut rest = wanted;
@@ -93,28 +93,23 @@ fn record_consumer(
     claim: &ConsumerClaim,
     wanted: &[Wanted],
     at: Timestamp,
-    visited: &mut Few<ProviderId>,
+    visited: &mut Visited,
     changes: &mut Vec<Change>,
 ) {
-    let mut visit = |id: ProviderId| {
-        if !visited.contains(&id) {
-            visited.push(id);
-        }
-    };
     let existing = state.consumer(claim.consumer);
     if wanted.is_empty() {
         if let Some(existing) = existing {
             existing
                 .allocations
                 .iter()
-                .for_each(|held| visit(held.provider));
+                .for_each(|held| visited.visit(held.provider));
             changes.push(Change::ConsumerRemoved {
                 consumer: claim.consumer,
             });
         }
         return;
     }
-    wanted.iter().for_each(|item| visit(item.provider));
+    wanted.iter().for_each(|item| visited.visit(item.provider));
     changes.push(Change::ConsumerSet {
         consumer: claim.consumer,
         generation: existing.map_or(0, |consumer| consumer.generation) + 1,
@@ -160,13 +155,8 @@ fn consumer_type(
 }
 
 /// Counts up the generations of providers.
-pub(super) fn count_up(
-    state: &State,
-    visited: &[ProviderId],
-    at: Timestamp,
-    changes: &mut Vec<Change>,
-) {
-    for provider in visited.iter().filter_map(|id| state.provider(*id)) {
+pub(super) fn count_up(state: &State, visited: &Visited, at: Timestamp, changes: &mut Vec<Change>) {
+    for provider in visited.iter().filter_map(|id| state.provider(id)) {
         let (uuid, generation): (Uuid, u64) = (provider.uuid, provider.generation + 1);
         changes.push(Change::GenerationSet {
             provider: uuid,

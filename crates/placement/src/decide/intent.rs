@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::Outcome;
 use super::claim::{check_consumer_generation, count_up, record_all};
-use super::ledger::{self, Few, Ledger};
+use super::ledger::{self, Current, Ledger, Visited};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, Intent, IntentCandidate};
 use crate::group::{Group, Relation, Rule};
@@ -22,7 +22,7 @@ struct Round<'a> {
     state: &'a State,
     at: Timestamp,
     ledger: Ledger,
-    visited: Few<ProviderId>,
+    visited: Visited,
     placed: Vec<(ConsumerUuid, Option<Uuid>, ProviderId)>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn claim_first(
         state,
         at,
         ledger: Ledger::default(),
-        visited: Few::new(),
+        visited: Visited::default(),
         placed: Vec::new(),
     };
     let mut chosen = Vec::with_capacity(intents.len());
@@ -126,7 +126,7 @@ impl Round<'_> {
         {
             ledger.give_back(consumer);
         }
-        ledger.take(self.state, &wanted, &ledger::current)?;
+        ledger.take(self.state, &wanted, &Current)?;
         self.ledger = ledger;
         record_all(
             self.state,

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::{Outcome, check_generation, find_provider};
 use crate::change::Change;
+use crate::hash::Map;
 use crate::ids::{ClassId, Timestamp};
 use crate::inventory::Inventory;
 use crate::refusal::Refusal;
@@ -67,10 +68,11 @@ impl Edit<'_> {
         for (class, inventory) in inventories {
             self.check_capacity(class, inventory)?;
         }
-        let wanted = resolve(self.state, inventories)?;
+        let mut wanted = resolve(self.state, inventories)?;
+        let stays: Map<ClassId, ()> = wanted.iter().map(|(class, _)| (*class, ())).collect();
         let gone = || {
             let held = provider.inventories.iter();
-            held.filter(|record| !wanted.iter().any(|(class, _)| *class == record.class))
+            held.filter(|record| !stays.contains_key(&record.class))
         };
         let in_use: Vec<String> = gone()
             .filter(|record| record.used > 0)
@@ -82,12 +84,11 @@ impl Edit<'_> {
                 classes: in_use,
             });
         }
-        changes.extend(gone().map(|record| self.remove(record.class)));
-        changes.extend(
-            wanted
-                .iter()
-                .map(|(class, inventory)| self.set(*class, inventory)),
-        );
+        // The last class goes first and comes last: then nothing that follows it has to be moved.
+        changes.extend(gone().rev().map(|record| self.remove(record.class)));
+        wanted.sort_by_key(|(class, _)| *class);
+        let wanted = wanted.iter();
+        changes.extend(wanted.map(|(class, inventory)| self.set(*class, inventory)));
         Ok(self.count_up(provider, changes))
     }
 

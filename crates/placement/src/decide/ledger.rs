@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::inventory::find_class;
 use crate::change::AllocationFact;
 use crate::command::AllocationRequest;
+use crate::hash::Map;
 use crate::ids::{ClassId, ProviderId};
 use crate::inventory::Inventory;
 use crate::refusal::Refusal;
@@ -14,18 +15,67 @@ use crate::state::{Consumer, State};
 /// Most claims are of one consumer on one provider for a handful of classes.
 pub(super) type Few<T> = SmallVec<[T; 6]>;
 
-/// The inventory against which an allocation is checked, with its capacity.
-pub(super) type InventoryOf<'a> =
-    &'a dyn Fn(&State, ProviderId, ClassId) -> Option<(Inventory, i64)>;
+/// Up to so many are looked through one after the other; beyond, an index is kept.
+const FEW: usize = 16;
+
+/// The inventories against which allocations are checked.
+pub(super) trait Inventories {
+    /// The inventory of a class, with its capacity.
+    fn of(&self, state: &State, provider: ProviderId, class: ClassId) -> Option<(Inventory, i64)>;
+
+    /// Whether a provider has an inventory of any of some classes.
+    fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool;
+}
 
 /// The inventories as they are.
-pub(super) fn current(
-    state: &State,
-    provider: ProviderId,
-    class: ClassId,
-) -> Option<(Inventory, i64)> {
-    let record = state.provider(provider)?.inventory(class)?;
-    Some((record.inventory, record.capacity))
+pub(super) struct Current;
+
+impl Inventories for Current {
+    fn of(&self, state: &State, provider: ProviderId, class: ClassId) -> Option<(Inventory, i64)> {
+        let record = state.provider(provider)?.inventory(class)?;
+        Some((record.inventory, record.capacity))
+    }
+
+    fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool {
+        let records = state.provider(provider).map(|one| &one.inventories);
+        let mut records = records.into_iter().flatten();
+        records.any(|record| classes.contains_key(&record.class))
+    }
+}
+
+/// Providers in the order of their first mention, each once.
+#[derive(Default)]
+pub(super) struct Visited {
+    order: Few<ProviderId>,
+    /// All of them, once there are more than a few.
+    known: Map<ProviderId, ()>,
+}
+
+impl Visited {
+    pub(super) fn visit(&mut self, id: ProviderId) {
+        if self.contains(id) {
+            return;
+        }
+        self.order.push(id);
+        if self.order.len() > FEW {
+            if self.known.is_empty() {
+                self.known.extend(self.order.iter().map(|id| (*id, ())));
+            }
+            self.known.insert(id, ());
+        }
+    }
+
+    pub(super) fn contains(&self, id: ProviderId) -> bool {
+        if self.known.is_empty() {
+            self.order.contains(&id)
+        } else {
+            self.known.contains_key(&id)
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = ProviderId> + '_ {
+        self.order.iter().copied()
+    }
 }
 
 /// One amount that somebody wants, with its provider and class looked up.
@@ -60,6 +110,8 @@ struct Balance {
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     balances: Few<Balance>,
+    /// The place of each balance, once there are more than a few.
+    places: Map<(ProviderId, ClassId), usize>,
 }
 
 impl Ledger {
@@ -71,17 +123,32 @@ impl Ledger {
     }
 
     fn balance(&mut self, provider: ProviderId, class: ClassId) -> &mut Balance {
-        let is_it = |one: &Balance| one.provider == provider && one.class == class;
-        let place = self.balances.iter().position(is_it).unwrap_or_else(|| {
-            self.balances.push(Balance {
-                provider,
-                class,
-                given_back: 0,
-                wanted: 0,
-            });
-            self.balances.len() - 1
-        });
+        let place = if self.places.is_empty() {
+            let is_it = |one: &Balance| one.provider == provider && one.class == class;
+            self.balances.iter().position(is_it)
+        } else {
+            self.places.get(&(provider, class)).copied()
+        };
+        let place = place.unwrap_or_else(|| self.open(provider, class));
         &mut self.balances[place]
+    }
+
+    fn open(&mut self, provider: ProviderId, class: ClassId) -> usize {
+        let place = self.balances.len();
+        self.balances.push(Balance {
+            provider,
+            class,
+            given_back: 0,
+            wanted: 0,
+        });
+        if place == FEW {
+            let all = self.balances.iter().enumerate();
+            self.places
+                .extend(all.map(|(place, one)| ((one.provider, one.class), place)));
+        } else if place > FEW {
+            self.places.insert((provider, class), place);
+        }
+        place
     }
 
     /// Takes amounts in their order; the first that does not fit is the refusal.
@@ -89,21 +156,21 @@ impl Ledger {
         &mut self,
         state: &State,
         wanted: &[Wanted],
-        inventory_of: InventoryOf<'_>,
+        inventories: &impl Inventories,
     ) -> Result<(), Refusal> {
-        check_classes_present(state, wanted, inventory_of)?;
+        check_classes_present(state, wanted, inventories)?;
         wanted
             .iter()
-            .try_for_each(|item| self.take_one(state, item, inventory_of))
+            .try_for_each(|item| self.take_one(state, item, inventories))
     }
 
     fn take_one(
         &mut self,
         state: &State,
         item: &Wanted,
-        inventory_of: InventoryOf<'_>,
+        inventories: &impl Inventories,
     ) -> Result<(), Refusal> {
-        let Some((inventory, capacity)) = inventory_of(state, item.provider, item.class) else {
+        let Some((inventory, capacity)) = inventories.of(state, item.provider, item.class) else {
             return Err(no_inventory(state, item));
         };
         let class = || state.class_name(item.class).to_owned();
@@ -162,13 +229,23 @@ pub(super) fn look_up<'a>(
 fn check_classes_present(
     state: &State,
     wanted: &[Wanted],
-    inventory_of: InventoryOf<'_>,
+    inventories: &impl Inventories,
 ) -> Result<(), Refusal> {
-    for item in wanted {
-        let has = |class| inventory_of(state, item.provider, class).is_some();
-        if !has(item.class) && !wanted.iter().any(|other| has(other.class)) {
+    let lacks = |item: &&Wanted| inventories.of(state, item.provider, item.class).is_none();
+    let mut lacking = wanted.iter().filter(lacks).peekable();
+    if lacking.peek().is_none() {
+        return Ok(());
+    }
+    let classes: Map<ClassId, ()> = wanted.iter().map(|item| (item.class, ())).collect();
+    let mut passed: Map<ProviderId, ()> = Map::default();
+    for item in lacking {
+        if passed.contains_key(&item.provider) {
+            continue;
+        }
+        if !inventories.has_any(state, item.provider, &classes) {
             return Err(no_inventory(state, item));
         }
+        passed.insert(item.provider, ());
     }
     Ok(())
 }

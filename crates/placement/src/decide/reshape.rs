@@ -4,13 +4,12 @@
 //! then the new inventories alone. Which refusals come, and by how much generations grow, follows
 //! from that, and clients can see both.
 
-use smallvec::SmallVec;
-use uuid::Uuid;
-
 use super::claim::{check_consumer_generation, decide_claims};
+use super::ledger::{Current, Inventories, Visited};
 use super::{Outcome, check_generation, inventory};
 use crate::change::Change;
 use crate::command::{ConsumerClaim, InventoryReplacement};
+use crate::hash::Map;
 use crate::ids::{ClassId, ProviderId, Timestamp};
 use crate::inventory::Inventory;
 use crate::refusal::Refusal;
@@ -23,6 +22,58 @@ struct Plan<'a> {
     inventories: Vec<(ClassId, &'a Inventory)>,
 }
 
+/// What all providers are to have, with an index: a tree may have thousands.
+struct Plans<'a> {
+    all: Vec<Plan<'a>>,
+    /// The first plan of each provider.
+    by_provider: Map<ProviderId, usize>,
+    /// By the place of a plan and a class: the first inventory that it names.
+    by_class: Map<(usize, ClassId), &'a Inventory>,
+}
+
+impl<'a> Plans<'a> {
+    fn new(all: Vec<Plan<'a>>) -> Self {
+        let mut by_provider = Map::default();
+        let mut by_class = Map::default();
+        for (place, plan) in all.iter().enumerate() {
+            by_provider.entry(plan.id).or_insert(place);
+            for (class, inventory) in &plan.inventories {
+                by_class.entry((place, *class)).or_insert(*inventory);
+            }
+        }
+        Self {
+            all,
+            by_provider,
+            by_class,
+        }
+    }
+
+    fn of(&self, provider: ProviderId) -> Option<&Plan<'a>> {
+        self.all.get(*self.by_provider.get(&provider)?)
+    }
+}
+
+/// The union of old and new inventories.
+impl Inventories for Plans<'_> {
+    fn of(&self, state: &State, provider: ProviderId, class: ClassId) -> Option<(Inventory, i64)> {
+        let planned = self.by_provider.get(&provider);
+        let new = planned.and_then(|place| self.by_class.get(&(*place, class)));
+        let inventory = match new {
+            Some(new) => **new,
+            None => state.provider(provider)?.inventory(class)?.inventory,
+        };
+        Some((inventory, inventory.capacity()))
+    }
+
+    fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool {
+        let new = Plans::of(self, provider).map(|plan| &plan.inventories);
+        new.into_iter()
+            .flatten()
+            .any(|(class, _)| classes.contains_key(class))
+            || Current.has_any(state, provider, classes)
+    }
+}
+
 pub(super) fn reshape(
     state: &State,
     replacements: &[InventoryReplacement],
@@ -30,9 +81,9 @@ pub(super) fn reshape(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let plans = plan(state, replacements, consumers)?;
+    let plans = Plans::new(plan(state, replacements, consumers)?);
     // New inventories come first, so that a replay never allocates from what is not there yet.
-    for plan in &plans {
+    for plan in &plans.all {
         for (class, inventory) in &plan.inventories {
             changes.push(Change::InventorySet {
                 provider: plan.provider.uuid,
@@ -42,23 +93,11 @@ pub(super) fn reshape(
             });
         }
     }
-    let union = |state: &State, provider: ProviderId, class: ClassId| {
-        let planned = plans.iter().find(|plan| plan.id == provider);
-        let new = planned.and_then(|plan| {
-            plan.inventories
-                .iter()
-                .find(|(planned, _)| *planned == class)
-                .map(|(_, new)| **new)
-        });
-        let inventory = match new {
-            Some(new) => new,
-            None => state.provider(provider)?.inventory(class)?.inventory,
-        };
-        Some((inventory, inventory.capacity()))
-    };
-    let visited = decide_claims(state, consumers, at, &union, changes)?;
-    for plan in &plans {
-        remove_rest(state, plan, consumers, changes)?;
+    let visited = decide_claims(state, consumers, at, &plans, changes)?;
+    let differences = differences(state, consumers);
+    for (place, plan) in plans.all.iter().enumerate() {
+        let stays = |class| plans.by_class.contains_key(&(place, class));
+        remove_rest(state, plan, stays, &differences, changes)?;
     }
     count_up(state, &plans, &visited, at, changes);
     Ok(Outcome::Done)
@@ -95,8 +134,37 @@ fn plan<'a>(
     }
     for (plan, replacement) in plans.iter_mut().zip(replacements) {
         plan.inventories = inventory::resolve(state, &replacement.inventories)?;
+        // In this order none has to make room among others.
+        plan.inventories.sort_by_key(|(class, _)| *class);
     }
     Ok(plans)
+}
+
+/// By provider and class: what consumers hold from now on, less what they hold now.
+type Differences = Map<(ProviderId, ClassId), i64>;
+
+fn differences(state: &State, consumers: &[ConsumerClaim]) -> Differences {
+    let mut differences = Differences::default();
+    let mut add = |provider, class, amount: i64| {
+        let sum = differences.entry((provider, class)).or_insert(0_i64);
+        *sum = sum.saturating_add(amount);
+    };
+    for claim in consumers {
+        for held in (state.consumer(claim.consumer).iter()).flat_map(|one| &one.allocations) {
+            add(held.provider, held.class, -i64::from(held.amount));
+        }
+        for request in &claim.allocations {
+            let Some(provider) = state.provider_id(request.provider) else {
+                continue;
+            };
+            for (name, amount) in &request.resources {
+                if let Some(class) = state.class_id(name) {
+                    add(provider, class, *amount);
+                }
+            }
+        }
+    }
+    differences
 }
 
 /// Removes the inventories that the request does not name, unless somebody would still hold
@@ -104,21 +172,17 @@ fn plan<'a>(
 fn remove_rest(
     state: &State,
     plan: &Plan<'_>,
-    consumers: &[ConsumerClaim],
+    stays: impl Fn(ClassId) -> bool,
+    differences: &Differences,
     changes: &mut Vec<Change>,
 ) -> Result<(), Refusal> {
     let mut in_use = Vec::new();
-    for record in &plan.provider.inventories {
-        if plan
-            .inventories
-            .iter()
-            .any(|(class, _)| *class == record.class)
-        {
+    for record in plan.provider.inventories.iter().rev() {
+        if stays(record.class) {
             continue;
         }
-        let used = record.used - given_back(state, plan.id, record.class, consumers)
-            + wanted(state, plan.provider.uuid, record.class, consumers);
-        if used > 0 {
+        let difference = differences.get(&(plan.id, record.class)).copied();
+        if record.used.saturating_add(difference.unwrap_or(0)) > 0 {
             in_use.push(state.class_name(record.class).to_owned());
         }
         changes.push(Change::InventoryRemoved {
@@ -129,62 +193,32 @@ fn remove_rest(
     if in_use.is_empty() {
         return Ok(());
     }
+    in_use.reverse();
     Err(Refusal::InventoryInUse {
         provider: plan.provider.uuid,
         classes: in_use,
     })
 }
 
-fn given_back(
-    state: &State,
-    provider: ProviderId,
-    class: ClassId,
-    consumers: &[ConsumerClaim],
-) -> i64 {
-    consumers
-        .iter()
-        .filter_map(|claim| state.consumer(claim.consumer))
-        .flat_map(|consumer| &consumer.allocations)
-        .filter(|held| held.provider == provider && held.class == class)
-        .map(|held| i64::from(held.amount))
-        .sum()
-}
-
-fn wanted(state: &State, provider: Uuid, class: ClassId, consumers: &[ConsumerClaim]) -> i64 {
-    consumers
-        .iter()
-        .flat_map(|claim| &claim.allocations)
-        .filter(|request| request.provider == provider)
-        .flat_map(|request| &request.resources)
-        .filter(|(name, _)| state.class_id(name) == Some(class))
-        .map(|(_, amount)| *amount)
-        .sum()
-}
-
 /// A provider counts up once for the union (unless its new inventories are none at all), once for
 /// the allocations, once for the new inventories.
 fn count_up(
     state: &State,
-    plans: &[Plan<'_>],
-    visited: &[ProviderId],
+    plans: &Plans<'_>,
+    visited: &Visited,
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) {
-    let planned = plans.iter().map(|plan| plan.id);
-    let mut all: SmallVec<[ProviderId; 8]> = planned.collect();
-    all.extend(
-        visited
-            .iter()
-            .copied()
-            .filter(|id| !plans.iter().any(|plan| plan.id == *id)),
-    );
-    for id in all {
+    let planned = plans.all.iter().map(|plan| plan.id);
+    let others = visited.iter();
+    let others = others.filter(|id| !plans.by_provider.contains_key(id));
+    for id in planned.chain(others) {
         let Some(provider) = state.provider(id) else {
             continue;
         };
-        let plan = plans.iter().find(|plan| plan.id == id);
-        let steps = plan.map_or(0, |plan| 1 + u64::from(!plan.inventories.is_empty()))
-            + u64::from(visited.contains(&id));
+        let steps = Plans::of(plans, id)
+            .map_or(0, |plan| 1 + u64::from(!plan.inventories.is_empty()))
+            + u64::from(visited.contains(id));
         let generation = provider.generation + steps;
         changes.push(Change::GenerationSet {
             provider: provider.uuid,

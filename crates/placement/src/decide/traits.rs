@@ -85,7 +85,10 @@ pub(super) fn set_aggregates(
             .map(|id| state.aggregate_uuid(*id))
     };
     let unchanged = held().count() == aggregates.len()
-        && held().all(|held| aggregates.iter().any(|wanted| wanted == held));
+        && held().all(|held| {
+            let found = aggregates.binary_search_by(|wanted| wanted.as_str().cmp(held));
+            found.is_ok()
+        });
     if !unchanged {
         changes.push(Change::AggregatesSet {
             provider: uuid,

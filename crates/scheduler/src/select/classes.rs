@@ -97,7 +97,7 @@ impl PreparedShelf {
             is_known,
         });
         let prepared = Arc::new(prepared);
-        if is_known {
+        if is_known && is_light(request) {
             self.put(hash, request, &prepared);
         }
         Ok(prepared)
@@ -135,6 +135,44 @@ impl PreparedShelf {
             self.kept.push(one);
         }
     }
+}
+
+/// A request of more bytes of texts and items is not kept: clients choose how long lists are.
+const BYTES_MAX: usize = 64 << 10;
+const ITEM_BYTES: usize = 64;
+
+/// Whether a request is small enough to be kept.
+fn is_light(request: &RequestSpec) -> bool {
+    let texts = |map: &mut dyn Iterator<Item = (&String, &String)>| -> usize {
+        map.map(|(key, value)| key.len() + value.len() + ITEM_BYTES)
+            .sum()
+    };
+    let listed = |list: &[String]| -> usize { list.iter().map(|one| one.len() + ITEM_BYTES).sum() };
+    let hints = request.scheduler_hints.iter();
+    let hints: usize = hints
+        .map(|(key, list)| key.len() + ITEM_BYTES + listed(list))
+        .sum();
+    let properties = request
+        .image
+        .iter()
+        .flat_map(|image| image.properties.iter());
+    let properties: usize = properties
+        .map(|(key, value)| key.len() + value.len() + ITEM_BYTES)
+        .sum();
+    let wanted = request.requested_destination.iter();
+    let aggregates: usize = wanted
+        .flat_map(|wanted| &wanted.aggregates)
+        .map(|any| any.len() + 1)
+        .sum();
+    let groups = request.requested_resources.len() + request.pci_requests.len();
+    let profiles = request.device_profiles.len() + request.topology_rules.len();
+    texts(&mut request.flavor.extra_specs.iter())
+        + hints
+        + properties
+        + listed(&request.ignore_hosts)
+        + (aggregates + request.mates.len()) * ITEM_BYTES
+        + (groups + profiles) * 16 * ITEM_BYTES
+        <= BYTES_MAX
 }
 
 /// Whether what is made of a request depends on hosts or networks too.

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use hyper::HeaderMap;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::EXPECT;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::http::error::{ApiError, ApiResult};
 
@@ -22,6 +22,49 @@ pub enum Body {
     Whole(Bytes),
     /// A stream that goes on until its sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
+    /// Pieces that are made as the client takes them.
+    Pieces(Pieces),
+}
+
+/// A large answer: each piece is made when the one before it is on its way, so that a client that
+/// takes nothing keeps little.
+pub struct Pieces {
+    make: Box<dyn FnMut() -> Option<Vec<u8>> + Send>,
+    /// Whether others had their turn since the last piece.
+    has_rested: bool,
+    /// What it holds until it is sent, taken off what all large answers may hold.
+    _held: Option<OwnedSemaphorePermit>,
+}
+
+impl Pieces {
+    /// An answer of the pieces that `make` gives, until it gives none.
+    pub(crate) fn new(
+        make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
+        held: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self {
+            make: Box::new(make),
+            has_rested: true,
+            _held: held,
+        }
+    }
+
+    /// The next piece; between two of them the connections of the same thread come first.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if !self.has_rested {
+            self.has_rested = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.has_rested = false;
+        Poll::Ready((self.make)().map(Bytes::from))
+    }
+}
+
+impl fmt::Debug for Pieces {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Pieces").finish_non_exhaustive()
+    }
 }
 
 impl HttpBody for Body {
@@ -38,6 +81,9 @@ impl HttpBody for Body {
             Body::Stream(receiver) => receiver
                 .poll_recv(context)
                 .map(|bytes| Some(Ok(Frame::data(bytes?)))),
+            Body::Pieces(pieces) => pieces
+                .poll(context)
+                .map(|bytes| Some(Ok(Frame::data(bytes?)))),
         }
     }
 
@@ -48,7 +94,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Body::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Body::Stream(_) => SizeHint::default(),
+            Body::Stream(_) | Body::Pieces(_) => SizeHint::default(),
         }
     }
 }
@@ -130,7 +176,10 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
-    let too_large = || ApiError::new(413, format!("The limit is {bytes_max} bytes."));
+    let too_large = || {
+        let detail = format!("The limit is {bytes_max} bytes, as placement.body_bytes_max says.");
+        ApiError::new(413, detail)
+    };
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large());
     }

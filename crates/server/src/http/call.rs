@@ -1,10 +1,11 @@
 //! One authorised request on its way through a handler.
 
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
+use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::{self, Json};
+use crate::http::json::{self, Json, Unread};
 use crate::http::microversion::Microversion;
 use crate::http::query::Query;
 use crate::http::refusals::{self, Attempt};
@@ -65,10 +66,30 @@ impl<'a> Call<'a> {
     /// # Errors
     /// 400 when it is not JSON or does not fit.
     pub(crate) fn json(&self, schema: &Schema) -> ApiResult<Json<'a>> {
-        let value = json::parse(self.body)
-            .map_err(|reason| ApiError::bad_request(format!("Malformed JSON: {reason}")))?;
+        let entries_max = self.service.options.entries_max;
+        let values_max = entries_max
+            .saturating_mul(VALUES_OF_ENTRY)
+            .max(VALUES_LEAST);
+        let value = json::parse_bounded(self.body, values_max).map_err(|unread| match unread {
+            Unread::Malformed(reason) => ApiError::bad_request(format!("Malformed JSON: {reason}")),
+            Unread::TooMany => too_many_values(values_max, entries_max),
+        })?;
         check(&value, schema)?;
         Ok(value)
+    }
+
+    /// Checks that a request does not change too much at once: others wait while it is decided.
+    ///
+    /// # Errors
+    /// 413 that names the limit.
+    pub(crate) fn check_entries(&self, entries: usize, what: &str) -> ApiResult<()> {
+        let most = self.service.options.entries_max;
+        if entries <= most {
+            return Ok(());
+        }
+        let detail =
+            format!("The request has {entries} {what}; placement.entries_max allows {most}.");
+        Err(ApiError::new(413, detail))
     }
 
     /// The body for something that belongs to a provider: a provider that does not exist is told
@@ -102,6 +123,31 @@ impl<'a> Call<'a> {
         self.service.read(compute).await
     }
 
+    /// Computes something from the state in slices; see [`placewright_engine::Engine::read_in_slices`].
+    pub(crate) async fn read_in_slices<S: Send, T: Send>(
+        &self,
+        begin: impl Fn() -> S + Send,
+        go_on: impl Fn(&State, &mut S) -> Option<T> + Send,
+    ) -> T {
+        self.service.read_in_slices(begin, go_on).await
+    }
+
+    /// Checks that an answer is not too large, and takes what it holds off what all large answers may
+    /// hold until they are sent; nothing for a small one.
+    ///
+    /// # Errors
+    /// 400 with what to do for one that is too large, 503 when the others hold too much.
+    pub(crate) fn admit_answer(
+        &self,
+        bytes: usize,
+        held: usize,
+        advice: &str,
+    ) -> ApiResult<Option<OwnedSemaphorePermit>> {
+        self.service
+            .large_answers
+            .admit(&self.service.options, bytes, held, advice)
+    }
+
     /// Carries a command out.
     ///
     /// # Errors
@@ -121,6 +167,18 @@ impl<'a> Call<'a> {
     pub(crate) async fn try_submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         self.service.submit(command).await
     }
+}
+
+/// A body may have so many JSON values for each entry that it may have, or so many in any case.
+const VALUES_OF_ENTRY: usize = 32;
+const VALUES_LEAST: usize = 10_000;
+
+fn too_many_values(values_max: usize, entries_max: usize) -> ApiError {
+    let detail = format!(
+        "The body has more than {values_max} JSON values, {VALUES_OF_ENTRY} for each of the \
+         {entries_max} entries that placement.entries_max allows."
+    );
+    ApiError::new(413, detail)
 }
 
 /// Checks a value of a body against a schema.

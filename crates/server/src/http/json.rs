@@ -5,9 +5,10 @@
 //! buffer by [`Writer`]; no tree of values is built for them.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// A JSON value with the meaning that Python's `json.loads` gives it.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,12 +29,46 @@ pub(crate) enum Json<'a> {
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// Largest nesting that a body may have; serde_json stops there too.
+/// The most values of a body whose limit nobody chose.
+pub(crate) const VALUES_MAX: usize = 320_000;
+
+/// Reads a body. Nesting is bounded by serde_json.
 ///
 /// # Errors
 /// The parser's message with line and column.
 pub(crate) fn parse(body: &[u8]) -> Result<Json<'_>, String> {
-    serde_json::from_slice(body).map_err(|error| error.to_string())
+    parse_bounded(body, VALUES_MAX).map_err(|unread| match unread {
+        Unread::Malformed(reason) => reason,
+        Unread::TooMany => format!("there are more than {VALUES_MAX} values"),
+    })
+}
+
+/// Why a body was not read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// It is no JSON: the parser's message with line and column.
+    Malformed(String),
+    /// It has too many values. A body of 32 MB can have 16 million, each of which takes 16 times as
+    /// much room as in the body.
+    TooMany,
+}
+
+/// Reads a body of at most so many values: numbers, strings, lists, objects.
+///
+/// # Errors
+/// [`Unread`].
+pub(crate) fn parse_bounded(body: &[u8], values_max: usize) -> Result<Json<'_>, Unread> {
+    let left = Cell::new(values_max);
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let value = Seed(&left).deserialize(&mut deserializer);
+    let value = value.and_then(|value| deserializer.end().map(|()| value));
+    value.map_err(|error| {
+        if left.get() == 0 {
+            Unread::TooMany
+        } else {
+            Unread::Malformed(error.to_string())
+        }
+    })
 }
 
 impl<'a> Json<'a> {
@@ -89,61 +124,70 @@ impl<'a> Json<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Json<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor(std::marker::PhantomData))
+/// Reads one value, and counts it off those that there may still be.
+#[derive(Clone, Copy)]
+struct Seed<'c>(&'c Cell<usize>);
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Json<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        let left = self.0.get().saturating_sub(1);
+        self.0.set(left);
+        if left == 0 {
+            return Err(serde::de::Error::custom("there are too many values"));
+        }
+        deserializer.deserialize_any(self)
     }
 }
 
-struct JsonVisitor<'a>(std::marker::PhantomData<&'a ()>);
-
-impl<'de: 'a, 'a> Visitor<'de> for JsonVisitor<'a> {
-    type Value = Json<'a>;
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Json<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Json<'a>, E> {
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
         Ok(Json::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Json<'a>, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
         Ok(Json::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Json<'a>, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
         Ok(Json::Int(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Json<'a>, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
         Ok(i64::try_from(value).map_or(Json::Float(value as f64), Json::Int))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Json<'a>, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
         Ok(Json::Float(value))
     }
 
-    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Json<'a>, E> {
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Json<'de>, E> {
         Ok(Json::Text(Cow::Borrowed(value)))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Json<'a>, E> {
+    fn visit_str<E>(self, value: &str) -> Result<Json<'de>, E> {
         Ok(Json::Text(Cow::Owned(value.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Json<'a>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Json<'de>, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = access.next_element()? {
+        while let Some(item) = access.next_element_seed(self)? {
             items.push(item);
         }
         Ok(Json::Array(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Json<'a>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Json<'de>, A::Error> {
         let mut members = Members::default();
-        while let Some((Key(key), value)) = access.next_entry::<Key<'a>, Json<'a>>()? {
-            members.set(key, value);
+        while let Some(Key(key)) = access.next_key()? {
+            members.set(key, access.next_value_seed(self)?);
         }
         Ok(Json::Object(members.entries))
     }
@@ -230,6 +274,12 @@ impl Writer {
     /// The bytes written.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.out
+    }
+
+    /// The bytes written since the last time, of an answer that goes out in pieces.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let room = self.out.len();
+        std::mem::replace(&mut self.out, Vec::with_capacity(room))
     }
 
     /// What was written so far.
@@ -442,6 +492,17 @@ mod tests {
             parse("[".repeat(100_000).as_bytes()).is_err(),
             "nesting is bounded"
         );
+    }
+
+    #[test]
+    fn a_body_of_too_many_values_is_not_read() {
+        let body = format!("[{}0]", "0,".repeat(99));
+        assert!(parse_bounded(body.as_bytes(), 102).is_ok());
+        assert_eq!(parse_bounded(body.as_bytes(), 101), Err(Unread::TooMany));
+        assert!(matches!(
+            parse_bounded(b"[0", 102),
+            Err(Unread::Malformed(_))
+        ));
     }
 
     #[test]

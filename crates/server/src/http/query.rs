@@ -1,6 +1,8 @@
 //! The query of a URL, split and decoded as the reference's framework does it.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::http::json::Json;
 
@@ -56,11 +58,15 @@ impl<'a> Query<'a> {
     /// The query as an object of strings, for validation.
     pub(crate) fn as_json(&self) -> Json<'_> {
         let mut members: Vec<(Cow<'_, str>, Json<'_>)> = Vec::with_capacity(self.0.len());
+        let mut places: HashMap<&str, usize> = HashMap::with_capacity(self.0.len());
         for (key, value) in self.iter() {
             let value = Json::Text(Cow::Borrowed(value));
-            match members.iter_mut().find(|(name, _)| name == key) {
-                Some(member) => member.1 = value,
-                None => members.push((Cow::Borrowed(key), value)),
+            match places.entry(key) {
+                Entry::Occupied(place) => members[*place.get()].1 = value,
+                Entry::Vacant(place) => {
+                    place.insert(members.len());
+                    members.push((Cow::Borrowed(key), value));
+                }
             }
         }
         Json::Object(members)

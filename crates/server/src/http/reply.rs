@@ -1,10 +1,13 @@
 //! What a handler answers when all went well.
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::http::body::Body;
+use crate::http::body::{Body, Pieces};
 use crate::http::json::Writer;
+
+/// An answer up to this size goes out whole.
+const WHOLE_BYTES_MAX: usize = 256 << 10;
 
 /// An answer before the headers that all answers share are put on it.
 #[derive(Debug)]
@@ -44,6 +47,28 @@ impl Reply {
             body: Body::Whole(content.into()),
             content_type: Some(content_type),
             ..Self::empty(status)
+        }
+    }
+
+    /// Status 200 with JSON of any length. What is short goes out whole, with its length; what is long
+    /// in pieces, each made when the client has taken the one before. `make` gives the next piece.
+    pub(crate) fn json_in_pieces(
+        mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
+        held: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let mut first: Vec<u8> = make().unwrap_or_default();
+        while first.len() < WHOLE_BYTES_MAX {
+            match make() {
+                Some(more) => first.extend_from_slice(&more),
+                None => return Self::text(200, "application/json", first),
+            }
+        }
+        let mut first = Some(first);
+        let pieces = Pieces::new(move || first.take().or_else(&mut make), held);
+        Self {
+            body: Body::Pieces(pieces),
+            content_type: Some("application/json"),
+            ..Self::empty(200)
         }
     }
 

@@ -29,6 +29,7 @@ use crate::costly::{CostlyError, CostlyWork};
 use crate::http::body::{self, Body};
 use crate::http::call::Call;
 use crate::http::error::{ApiError, ApiResult};
+use crate::http::large::LargeAnswers;
 use crate::http::microversion::Microversion;
 use crate::http::own::{self, Page};
 use crate::http::query::Query;
@@ -56,6 +57,8 @@ pub struct Service {
     pub(crate) candidates: placement::candidates::Kept,
     /// Where costly requests run.
     pub(crate) costly: CostlyWork,
+    /// What large answers may hold until they are sent.
+    pub(crate) large_answers: LargeAnswers,
     authenticator: Authenticator,
     policy: RwLock<Policy>,
 }
@@ -153,6 +156,7 @@ impl Service {
     ) -> Self {
         let stopping = watch::Sender::new(false);
         Self {
+            large_answers: LargeAnswers::new(&options),
             options,
             engine,
             metrics,
@@ -381,6 +385,17 @@ impl Service {
         self.engine
             .read(move |machine: &ControlMachine| compute(machine.placement()))
             .await
+    }
+
+    /// As [`Self::read`], in slices between which the state may change.
+    pub(crate) async fn read_in_slices<S: Send, T: Send>(
+        &self,
+        begin: impl Fn() -> S + Send,
+        go_on: impl Fn(&State, &mut S) -> Option<T> + Send,
+    ) -> T {
+        let go_on =
+            move |machine: &ControlMachine, slices: &mut S| go_on(machine.placement(), slices);
+        self.engine.read_in_slices(begin, go_on).await
     }
 
     /// Carries a command out, and counts what became of it.

@@ -43,6 +43,8 @@ pub(super) async fn count(call: &Call<'_>) -> Answer<Reply> {
         let detail = format!("limit: {} is not 1 to {MOST}", body.limit);
         return Err(Refused::field("limit", detail));
     }
+    // One copy of everything at a time is enough. It is never closed.
+    let _turn = call.core.counting.acquire().await;
     let core = Arc::clone(call.core);
     // Copying and counting takes long in a large fleet: other requests go on meanwhile.
     let counting = tokio::task::spawn_blocking(move || -> Answer<Reply> {

@@ -5,11 +5,11 @@
 
 use hyper::http::request::Parts;
 use placewright_placement::explain::{Constraint, Lack, Scope};
-use placewright_placement::{Explanation, State, Timestamp, explain};
+use placewright_placement::{CandidateQuery, Explanation, RequestGroup, State, Timestamp, explain};
 
 use crate::http::call::Call;
 use crate::http::date;
-use crate::http::error::ApiResult;
+use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::Writer;
 use crate::http::microversion::{self, Microversion};
 use crate::http::placement::candidates;
@@ -31,6 +31,12 @@ pub(super) async fn show(service: &Service, parts: &Parts) -> ApiResult<Reply> {
         at: Timestamp(date::now_us()),
     };
     let query = candidates::parse(&call)?;
+    let parts = parts_of(&query);
+    if parts > PARTS_MAX {
+        return Err(ApiError::bad_request(format!(
+            "The query has {parts} constraints; at most {PARTS_MAX} are explained."
+        )));
+    }
     let writer = call
         .read(|state| {
             let found = explain(state, &query).map_err(|refusal| candidates::refused(&refusal))?;
@@ -38,6 +44,25 @@ pub(super) async fn show(service: &Service, parts: &Parts) -> ApiResult<Reply> {
         })
         .await?;
     Ok(Reply::json(writer).modified(true, Some(call.now())))
+}
+
+/// Most constraints of one query that are explained: each is compared with others, for every host.
+const PARTS_MAX: usize = 500;
+
+/// How many constraints a query has.
+fn parts_of(query: &CandidateQuery) -> usize {
+    let of_group = |group: &RequestGroup| {
+        group.resources.len()
+            + group.required.len()
+            + group.forbidden.len()
+            + group.member_of.len()
+            + group.forbidden_aggregates.len()
+            + usize::from(group.in_tree.is_some())
+    };
+    query.groups.iter().map(of_group).sum::<usize>()
+        + query.root_required.len()
+        + query.root_forbidden.len()
+        + query.same_subtree.len()
 }
 
 /// An explanation as JSON.

@@ -53,6 +53,7 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
     } else {
         &body
     };
+    call.check_entries(listed.items().len(), "aggregates")?;
     let aggregates: Vec<String> = listed
         .items()
         .iter()

@@ -1,18 +1,28 @@
 //! `/allocations`, `/allocations/{consumer_uuid}` and `/resource_providers/{uuid}/allocations`
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use placewright_placement::{
-    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Refusal, State,
+    AllocationRequest, ClassId, Command, Consumer, ConsumerClaim, ConsumerGeneration, ConsumerId,
+    ConsumerUuid, ProviderId, Refusal, State,
 };
+use smallvec::SmallVec;
+use uuid::Uuid;
 
 use crate::http::call::{self, Call};
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::{Json, Writer};
+use crate::http::large::pieces_of;
 use crate::http::refusals::{self, Attempt};
 use crate::http::reply::Reply;
 use crate::http::{schemas, uuids};
 
 /// The type of a consumer that was never given one.
 const UNKNOWN_TYPE: &str = "unknown";
+
+/// What is counted of a request that claims.
+const ENTRIES: &str = "allocations";
 
 /// What several consumers are to hold, as far as providers have UUIDs that can exist.
 #[derive(Debug, Default)]
@@ -56,6 +66,7 @@ impl Claims {
     /// The form before microversion 1.12. Of two entries for one provider the last counts.
     fn of_list(&mut self, items: &[Json<'_>]) -> Vec<AllocationRequest> {
         let mut requests: Vec<AllocationRequest> = Vec::with_capacity(items.len());
+        let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(items.len());
         for item in items {
             let provider = item
                 .get("resource_provider")
@@ -64,12 +75,12 @@ impl Claims {
             let Some(request) = self.request(provider, item) else {
                 continue;
             };
-            match requests
-                .iter_mut()
-                .find(|known| known.provider == request.provider)
-            {
-                Some(known) => *known = request,
-                None => requests.push(request),
+            match places.entry(request.provider) {
+                Entry::Occupied(place) => requests[*place.get()] = request,
+                Entry::Vacant(place) => {
+                    place.insert(requests.len());
+                    requests.push(request);
+                }
             }
         }
         requests
@@ -153,11 +164,40 @@ fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
         .map(|uuid| Refusal::AllocationProviderNotFound { uuid })
 }
 
+/// How many amounts the allocations of a consumer's validated body have; a provider of which nothing is
+/// asked counts as well.
+fn entries_of(body: &Json<'_>) -> usize {
+    let of_provider = |item: &Json<'_>| {
+        let resources = item
+            .get("resources")
+            .map_or(0, |amounts| amounts.members().len());
+        resources.max(1)
+    };
+    match body.get("allocations") {
+        Some(Json::Array(items)) => items.iter().map(of_provider).sum(),
+        Some(object) => object
+            .members()
+            .iter()
+            .map(|(_, item)| of_provider(item))
+            .sum(),
+        None => 0,
+    }
+}
+
+/// How many amounts the allocations of several consumers have; one that is to hold nothing counts as
+/// well.
+pub(crate) fn entries_of_all(by_consumer: &Json<'_>) -> usize {
+    let members = by_consumer.members().iter();
+    members.map(|(_, body)| entries_of(body).max(1)).sum()
+}
+
 /// Reads the consumers of a body that has them as keys.
 ///
 /// # Errors
-/// 400 for a key that is no UUID but for the pattern's tolerance of a last line end.
+/// 400 for a key that is no UUID but for the pattern's tolerance of a last line end; 413 for too many
+/// allocations.
 pub(crate) fn claims_of(call: &Call<'_>, by_consumer: &Json<'_>) -> ApiResult<Claims> {
+    call.check_entries(entries_of_all(by_consumer), ENTRIES)?;
     let mut claims = Claims::default();
     claims.consumers.reserve(by_consumer.members().len());
     for (key, body) in by_consumer.members() {
@@ -175,6 +215,7 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
     let consumer = uuids::normalise(call.parameter()).ok_or_else(|| malformed(call.parameter()))?;
     let consumer = ConsumerUuid::from_uuid(consumer);
     let body = call.json(schemas::allocations::put(call.version))?;
+    call.check_entries(entries_of(&body), ENTRIES)?;
     let mut claims = Claims::default();
     claims.add(call, consumer, &body);
     let attempt = Attempt::Allocate(consumer.as_str());
@@ -224,24 +265,17 @@ pub(crate) async fn of_consumer(call: &Call<'_>) -> ApiResult<Reply> {
                 writer.close_object();
                 return (writer, None);
             };
-            let mut shown: Vec<_> = Vec::new();
-            for held in &consumer.allocations {
-                if shown.contains(&held.provider) {
-                    continue;
-                }
-                shown.push(held.provider);
-                let Some(provider) = state.provider(held.provider) else {
+            for (provider, amounts) in by_provider(consumer) {
+                let Some(provider) = state.provider(provider) else {
                     continue;
                 };
                 writer.key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
                 writer.open_object();
                 writer.key("resources");
                 writer.open_object();
-                for of_provider in &consumer.allocations {
-                    if of_provider.provider == held.provider {
-                        writer.key(state.class_name(of_provider.class));
-                        writer.integer(of_provider.amount);
-                    }
+                for (class, amount) in amounts {
+                    writer.key(state.class_name(class));
+                    writer.integer(amount);
                 }
                 writer.close_object();
                 writer.key("generation");
@@ -258,13 +292,25 @@ pub(crate) async fn of_consumer(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
 }
 
+/// The amounts of a class that a consumer holds of one provider.
+type Amounts = Vec<(ClassId, u32)>;
+
+/// What a consumer holds, provider by provider, in the order in which they were first asked for.
+fn by_provider(consumer: &Consumer) -> Vec<(ProviderId, Amounts)> {
+    let mut all: Vec<(ProviderId, Amounts)> = Vec::new();
+    let mut places: HashMap<ProviderId, usize> = HashMap::new();
+    for held in &consumer.allocations {
+        let place = *places.entry(held.provider).or_insert_with(|| {
+            all.push((held.provider, Amounts::new()));
+            all.len() - 1
+        });
+        all[place].1.push((held.class, held.amount));
+    }
+    all
+}
+
 /// What versions since 1.12 say about the consumer besides what it holds.
-fn write_consumer(
-    writer: &mut Writer,
-    call: &Call<'_>,
-    state: &State,
-    consumer: &placewright_placement::Consumer,
-) {
+fn write_consumer(writer: &mut Writer, call: &Call<'_>, state: &State, consumer: &Consumer) {
     if call.version.since(12) {
         writer.key("project_id");
         writer.text(state.project_name(consumer.project));
@@ -292,48 +338,135 @@ pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
         ))
     };
     let uuid = call.provider_uuid().map_err(|_| not_found())?;
-    let found = call
-        .read(|state| {
-            let id = state.provider_id(uuid)?;
-            let provider = state.provider(id)?;
-            let mut writer = Writer::with_capacity(64 + provider.consumers.len() * 128);
-            let mut modified = None;
+    let found = call.read_in_slices(Holders::default, |state, holders| {
+        holders.go_on(state, uuid)
+    });
+    let found = found.await.ok_or_else(not_found)?;
+    let Holders {
+        all,
+        classes,
+        generation,
+        modified,
+        bytes,
+        ..
+    } = found;
+    let held = all.len() * size_of::<Holder>() + bytes;
+    let permit = call.admit_answer(all.len() * HOLDER_BYTES + bytes, held, TOO_MANY_HOLDERS)?;
+    let with_generation = call.version.since(28);
+    let pieces = pieces_of(
+        |writer| {
             writer.open_object();
             writer.key("allocations");
             writer.open_object();
-            for consumer in provider
-                .consumers
-                .iter()
-                .filter_map(|id| state.consumer_by_id(*id))
-            {
-                modified = modified.max(Some(consumer.allocated_at.seconds()));
-                writer.key(consumer.uuid.as_str());
-                writer.open_object();
-                writer.key("resources");
-                writer.open_object();
-                for held in consumer
-                    .allocations
-                    .iter()
-                    .filter(|held| held.provider == id)
-                {
-                    writer.key(state.class_name(held.class));
-                    writer.integer(held.amount);
-                }
-                writer.close_object();
-                if call.version.since(28) {
-                    writer.key("consumer_generation");
-                    writer.integer(consumer.generation);
-                }
-                writer.close_object();
-            }
+        },
+        all.into_iter(),
+        move |writer, holder: Holder| holder.write(writer, &classes, with_generation),
+        move |writer| {
             writer.close_object();
             writer.key("resource_provider_generation");
-            writer.integer(provider.generation);
+            writer.integer(generation.unwrap_or_default());
             writer.close_object();
-            Some((writer, modified))
-        })
-        .await;
-    let (writer, modified) = found.ok_or_else(not_found)?;
+        },
+    );
     let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json_in_pieces(pieces, permit).modified(call.caches(), Some(modified)))
+}
+
+/// A holder takes about so much of an answer, besides its amounts.
+const HOLDER_BYTES: usize = 90;
+const AMOUNT_BYTES: usize = 32;
+const TOO_MANY_HOLDERS: &str = "Ask for the allocations of its consumers instead.";
+
+/// So many holders are looked at before others have their turn.
+const HOLDERS_OF_SLICE: usize = 4_096;
+
+/// Who holds something of a provider, gathered in slices.
+#[derive(Debug, Default)]
+struct Holders {
+    all: Vec<Holder>,
+    classes: HashMap<ClassId, Box<str>>,
+    /// The last consumer that was looked at.
+    last: Option<ConsumerId>,
+    generation: Option<u64>,
+    modified: Option<i64>,
+    /// What the amounts take of the answer.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Holder {
+    consumer: ConsumerUuid,
+    generation: u64,
+    amounts: SmallVec<[(ClassId, u32); 3]>,
+}
+
+impl Holders {
+    /// One slice; what was gathered once that is all, or that there is no such provider.
+    fn go_on(&mut self, state: &State, uuid: Uuid) -> Option<Option<Self>> {
+        let Some((id, provider)) = state
+            .provider_id(uuid)
+            .and_then(|id| Some((id, state.provider(id)?)))
+        else {
+            return Some(None);
+        };
+        // The generation of the first slice: whoever relies on what changed since is told so.
+        self.generation.get_or_insert(provider.generation);
+        let next = |last| {
+            provider
+                .consumers
+                .partition_point(|consumer| *consumer <= last)
+        };
+        let from = self.last.map_or(0, next);
+        let to = provider.consumers.len().min(from + HOLDERS_OF_SLICE);
+        for consumer in &provider.consumers[from..to] {
+            self.last = Some(*consumer);
+            if let Some(consumer) = state.consumer_by_id(*consumer) {
+                self.add(state, id, consumer);
+            }
+        }
+        (to == provider.consumers.len()).then(|| Some(std::mem::take(self)))
+    }
+
+    fn add(&mut self, state: &State, provider: ProviderId, consumer: &Consumer) {
+        self.modified = self.modified.max(Some(consumer.allocated_at.seconds()));
+        let of_provider = consumer.allocations.iter();
+        let of_provider = of_provider.filter(|held| held.provider == provider);
+        let amounts: SmallVec<_> = of_provider.map(|held| (held.class, held.amount)).collect();
+        for (class, _) in &amounts {
+            let name = self.classes.entry(*class);
+            self.bytes += AMOUNT_BYTES
+                + name
+                    .or_insert_with(|| state.class_name(*class).into())
+                    .len();
+        }
+        self.all.push(Holder {
+            consumer: consumer.uuid,
+            generation: consumer.generation,
+            amounts,
+        });
+    }
+}
+
+impl Holder {
+    fn write(
+        &self,
+        writer: &mut Writer,
+        classes: &HashMap<ClassId, Box<str>>,
+        with_generation: bool,
+    ) {
+        writer.key(self.consumer.as_str());
+        writer.open_object();
+        writer.key("resources");
+        writer.open_object();
+        for (class, amount) in &self.amounts {
+            writer.key(classes.get(class).map_or("", |name| name));
+            writer.integer(*amount);
+        }
+        writer.close_object();
+        if with_generation {
+            writer.key("consumer_generation");
+            writer.integer(self.generation);
+        }
+        writer.close_object();
+    }
 }

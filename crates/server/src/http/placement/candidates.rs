@@ -1,12 +1,16 @@
 //! `/allocation_candidates`
 
 mod answer;
+mod encode;
+mod gather;
 mod kept;
 mod summary_texts;
 
-use placewright_placement::{
-    CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup, find_candidates,
-};
+use std::collections::HashSet;
+
+use placewright_placement::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup};
+
+use self::gather::{Found, Gathered, LIMIT, Question};
 
 pub(crate) use self::kept::Kept;
 use super::filters;
@@ -23,20 +27,23 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     let kept = &call.service.candidates;
     // A random sample is another one each time.
     let asked = (query.options.seed.is_none()).then_some((call.version, call.query));
-    let answer = call
-        .read(|state| {
-            if let Some(answer) = asked.and_then(|asked| kept.answers.get(state, asked)) {
-                return Ok(answer);
-            }
-            let found = find_candidates(state, &query).map_err(|refusal| refused(&refusal))?;
-            let answer = answer::write(state, &query, &found, call.version, &kept.summaries);
-            if let Some(asked) = asked {
-                kept.answers.put(state, asked, answer.clone());
-            }
-            Ok(answer)
-        })
-        .await?;
-    let reply = Reply::text(200, "application/json", answer);
+    let question = Question {
+        query: &query,
+        version: call.version,
+        asked,
+        kept,
+        bytes_max: call.service.options.answer_bytes_max,
+    };
+    let begin = || Gathered::new(&query);
+    let found = call.read_in_slices(begin, |state, gathered| gathered.go_on(state, &question));
+    let reply = match found.await? {
+        Found::Whole(answer) => Reply::text(200, "application/json", answer),
+        Found::Large(large) => {
+            let permit = call.admit_answer(large.bytes(), large.held(), LIMIT)?;
+            let mut encoder = large.encoder(query, call.version);
+            Reply::json_in_pieces(move || encoder.piece(), permit)
+        }
+    };
     Ok(reply.modified(call.caches(), Some(call.now())))
 }
 
@@ -48,7 +55,9 @@ pub(crate) fn parse(call: &Call<'_>) -> ApiResult<CandidateQuery> {
     let version = call.version;
     let query = call.query(schemas::candidates::list(version))?;
     let wide = RequestWide::of(&query)?;
-    let groups = groups(&query, version)?;
+    let groups_max = call.service.options.groups_max;
+    let groups = groups(&query, version, groups_max)?;
+    check_size(&groups, &wide.same_subtree, groups_max)?;
     if version.since(36) {
         check_subtrees(&groups, &wide.same_subtree)?;
     } else {
@@ -112,6 +121,9 @@ impl RequestWide {
             }
             same_subtree.push(suffixes);
         }
+        // Who repeats one asks for nothing more.
+        let mut known = HashSet::with_capacity(same_subtree.len());
+        same_subtree.retain(|suffixes| known.insert(suffixes.clone()));
         Ok(Self {
             limit,
             group_policy,
@@ -148,8 +160,9 @@ fn root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
     traits.required.dedup();
     traits.forbidden.sort_unstable();
     traits.forbidden.dedup();
+    let required: HashSet<&String> = traits.required.iter().flatten().collect();
     let conflicts: Vec<&str> = (traits.forbidden.iter())
-        .filter(|name| traits.required.iter().any(|any| any.contains(name)))
+        .filter(|name| required.contains(name))
         .map(String::as_str)
         .collect();
     if !conflicts.is_empty() {
@@ -162,14 +175,56 @@ fn root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
     Ok(traits)
 }
 
+/// Most amounts of resources of one query, in all its groups.
+const AMOUNTS_MAX: usize = 1_000;
+
+/// Checks that a query is not too large to be searched for while others wait.
+fn check_size(
+    groups: &[RequestGroup],
+    same_subtree: &[Vec<String>],
+    groups_max: usize,
+) -> ApiResult<()> {
+    let plain = groups.iter().find(|group| group.suffix.is_empty());
+    let classes = plain.map_or(0, |group| group.resources.len());
+    let amounts: usize = groups.iter().map(|group| group.resources.len()).sum();
+    let detail = if groups.len() > groups_max {
+        too_many_groups(groups_max)
+    } else if classes > groups_max {
+        format!(
+            "The query asks for {classes} resource classes in one group; placement.groups_max \
+             allows {groups_max}."
+        )
+    } else if same_subtree.len() > groups_max {
+        format!(
+            "The query has {} same_subtree parameters; placement.groups_max allows {groups_max}.",
+            same_subtree.len()
+        )
+    } else if amounts > AMOUNTS_MAX {
+        format!("The query asks for {amounts} amounts of resources; at most {AMOUNTS_MAX} can be.")
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::bad_request(detail))
+}
+
+fn too_many_groups(groups_max: usize) -> String {
+    format!("The query has too many request groups; placement.groups_max allows {groups_max}.")
+}
+
 /// The request groups in the order in which the query first names them.
-fn groups(query: &Query<'_>, version: Microversion) -> ApiResult<Vec<RequestGroup>> {
+fn groups(
+    query: &Query<'_>,
+    version: Microversion,
+    groups_max: usize,
+) -> ApiResult<Vec<RequestGroup>> {
     let suffix_of = if version.since(33) {
         group_suffix
     } else {
         group_number
     };
     let mut groups: Vec<RequestGroup> = Vec::new();
+    // All values of these are read at the first one.
+    let mut are_read: HashSet<(&str, &str)> = HashSet::new();
     for (key, value) in query.iter() {
         let parts = ["resources", "required", "member_of", "in_tree"]
             .into_iter()
@@ -178,6 +233,9 @@ fn groups(query: &Query<'_>, version: Microversion) -> ApiResult<Vec<RequestGrou
             continue;
         };
         let known = groups.iter().position(|group| group.suffix == suffix);
+        if known.is_none() && groups.len() == groups_max {
+            return Err(ApiError::bad_request(too_many_groups(groups_max)));
+        }
         let place = known.unwrap_or_else(|| {
             groups.push(RequestGroup {
                 suffix: suffix.to_owned(),
@@ -187,6 +245,7 @@ fn groups(query: &Query<'_>, version: Microversion) -> ApiResult<Vec<RequestGrou
         });
         let group = &mut groups[place];
         match prefix {
+            "required" | "member_of" if !are_read.insert((prefix, suffix)) => {}
             "resources" => group.resources = filters::amounts(value)?,
             "required" => {
                 let traits = filters::traits(query, &format!("required{suffix}"), version)?;
@@ -230,10 +289,10 @@ fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiR
         )
         .with_code(code::MISSING_VALUE));
     }
-    let named: Vec<&str> = same_subtree.iter().flatten().map(String::as_str).collect();
+    let named: HashSet<&str> = same_subtree.iter().flatten().map(String::as_str).collect();
     let alone: Vec<&str> = without
         .into_iter()
-        .filter(|suffix| !named.contains(suffix))
+        .filter(|suffix| !named.contains(*suffix))
         .collect();
     if !alone.is_empty() {
         return Err(ApiError::bad_request(format!(
@@ -249,7 +308,6 @@ fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiR
         .collect();
     if !unreal.is_empty() {
         unreal.sort_unstable();
-        unreal.dedup();
         return Err(ApiError::bad_request(format!(
             "Real suffixes should be specified in `same_subtree`: {} not found in {}.",
             shown(&unreal),
@@ -305,7 +363,8 @@ fn check_conflicts(groups: &[RequestGroup]) -> ApiResult<()> {
     let mut conflicts = Vec::new();
     for group in groups {
         for any in &group.required {
-            if any.iter().all(|name| group.forbidden.contains(name)) {
+            // Forbidden ones are sorted.
+            if (any.iter()).all(|name| group.forbidden.binary_search(name).is_ok()) {
                 conflicts.push(format!("required{}: ({})", group.suffix, any.join(", ")));
             }
         }

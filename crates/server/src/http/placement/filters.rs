@@ -1,5 +1,8 @@
 //! The small languages in query values: amounts of resources, traits, aggregates.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::microversion::Microversion;
 use crate::http::query::Query;
@@ -41,15 +44,19 @@ pub(crate) fn amounts(text: &str) -> ApiResult<Amounts> {
         return Err(badly_formed("empty string"));
     }
     let mut amounts = Amounts::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for pair in text.split(',') {
         let mut parts = pair.split(':');
         let (Some(class), Some(amount), None) = (parts.next(), parts.next(), parts.next()) else {
             return Err(badly_formed(pair));
         };
         let amount = amount_of(class, amount)?;
-        match amounts.iter_mut().find(|(known, _)| known == class) {
-            Some(known) => known.1 = amount,
-            None => amounts.push((class.to_owned(), amount)),
+        match places.entry(class) {
+            Entry::Occupied(place) => amounts[*place.get()].1 = amount,
+            Entry::Vacant(place) => {
+                place.insert(amounts.len());
+                amounts.push((class.to_owned(), amount));
+            }
         }
     }
     Ok(amounts)

@@ -242,6 +242,7 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
         .json_of_provider(provider, &schemas::inventories::SET)
         .await?;
     let given = body.get("inventories").unwrap_or(&Json::Null);
+    call.check_entries(given.members().len(), "inventories")?;
     let attempt = Attempt::SetInventories(call.parameter());
     let generation = call::generation(body.get("resource_provider_generation"));
     let inventories = match records(given) {

@@ -2,7 +2,7 @@
 
 use placewright_placement::{
     Command, Outcome, ParentChange, Provider, ProviderQuery, ProviderView, QueryRefusal, Refusal,
-    State, find_providers,
+    State, find_providers_among,
 };
 use uuid::Uuid;
 
@@ -10,6 +10,7 @@ use super::filters;
 use crate::http::call::Call;
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::{Json, Writer};
+use crate::http::large::pieces_of;
 use crate::http::microversion::Microversion;
 use crate::http::refusals::{self, Attempt};
 use crate::http::reply::Reply;
@@ -146,27 +147,108 @@ fn refused(refusal: &QueryRefusal) -> ApiError {
     })
 }
 
+/// What the API shows of a provider, for when the state is not at hand any more.
+#[derive(Debug)]
+struct Copied {
+    uuid: Uuid,
+    name: Box<str>,
+    generation: u64,
+    parent: Option<Uuid>,
+    root: Uuid,
+}
+
+impl Copied {
+    fn of(state: &State, provider: &Provider) -> Self {
+        let shown = Shown::of(state, provider);
+        Self {
+            uuid: shown.uuid,
+            name: shown.name.into(),
+            generation: shown.generation,
+            parent: shown.parent,
+            root: shown.root,
+        }
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        Shown {
+            uuid: self.uuid,
+            name: &self.name,
+            generation: self.generation,
+            parent: self.parent,
+            root: self.root,
+        }
+    }
+}
+
+/// Providers gathered in slices.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// The words of 64 slots that come next.
+    next: usize,
+    all: Vec<Copied>,
+    modified: Option<i64>,
+    /// What their names take.
+    bytes: usize,
+}
+
+/// So many words of 64 providers are looked at before others have their turn.
+const WORDS_OF_SLICE: usize = 64;
+
+/// A provider takes about so much of an answer, besides its name.
+const PROVIDER_BYTES: usize = 820;
+const TOO_MANY: &str = "Ask with filters, or raise the limit.";
+
+impl Gathered {
+    /// One slice; what was gathered once that is all.
+    fn go_on(&mut self, state: &State, query: &ProviderQuery) -> Option<ApiResult<Self>> {
+        let all = state.provider_slots().div_ceil(64);
+        // Of a tree all members are looked at, whichever are wanted.
+        let is_tree = query.in_tree.is_some();
+        let words = if is_tree { all } else { WORDS_OF_SLICE };
+        let words = self.next..self.next + words;
+        self.next = words.end;
+        let found = match find_providers_among(state, query, words) {
+            Ok(found) => found,
+            Err(refusal) => return Some(Err(refused(&refusal))),
+        };
+        for provider in found.into_iter().filter_map(|id| state.provider(id)) {
+            self.modified = self.modified.max(Some(modified_at(provider)));
+            self.bytes += provider.name.len();
+            self.all.push(Copied::of(state, provider));
+        }
+        (self.next >= all).then(|| Ok(std::mem::take(self)))
+    }
+}
+
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     let query = parse(call)?;
-    let (writer, modified) = call
-        .read(|state| {
-            let found = find_providers(state, &query).map_err(|refusal| refused(&refusal))?;
-            let mut writer = Writer::with_capacity(64 + found.len() * 900);
-            let mut modified = None;
+    let found = call.read_in_slices(Gathered::default, |state, gathered| {
+        gathered.go_on(state, &query)
+    });
+    let Gathered {
+        all,
+        modified,
+        bytes,
+        ..
+    } = found.await?;
+    let held = all.len() * size_of::<Copied>() + bytes;
+    let permit = call.admit_answer(all.len() * PROVIDER_BYTES + bytes, held, TOO_MANY)?;
+    let version = call.version;
+    let pieces = pieces_of(
+        |writer| {
             writer.open_object();
             writer.key("resource_providers");
             writer.open_array();
-            for provider in found.into_iter().filter_map(|id| state.provider(id)) {
-                Shown::of(state, provider).write(&mut writer, call.version);
-                modified = modified.max(Some(modified_at(provider)));
-            }
+        },
+        all.into_iter(),
+        move |writer, provider: Copied| provider.shown().write(writer, version),
+        |writer| {
             writer.close_array();
             writer.close_object();
-            Ok((writer, modified))
-        })
-        .await?;
+        },
+    );
     let modified = modified.unwrap_or_else(|| call.now());
-    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+    Ok(Reply::json_in_pieces(pieces, permit).modified(call.caches(), Some(modified)))
 }
 
 pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {

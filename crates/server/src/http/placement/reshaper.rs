@@ -2,7 +2,7 @@
 
 use placewright_placement::{Command, InventoryReplacement, Refusal, State};
 
-use super::allocations::claims_of;
+use super::allocations::{claims_of, entries_of_all};
 use super::inventories::{self, records};
 use crate::http::call::{self, Call};
 use crate::http::error::ApiResult;
@@ -11,8 +11,22 @@ use crate::http::refusals::{self, Attempt, to_error};
 use crate::http::reply::Reply;
 use crate::http::{schemas, uuids};
 
+/// How much a validated body changes: inventories and amounts of allocations.
+fn entries_of(body: &Json<'_>) -> usize {
+    let of_provider = |replacement: &Json<'_>| {
+        let given = replacement.get("inventories");
+        given.map_or(0, |given| given.members().len()).max(1)
+    };
+    let inventories = body.get("inventories").unwrap_or(&Json::Null).members();
+    let inventories: usize = (inventories.iter())
+        .map(|(_, replacement)| of_provider(replacement))
+        .sum();
+    inventories + entries_of_all(body.get("allocations").unwrap_or(&Json::Null))
+}
+
 pub(crate) async fn reshape(call: &Call<'_>) -> ApiResult<Reply> {
     let body = call.json(schemas::allocations::reshape(call.version))?;
+    call.check_entries(entries_of(&body), "inventories and allocations")?;
     let mut inventories = Vec::new();
     for (key, replacement) in body.get("inventories").unwrap_or(&Json::Null).members() {
         match read_replacement(key, replacement) {

@@ -185,6 +185,7 @@ pub(crate) async fn set_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
     let body = call.json(&schemas::names::SET_TRAITS)?;
     let provider = call.provider_uuid()?;
     let listed = body.get("traits").unwrap_or(&Json::Null);
+    call.check_entries(listed.items().len(), "traits")?;
     let mut traits: Vec<String> = listed
         .items()
         .iter()

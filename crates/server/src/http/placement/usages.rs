@@ -57,65 +57,122 @@ fn write_sums(writer: &mut Writer, state: &State, sums: &Sums) {
     }
 }
 
-pub(crate) async fn of_project(call: &Call<'_>) -> ApiResult<Reply> {
-    let query = call.query(schemas::usages::get(call.version))?;
-    let project = query.get("project_id").unwrap_or("");
-    let user = query.get("user_id");
-    let by_type = call.version.since(38);
-    let wanted_type = query.get("consumer_type").filter(|_| by_type);
-    let writer = call
-        .read(|state| {
-            let consumers = state
-                .project_consumers(project)
-                .filter(|consumer| user.is_none_or(|user| state.user_name(consumer.user) == user));
-            let mut writer = Writer::with_capacity(256);
-            writer.open_object();
-            writer.key("usages");
-            writer.open_object();
-            if by_type {
-                write_by_type(&mut writer, state, consumers, wanted_type);
-            } else {
-                let mut sums = Sums::new();
-                consumers.for_each(|consumer| add(&mut sums, consumer));
-                write_sums(&mut writer, state, &sums);
-            }
-            writer.close_object();
-            writer.close_object();
-            writer
-        })
-        .await;
-    Ok(Reply::json(writer).modified(call.caches(), Some(call.now())))
+/// What is asked about a project.
+struct Question<'a> {
+    project: &'a str,
+    user: Option<&'a str>,
+    /// Whether sums are told type by type.
+    by_type: bool,
+    wanted_type: Option<&'a str>,
 }
 
-/// Consumers written before microversion 1.38 have the type `unknown`; `all` puts all types
-/// together.
-fn write_by_type<'a>(
-    writer: &mut Writer,
-    state: &'a State,
-    consumers: impl Iterator<Item = &'a Consumer>,
-    wanted: Option<&str>,
-) {
-    let mut groups: BTreeMap<&str, (Sums, u64)> = BTreeMap::new();
-    for consumer in consumers {
+/// Sums of a project's consumers, gathered in slices: there may be a million of them.
+#[derive(Default)]
+struct Gathered {
+    /// The slot behind the last consumer that was looked at.
+    next: u32,
+    /// By type where that is asked for, else all under an empty name.
+    groups: BTreeMap<String, (Sums, u64)>,
+    /// Numbers of classes mean what they meant in the first slice as long as this is the same.
+    structure: u64,
+    begun_anew: u32,
+}
+
+/// So many consumers are looked at before others have their turn.
+const CONSUMERS_OF_SLICE: usize = 8_192;
+
+/// So often the sums are begun anew because names changed; then they are made in one slice.
+const ANEW_MAX: u32 = 8;
+
+impl Gathered {
+    /// One slice; the answer once that is all.
+    fn go_on(&mut self, state: &State, question: &Question<'_>) -> Option<Writer> {
+        let structure = state.touched().structure();
+        if self.structure != structure {
+            *self = Self {
+                structure,
+                begun_anew: self.begun_anew + 1,
+                ..Self::default()
+            };
+        }
+        let most = if self.begun_anew > ANEW_MAX {
+            usize::MAX
+        } else {
+            CONSUMERS_OF_SLICE
+        };
+        let mut left = most;
+        for (slot, consumer) in state.project_consumers_from(question.project, self.next) {
+            if left == 0 {
+                return None;
+            }
+            left -= 1;
+            self.next = slot + 1;
+            self.add(state, question, consumer);
+        }
+        Some(self.write(state, question))
+    }
+
+    /// Consumers written before microversion 1.38 have the type `unknown`; `all` puts all types
+    /// together.
+    fn add(&mut self, state: &State, question: &Question<'_>, consumer: &Consumer) {
+        if (question.user).is_some_and(|user| state.user_name(consumer.user) != user) {
+            return;
+        }
         let known = consumer
             .consumer_type
             .map(|id| state.consumer_type_name(id));
         let own = known.unwrap_or("unknown");
-        let group = match wanted {
+        let group = match question.wanted_type {
+            _ if !question.by_type => "",
             Some("all") => "all",
-            Some(wanted) if wanted != own => continue,
+            Some(wanted) if wanted != own => return,
             _ => own,
         };
-        let (sums, count) = groups.entry(group).or_default();
-        add(sums, consumer);
-        *count += 1;
+        if !self.groups.contains_key(group) {
+            self.groups.insert(group.to_owned(), Default::default());
+        }
+        if let Some((sums, count)) = self.groups.get_mut(group) {
+            add(sums, consumer);
+            *count += 1;
+        }
     }
-    for (name, (sums, count)) in &groups {
-        writer.key(name);
+
+    fn write(&self, state: &State, question: &Question<'_>) -> Writer {
+        let mut writer = Writer::with_capacity(256);
         writer.open_object();
-        write_sums(writer, state, sums);
-        writer.key("consumer_count");
-        writer.integer(*count);
+        writer.key("usages");
+        writer.open_object();
+        for (name, (sums, count)) in &self.groups {
+            if !question.by_type {
+                write_sums(&mut writer, state, sums);
+                continue;
+            }
+            writer.key(name);
+            writer.open_object();
+            write_sums(&mut writer, state, sums);
+            writer.key("consumer_count");
+            writer.integer(*count);
+            writer.close_object();
+        }
         writer.close_object();
+        writer.close_object();
+        writer
     }
+}
+
+pub(crate) async fn of_project(call: &Call<'_>) -> ApiResult<Reply> {
+    let query = call.query(schemas::usages::get(call.version))?;
+    let by_type = call.version.since(38);
+    let question = Question {
+        project: query.get("project_id").unwrap_or(""),
+        user: query.get("user_id"),
+        by_type,
+        wanted_type: query.get("consumer_type").filter(|_| by_type),
+    };
+    let writer = call
+        .read_in_slices(Gathered::default, |state, gathered| {
+            gathered.go_on(state, &question)
+        })
+        .await;
+    Ok(Reply::json(writer).modified(call.caches(), Some(call.now())))
 }

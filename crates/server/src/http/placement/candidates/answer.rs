@@ -4,11 +4,30 @@ use bytes::Bytes;
 use placewright_placement::{
     Allocation, CandidateQuery, CandidateView, Candidates, ClassId, ProviderId, State,
 };
+use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
 use super::summary_texts::SummaryTexts;
 use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
+
+/// What providers and resource classes are called.
+pub(super) trait Names {
+    /// The UUID of a provider.
+    fn uuid(&self, provider: ProviderId) -> Option<Uuid>;
+    /// The name of a resource class.
+    fn class(&self, class: ClassId) -> &str;
+}
+
+impl Names for State {
+    fn uuid(&self, provider: ProviderId) -> Option<Uuid> {
+        Some(self.provider(provider)?.uuid)
+    }
+
+    fn class(&self, class: ClassId) -> &str {
+        self.class_name(class)
+    }
+}
 
 /// Bytes that a candidate and a summary take in an answer, roughly: for one allocation of memory.
 const CANDIDATE_BYTES: usize = 320;
@@ -29,23 +48,7 @@ pub(super) fn write(
     writer.open_array();
     let mut stencil = Stencil::default();
     for candidate in found.iter() {
-        let host = sole_host(&candidate);
-        match host.and_then(|host| stencil.fill(state, host, candidate.allocations())) {
-            Some(text) => writer.raw(text),
-            None => {
-                let start = writer.next_at();
-                let mut places = Vec::new();
-                write_candidate(&mut writer, state, query, &candidate, version, &mut places);
-                if host.is_some() {
-                    stencil.cut(
-                        &writer.written()[start..],
-                        start,
-                        places,
-                        candidate.allocations(),
-                    );
-                }
-            }
-        }
+        stencil.write(&mut writer, state, query, &candidate, version);
     }
     writer.close_array();
     writer.key("provider_summaries");
@@ -74,8 +77,8 @@ fn sole_host(candidate: &CandidateView<'_>) -> Option<ProviderId> {
 
 /// The text of a candidate that one provider serves alone. The next one differs from it in nothing
 /// but the provider's UUID, as long as it takes the same amounts.
-#[derive(Default)]
-struct Stencil {
+#[derive(Debug, Default)]
+pub(super) struct Stencil {
     text: Vec<u8>,
     /// Where UUIDs are in the text.
     places: Vec<usize>,
@@ -83,6 +86,29 @@ struct Stencil {
 }
 
 impl Stencil {
+    /// Writes a candidate, in the form of the last one if it can be.
+    pub(super) fn write(
+        &mut self,
+        writer: &mut Writer,
+        names: &impl Names,
+        query: &CandidateQuery,
+        candidate: &CandidateView<'_>,
+        version: Microversion,
+    ) {
+        let host = sole_host(candidate);
+        if let Some(text) = host.and_then(|host| self.fill(names, host, candidate.allocations())) {
+            writer.raw(text);
+            return;
+        }
+        let start = writer.next_at();
+        let mut places = Vec::new();
+        write_candidate(writer, names, query, candidate, version, &mut places);
+        if host.is_some() {
+            let text = &writer.written()[start..];
+            self.cut(text, start, places, candidate.allocations());
+        }
+    }
+
     /// Takes the text of a candidate, which starts at `start` of the answer, as do its UUIDs'
     /// places.
     fn cut(&mut self, text: &[u8], start: usize, places: Vec<usize>, allocations: &[Allocation]) {
@@ -98,7 +124,7 @@ impl Stencil {
     /// The text for another provider, if it takes the same amounts.
     fn fill(
         &mut self,
-        state: &State,
+        names: &impl Names,
         host: ProviderId,
         allocations: &[Allocation],
     ) -> Option<&[u8]> {
@@ -109,11 +135,7 @@ impl Stencil {
             return None;
         }
         let mut uuid = [0; Hyphenated::LENGTH];
-        state
-            .provider(host)?
-            .uuid
-            .hyphenated()
-            .encode_lower(&mut uuid);
+        names.uuid(host)?.hyphenated().encode_lower(&mut uuid);
         for place in &self.places {
             self.text
                 .get_mut(*place..place + uuid.len())?
@@ -126,7 +148,7 @@ impl Stencil {
 /// Writes a candidate, and notes where in the answer UUIDs begin.
 fn write_candidate(
     writer: &mut Writer,
-    state: &State,
+    names: &impl Names,
     query: &CandidateQuery,
     candidate: &CandidateView<'_>,
     version: Microversion,
@@ -135,9 +157,9 @@ fn write_candidate(
     writer.open_object();
     writer.key("allocations");
     if version.since(12) {
-        write_allocations(writer, state, candidate.allocations(), places);
+        write_allocations(writer, names, candidate.allocations(), places);
     } else {
-        write_allocation_list(writer, state, candidate.allocations(), places);
+        write_allocation_list(writer, names, candidate.allocations(), places);
     }
     if version.since(34) {
         writer.key("mappings");
@@ -147,7 +169,7 @@ fn write_candidate(
             writer.open_array();
             for provider in providers {
                 places.push(writer.next_at() + 1);
-                write_uuid(writer, state, *provider);
+                write_uuid(writer, names, *provider);
             }
             writer.close_array();
         }
@@ -156,14 +178,16 @@ fn write_candidate(
     writer.close_object();
 }
 
-fn requested_classes(state: &State, query: &CandidateQuery) -> Vec<ClassId> {
-    let names = query.groups.iter().flat_map(|group| &group.resources);
-    names.filter_map(|(name, _)| state.class_id(name)).collect()
+pub(super) fn requested_classes(state: &State, query: &CandidateQuery) -> Vec<ClassId> {
+    let resources = query.groups.iter().flat_map(|group| &group.resources);
+    resources
+        .filter_map(|(name, _)| state.class_id(name))
+        .collect()
 }
 
-fn write_uuid(writer: &mut Writer, state: &State, provider: ProviderId) {
-    if let Some(provider) = state.provider(provider) {
-        writer.plain_text(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
+fn write_uuid(writer: &mut Writer, names: &impl Names, provider: ProviderId) {
+    if let Some(uuid) = names.uuid(provider) {
+        writer.plain_text(uuid.hyphenated().encode_lower(&mut [0; 36]));
     }
 }
 
@@ -172,11 +196,11 @@ fn by_provider(allocations: &[Allocation]) -> impl Iterator<Item = &[Allocation]
     allocations.chunk_by(|one, next| one.provider == next.provider)
 }
 
-fn write_resources(writer: &mut Writer, state: &State, allocations: &[Allocation]) {
+fn write_resources(writer: &mut Writer, names: &impl Names, allocations: &[Allocation]) {
     writer.key("resources");
     writer.open_object();
     for held in allocations {
-        writer.plain_key(state.class_name(held.class));
+        writer.plain_key(names.class(held.class));
         writer.integer(held.amount);
     }
     writer.close_object();
@@ -184,19 +208,19 @@ fn write_resources(writer: &mut Writer, state: &State, allocations: &[Allocation
 
 fn write_allocations(
     writer: &mut Writer,
-    state: &State,
+    names: &impl Names,
     allocations: &[Allocation],
     places: &mut Vec<usize>,
 ) {
     writer.open_object();
     for of_provider in by_provider(allocations) {
-        let Some(provider) = state.provider(of_provider[0].provider) else {
+        let Some(uuid) = names.uuid(of_provider[0].provider) else {
             continue;
         };
         places.push(writer.next_at() + 1);
-        writer.plain_key(provider.uuid.hyphenated().encode_lower(&mut [0; 36]));
+        writer.plain_key(uuid.hyphenated().encode_lower(&mut [0; 36]));
         writer.open_object();
-        write_resources(writer, state, of_provider);
+        write_resources(writer, names, of_provider);
         writer.close_object();
     }
     writer.close_object();
@@ -205,7 +229,7 @@ fn write_allocations(
 /// The form before microversion 1.12.
 fn write_allocation_list(
     writer: &mut Writer,
-    state: &State,
+    names: &impl Names,
     allocations: &[Allocation],
     places: &mut Vec<usize>,
 ) {
@@ -216,9 +240,9 @@ fn write_allocation_list(
         writer.open_object();
         writer.key("uuid");
         places.push(writer.next_at() + 1);
-        write_uuid(writer, state, of_provider[0].provider);
+        write_uuid(writer, names, of_provider[0].provider);
         writer.close_object();
-        write_resources(writer, state, of_provider);
+        write_resources(writer, names, of_provider);
         writer.close_object();
     }
     writer.close_array();

@@ -3,8 +3,7 @@
 //! A claim changes a few hosts; the summaries of all others stay what they were. The state's log of
 //! touched trees says which ones to write anew.
 
-use std::ops::Range;
-
+use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use placewright_placement::touch::TouchLog;
 use placewright_placement::{ProviderId, State};
@@ -41,7 +40,7 @@ struct Text {
     /// The position at which it was written.
     position: u64,
     /// Key and value as they stand in the object of all summaries.
-    json: Box<[u8]>,
+    json: Bytes,
 }
 
 impl SummaryTexts {
@@ -60,8 +59,38 @@ impl SummaryTexts {
         }
         drop(texts);
         if !new.is_empty() {
-            self.0.write().keep(state, writer.written(), new);
+            let written = writer.written();
+            let new = new.into_iter();
+            let new = new
+                .filter_map(|(id, place)| Some((id, Bytes::copy_from_slice(written.get(place)?))));
+            self.0.write().keep(state, new);
         }
+    }
+
+    /// The summaries of these providers as texts that outlive the state's lock, and how many bytes of
+    /// them are not shared with those that are kept.
+    pub(super) fn gather(&self, state: &State, providers: &[ProviderId]) -> (Vec<Bytes>, usize) {
+        let mut new = Vec::new();
+        let mut all = Vec::with_capacity(providers.len());
+        let mut bytes = 0;
+        let texts = self.at(state.touched());
+        for provider in providers {
+            if let Some(text) = texts.get(*provider) {
+                all.push(text.clone());
+                continue;
+            }
+            let mut writer = Writer::with_capacity(512);
+            write_summary(&mut writer, state, *provider, None, Microversion::MAX);
+            let text = Bytes::from(writer.finish());
+            bytes += text.len();
+            new.push((*provider, text.clone()));
+            all.push(text);
+        }
+        drop(texts);
+        if !new.is_empty() {
+            self.0.write().keep(state, new.into_iter());
+        }
+        (all, bytes)
     }
 
     /// The texts that hold for the state with this log.
@@ -100,16 +129,16 @@ impl Texts {
         self.structure = log.structure();
     }
 
-    fn get(&self, provider: ProviderId) -> Option<&[u8]> {
+    fn get(&self, provider: ProviderId) -> Option<&Bytes> {
         let text = self.texts.get(provider.0 as usize)?.as_ref()?;
         let touched = self.touched.get(text.root.0 as usize);
-        (touched.is_none_or(|position| *position <= text.position)).then_some(&*text.json)
+        (touched.is_none_or(|position| *position <= text.position)).then_some(&text.json)
     }
 
-    /// Keeps summaries that are in the answer at these places.
-    fn keep(&mut self, state: &State, answer: &[u8], new: Vec<(ProviderId, Range<usize>)>) {
-        for (id, place) in new {
-            let (Some(provider), Some(json)) = (state.provider(id), answer.get(place)) else {
+    /// Keeps summaries of this state.
+    fn keep(&mut self, state: &State, new: impl Iterator<Item = (ProviderId, Bytes)>) {
+        for (id, json) in new {
+            let Some(provider) = state.provider(id) else {
                 continue;
             };
             let slot = id.0 as usize;
@@ -124,7 +153,7 @@ impl Texts {
             self.texts[slot] = Some(Text {
                 root: provider.root,
                 position: state.touched().position(),
-                json: json.into(),
+                json,
             });
         }
     }

@@ -1,0 +1,199 @@
+//! The search in slices: for those who must not keep the state for as long as all of it takes.
+
+use uuid::Uuid;
+
+use super::Candidates;
+use super::anchors::Anchors;
+use super::make_ready;
+use super::plan::{Form, Plan};
+use super::query::{CandidateQuery, QueryRefusal};
+use super::run::Run;
+use crate::hash::Map;
+use crate::ids::ProviderId;
+use crate::state::State;
+use std::sync::Arc;
+
+/// So often a search begins anew because names changed meanwhile. Then it goes through in one slice.
+const ANEW_MAX: u32 = 8;
+
+/// A search for candidates that goes on where it stopped, on the state as it is then.
+///
+/// Each candidate was right when it was looked at. While nothing changes, the candidates are those of
+/// [`find_candidates`](super::find_candidates).
+pub struct CandidateSearch {
+    query: CandidateQuery,
+    under_way: Option<UnderWay>,
+    /// How often it began.
+    begun: u32,
+    /// The providers of the candidates, as long as there are several slices: a number may be
+    /// somebody else's later.
+    providers: Map<ProviderId, Uuid>,
+    /// How much of the candidates is among them.
+    noted: (usize, usize),
+}
+
+struct UnderWay {
+    form: Arc<Form>,
+    run: Run,
+    /// What the state was like: changes in any tree, and changes of names.
+    position: u64,
+    structure: u64,
+}
+
+impl CandidateSearch {
+    /// A search that has not begun.
+    #[must_use]
+    pub fn new(query: &CandidateQuery) -> Self {
+        Self {
+            query: query.clone(),
+            under_way: None,
+            begun: 0,
+            providers: Map::default(),
+            noted: (0, 0),
+        }
+    }
+
+    /// Goes on for about so many steps of 10 ns. True when there is nothing more to find.
+    ///
+    /// # Errors
+    ///
+    /// As [`find_candidates`](super::find_candidates).
+    pub fn go_on(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
+        let log = state.touched();
+        let (position, structure) = (log.position(), log.structure());
+        if let Some(under_way) = &self.under_way {
+            let names_tree = || under_way.form.kinds.iter().any(|kind| kind.tree.is_some());
+            let is_other = under_way.structure != structure
+                || (under_way.position != position && names_tree());
+            if is_other {
+                self.under_way = None;
+                self.providers.clear();
+                self.noted = (0, 0);
+            }
+        }
+        let Some(under_way) = &mut self.under_way else {
+            return self.begin(state, steps);
+        };
+        let plan = Plan {
+            state,
+            form: Arc::clone(&under_way.form),
+        };
+        if under_way.position != position {
+            under_way.position = position;
+            let Some(anchors) = Anchors::new(&plan, false) else {
+                return Ok(true);
+            };
+            under_way.run.renew(&plan, anchors);
+        }
+        let is_over = under_way.run.go_on(&plan, steps);
+        self.note_providers(state);
+        Ok(is_over)
+    }
+
+    fn begin(&mut self, state: &State, steps: usize) -> Result<bool, QueryRefusal> {
+        let Some(plan) = make_ready(state, &self.query)? else {
+            return Ok(true);
+        };
+        let Some(anchors) = Anchors::new(&plan, false) else {
+            return Ok(true);
+        };
+        let options = &self.query.options;
+        let ceiling = options.max_candidates;
+        let mut run = Run::new(&plan, anchors, self.query.limit, ceiling, options);
+        self.begun += 1;
+        let steps = if self.begun > ANEW_MAX {
+            usize::MAX
+        } else {
+            steps
+        };
+        let is_over = run.go_on(&plan, steps);
+        self.under_way = Some(UnderWay {
+            form: Arc::clone(&plan.form),
+            run,
+            position: state.touched().position(),
+            structure: state.touched().structure(),
+        });
+        if !is_over {
+            self.note_providers(state);
+        }
+        Ok(is_over)
+    }
+
+    /// Keeps in mind who the providers of the candidates are, in the slice that found them: for whoever
+    /// looks at the candidates later.
+    pub fn note_providers(&mut self, state: &State) {
+        let Some(under_way) = &self.under_way else {
+            return;
+        };
+        let found = under_way.run.found();
+        for id in found.named_since(self.noted) {
+            if !self.providers.contains_key(&id)
+                && let Some(provider) = state.provider(id)
+            {
+                self.providers.insert(id, provider.uuid);
+            }
+        }
+        self.noted = found.size();
+    }
+
+    /// The candidates found so far; none before the first slice, and none where nobody can serve the
+    /// query.
+    #[must_use]
+    pub fn found(&self) -> Option<&Candidates> {
+        Some(self.under_way.as_ref()?.run.found())
+    }
+
+    /// The candidates with the providers that a client should be told about: in the slice that found
+    /// the last of them, if that was the first one.
+    #[must_use]
+    pub fn finish(self, state: &State) -> Candidates {
+        let Some(UnderWay { form, run, .. }) = self.under_way else {
+            return Candidates::new(self.query.groups.len());
+        };
+        run.finish(&Plan { state, form })
+    }
+
+    /// The candidates without summaries, and who their providers are, as far as that was noted.
+    #[must_use]
+    pub fn into_found(self) -> (Candidates, FoundProviders) {
+        let found = match self.under_way {
+            Some(under_way) => under_way.run.into_found(),
+            None => Candidates::new(self.query.groups.len()),
+        };
+        (found, FoundProviders(self.providers))
+    }
+}
+
+/// Who the providers of candidates are.
+#[derive(Debug, Default)]
+pub struct FoundProviders(Map<ProviderId, Uuid>);
+
+impl FoundProviders {
+    /// The UUID of a provider that a candidate names.
+    #[must_use]
+    pub fn uuid(&self, id: ProviderId) -> Option<Uuid> {
+        self.0.get(&id).copied()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl std::fmt::Debug for CandidateSearch {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("CandidateSearch")
+            .field("query", &self.query)
+            .field("begun", &self.begun)
+            .finish_non_exhaustive()
+    }
+}

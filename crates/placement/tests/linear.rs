@@ -1,0 +1,269 @@
+//! What a command costs grows as its entries do: ten times as many take ten times as long, not a
+//! hundred times. Whoever sends it must not make the others wait for more.
+
+use std::time::Instant;
+
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
+    InventoryReplacement, State, Timestamp, decide,
+};
+use uuid::Uuid;
+
+const FEW: u32 = 400;
+const TIMES: u32 = 10;
+const MANY: u32 = TIMES * FEW;
+/// Linear work is as much, quadratic work ten times as much.
+const FACTOR_MAX: f64 = 4.0;
+
+fn provider(number: u32) -> Uuid {
+    Uuid::from_u128(0xa000_0000 + u128::from(number))
+}
+
+fn consumer(number: u32) -> ConsumerUuid {
+    ConsumerUuid::from_uuid(Uuid::from_u128(0xc000_0000 + u128::from(number)))
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_seconds(1)
+}
+
+fn run(state: &mut State, command: &Command) {
+    let mut changes = Vec::new();
+    decide(state, command, &mut changes).expect("accepted");
+    for change in &changes {
+        state.apply(change);
+    }
+}
+
+fn inventory() -> Inventory {
+    Inventory {
+        total: 1_000_000,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: i32::MAX,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    }
+}
+
+fn class(number: u32) -> String {
+    format!("CUSTOM_{number:05}")
+}
+
+/// So many providers with an inventory each, and so many classes.
+fn state(count: u32) -> State {
+    let mut state = State::default();
+    run(&mut state, &Command::SyncStandardNames { at: at() });
+    for number in 0..count {
+        let create = Command::CreateProvider {
+            uuid: provider(number),
+            name: format!("host-{number}"),
+            parent: None,
+            at: at(),
+        };
+        run(&mut state, &create);
+        let add = Command::AddInventory {
+            provider: provider(number),
+            class: "VCPU".to_owned(),
+            inventory: inventory(),
+            may_reserve_all: true,
+            at: at(),
+        };
+        run(&mut state, &add);
+    }
+    state
+}
+
+fn with_classes(count: u32) -> State {
+    let mut state = state(2);
+    for number in 0..count {
+        let create = Command::CreateClass {
+            name: class(number),
+            ensure: false,
+            at: at(),
+        };
+        run(&mut state, &create);
+    }
+    state
+}
+
+fn claim(consumer: ConsumerUuid, allocations: Vec<AllocationRequest>) -> ConsumerClaim {
+    ConsumerClaim {
+        consumer,
+        generation: ConsumerGeneration::Any,
+        project: "p".to_owned(),
+        user: "u".to_owned(),
+        consumer_type: None,
+        allocations,
+    }
+}
+
+fn one_of(provider: Uuid, class: &str) -> AllocationRequest {
+    AllocationRequest {
+        provider,
+        resources: vec![(class.to_owned(), 1)],
+    }
+}
+
+fn on_many(count: u32) -> Command {
+    let all = (0..count).map(|number| one_of(provider(number), "VCPU"));
+    Command::Claim {
+        consumers: vec![claim(consumer(0), all.collect())],
+        at: at(),
+    }
+}
+
+/// Compares a few entries ten times over with ten times as many at once, the shortest of some times of
+/// each: both take as long, so a busy machine disturbs both alike.
+fn check(what: &str, mut few: impl FnMut(), mut many: impl FnMut()) {
+    let time = |work: &mut dyn FnMut(), times| {
+        let began = Instant::now();
+        for _ in 0..times {
+            work();
+        }
+        began.elapsed().as_secs_f64()
+    };
+    let mut shortest = (f64::MAX, f64::MAX);
+    for _ in 0..9 {
+        shortest.0 = shortest.0.min(time(&mut few, TIMES));
+        shortest.1 = shortest.1.min(time(&mut many, 1));
+    }
+    let factor = shortest.1 / shortest.0;
+    println!(
+        "{what}: {:.6} s, {:.6} s, {factor:.1} times",
+        shortest.0, shortest.1
+    );
+    assert!(factor < FACTOR_MAX, "{what}: {factor:.1} times as long");
+}
+
+/// Runs commands on a state again and again.
+fn again(mut state: State, commands: Vec<Command>) -> impl FnMut() {
+    move || {
+        for command in &commands {
+            run(&mut state, command);
+        }
+    }
+}
+
+#[test]
+fn claims_on_many_providers() {
+    let work = |count| {
+        let gone = Command::Claim {
+            consumers: vec![claim(consumer(0), Vec::new())],
+            at: at(),
+        };
+        again(state(count), vec![on_many(count), on_many(count), gone])
+    };
+    check("one consumer on many providers", work(FEW), work(MANY));
+}
+
+#[test]
+fn claims_of_many_consumers() {
+    let work = |count| {
+        let one = |number| {
+            let provider = provider(number % 100);
+            claim(consumer(number), vec![one_of(provider, "VCPU")])
+        };
+        let command = Command::Claim {
+            consumers: (0..count).map(one).collect(),
+            at: at(),
+        };
+        again(state(100), vec![command])
+    };
+    check("many consumers on some providers", work(FEW), work(MANY));
+}
+
+#[test]
+fn claims_of_many_classes_that_their_providers_lack() {
+    // It has the last class alone: it is refused for one of the others, but not before it is clear that
+    // it has any of all.
+    let work = |count: u32| {
+        let mut resources: Vec<_> = (0..count).map(|number| (class(number), 1)).collect();
+        resources.push(("VCPU".to_owned(), 1));
+        let all = AllocationRequest {
+            provider: provider(0),
+            resources,
+        };
+        let command = Command::Claim {
+            consumers: vec![claim(consumer(0), vec![all])],
+            at: at(),
+        };
+        let state = with_classes(count);
+        move || assert!(decide(&state, &command, &mut Vec::new()).is_err())
+    };
+    check("many classes that are not there", work(FEW), work(MANY));
+}
+
+#[test]
+fn claims_and_inventories_of_many_classes() {
+    let work = |count: u32| {
+        let inventories = |left: bool| {
+            let some = (0..count).filter(|number| left || number % 2 == 0);
+            Command::SetInventories {
+                provider: provider(0),
+                generation: None,
+                inventories: some.map(|number| (class(number), inventory())).collect(),
+                may_reserve_all: true,
+                at: at(),
+            }
+        };
+        let claim_of = |resources| {
+            let all = AllocationRequest {
+                provider: provider(0),
+                resources,
+            };
+            Command::Claim {
+                consumers: vec![claim(consumer(0), vec![all])],
+                at: at(),
+            }
+        };
+        let all = claim_of((0..count).map(|number| (class(number), 1)).collect());
+        let none = claim_of(vec![("CUSTOM_00000".to_owned(), 1)]);
+        let commands = vec![inventories(true), all, none, inventories(false)];
+        again(with_classes(count), commands)
+    };
+    check("one provider, many classes", work(FEW), work(MANY));
+}
+
+#[test]
+fn reshapes_of_many_providers() {
+    let work = |count| {
+        let reshape = move |generation| {
+            let one = |number| InventoryReplacement {
+                provider: provider(number),
+                generation,
+                inventories: vec![("MEMORY_MB".to_owned(), inventory())],
+            };
+            let all = (0..count).map(|number| one_of(provider(number), "MEMORY_MB"));
+            Command::Reshape {
+                inventories: (0..count).map(one).collect(),
+                consumers: vec![claim(consumer(0), all.collect())],
+                at: at(),
+            }
+        };
+        let mut state = state(count);
+        move || {
+            let host = state.provider_by_uuid(provider(0));
+            let generation = host.map(|one| one.generation);
+            run(&mut state, &reshape(generation.expect("there")));
+        }
+    };
+    check("a reshape of many providers", work(FEW), work(MANY));
+}
+
+#[test]
+fn lists_of_many_aggregates() {
+    let work = |count: u32| {
+        let list = |kind: u32| {
+            let uuid = |number| Uuid::from_u128(u128::from(kind) << 64 | u128::from(number));
+            Command::SetAggregates {
+                provider: provider(0),
+                generation: None,
+                aggregates: (0..count).map(|number| uuid(number).to_string()).collect(),
+                at: at(),
+            }
+        };
+        again(state(1), vec![list(1), list(1), list(2)])
+    };
+    check("many aggregates", work(FEW), work(MANY));
+}

@@ -1,0 +1,138 @@
+//! Large answers: what one may be, and what all of them may hold until their clients took them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::http::error::{ApiError, ApiResult};
+use crate::http::json::Writer;
+use crate::options::ServerOptions;
+
+/// An answer of fewer bytes is not counted.
+const SMALL_BYTES: usize = 256 << 10;
+
+/// A piece of an answer has about so many bytes.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What one permit stands for.
+const UNIT: usize = 1 << 10;
+
+/// Who had to wait for others' answers may ask again after so long.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What large answers on their way to clients may hold.
+#[derive(Debug)]
+pub(crate) struct LargeAnswers(Arc<Semaphore>);
+
+impl LargeAnswers {
+    pub(crate) fn new(options: &ServerOptions) -> Self {
+        let units = options.answers_bytes_max.div_ceil(UNIT);
+        Self(Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))))
+    }
+
+    /// Lets an answer of about so many bytes out that holds so many until it is sent.
+    ///
+    /// # Errors
+    /// 400 for one that is too large, 503 when others hold too much.
+    pub(crate) fn admit(
+        &self,
+        options: &ServerOptions,
+        bytes: usize,
+        held: usize,
+        advice: &str,
+    ) -> ApiResult<Option<OwnedSemaphorePermit>> {
+        let most = options.answer_bytes_max;
+        if bytes > most {
+            return Err(ApiError::bad_request(format!(
+                "The answer would have about {bytes} bytes; placement.answer_bytes_max allows \
+                 {most}. {advice}"
+            )));
+        }
+        if held < SMALL_BYTES {
+            return Ok(None);
+        }
+        let units = u32::try_from(held.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.0).try_acquire_many_owned(units);
+        permit.map(Some).map_err(|_| {
+            ApiError::unavailable(format!(
+                "Large answers that other clients have not taken yet hold the {} bytes that \
+                 placement.answers_bytes_max allows. Try again.",
+                options.answers_bytes_max
+            ))
+            .with_retry_after(RETRY_AFTER)
+        })
+    }
+}
+
+/// The pieces of a list: what is before its items, the items, and what is behind them.
+pub(crate) fn pieces_of<I: Iterator>(
+    open: impl FnOnce(&mut Writer) + Send,
+    items: I,
+    write: impl Fn(&mut Writer, I::Item) + Send,
+    close: impl FnOnce(&mut Writer) + Send,
+) -> impl FnMut() -> Option<Vec<u8>> + Send
+where
+    I: Send,
+{
+    let mut writer = Writer::with_capacity(2 * PIECE_BYTES);
+    open(&mut writer);
+    let (mut items, mut close) = (items, Some(close));
+    move || {
+        close.as_ref()?;
+        while writer.written().len() < PIECE_BYTES {
+            if let Some(item) = items.next() {
+                write(&mut writer, item);
+            } else if let Some(close) = close.take() {
+                close(&mut writer);
+                break;
+            }
+        }
+        Some(writer.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_goes_out_in_pieces_that_are_one_text() {
+        let pieces = pieces_of(
+            |writer| {
+                writer.open_object();
+                writer.key("all");
+                writer.open_array();
+            },
+            0..100_000_u32,
+            |writer, number| writer.integer(number),
+            |writer| {
+                writer.close_array();
+                writer.close_object();
+            },
+        );
+        let pieces: Vec<Vec<u8>> = std::iter::from_fn(pieces).collect();
+        assert!(pieces.len() > 5);
+        assert!(pieces.iter().all(|piece| piece.len() < 2 * PIECE_BYTES));
+        let text = String::from_utf8(pieces.concat()).expect("text");
+        assert!(text.starts_with("{\"all\": [0, 1, 2") && text.ends_with(", 99999]}"));
+    }
+
+    #[test]
+    fn answers_hold_only_so_much_together() {
+        let options = ServerOptions {
+            answer_bytes_max: 4 << 20,
+            answers_bytes_max: 1 << 20,
+            ..ServerOptions::default()
+        };
+        let answers = LargeAnswers::new(&options);
+        let admit = |bytes, held| answers.admit(&options, bytes, held, "");
+        let status = |result: ApiResult<_>| result.map(|_| ()).map_err(|error| error.status());
+        assert_eq!(status(admit(5 << 20, 1)), Err(400));
+        let first = admit(4 << 20, 600 << 10).expect("room");
+        assert_eq!(status(admit(4 << 20, 600 << 10)), Err(503));
+        assert_eq!(status(admit(4 << 20, 200 << 10)), Ok(()));
+        drop(first);
+        assert_eq!(status(admit(4 << 20, 600 << 10)), Ok(()));
+    }
+}

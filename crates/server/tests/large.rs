@@ -1,0 +1,401 @@
+//! Large answers come in pieces and say what small ones say; requests for too much are refused, and the
+//! refusal names the limit.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+mod support;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use hyper::body::Body as _;
+use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use placewright_engine::{Engine, Options};
+use placewright_journal::MemoryJournal;
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
+    Timestamp,
+};
+use placewright_server::{
+    Body, ControlMachine, HttpMetrics, ServerOptions, Service, submit_placement,
+};
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use support::{Answer, call, get, service};
+use uuid::Uuid;
+
+const HOSTS: u32 = 2_600;
+
+fn host(number: u32) -> Uuid {
+    Uuid::from_u128(0xa000_0000 + u128::from(number))
+}
+
+fn consumer(number: u32) -> ConsumerUuid {
+    ConsumerUuid::from_uuid(Uuid::from_u128(0xc000_0000 + u128::from(number)))
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_seconds(1_790_000_000)
+}
+
+type Store = Engine<ControlMachine>;
+
+async fn submit(engine: &Store, command: Command) {
+    submit_placement(engine, command).await.unwrap().unwrap();
+}
+
+/// A service, and its engine to load it without requests.
+async fn service_and_engine(options: ServerOptions) -> (Service, Store) {
+    let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
+    submit(&engine, Command::SyncStandardNames { at: at() }).await;
+    let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
+    let config = PolicyConfig::default();
+    let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), "{}").unwrap();
+    let mut registry = Registry::default();
+    let metrics = HttpMetrics::new(&mut registry);
+    let service = Service::new(
+        options,
+        engine.clone(),
+        authenticator,
+        policy,
+        metrics,
+        Arc::new(registry),
+    );
+    (service, engine)
+}
+
+async fn provider(engine: &Store, uuid: Uuid, parent: Option<Uuid>, classes: &[&str]) {
+    let name = format!("provider-{uuid}");
+    let create = Command::CreateProvider {
+        uuid,
+        name,
+        parent,
+        at: at(),
+    };
+    submit(engine, create).await;
+    let inventory = Inventory {
+        total: 100_000,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: i32::MAX,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    };
+    let inventories = classes.iter().map(|class| ((*class).to_owned(), inventory));
+    let set = Command::SetInventories {
+        provider: uuid,
+        generation: None,
+        inventories: inventories.collect(),
+        may_reserve_all: true,
+        at: at(),
+    };
+    submit(engine, set).await;
+}
+
+/// Many hosts, every tenth of them with a part.
+async fn many(options: ServerOptions) -> (Service, Store) {
+    let (service, engine) = service_and_engine(options).await;
+    for number in 0..HOSTS {
+        provider(&engine, host(number), None, &["VCPU", "MEMORY_MB"]).await;
+        if number % 10 == 0 {
+            let part = host(1_000_000 + number);
+            provider(&engine, part, Some(host(number)), &["VGPU", "VCPU"]).await;
+        }
+    }
+    (service, engine)
+}
+
+async fn is_in_pieces(service: &Service, path: &str) -> bool {
+    let response = get(path).raw(service).await;
+    assert_eq!(response.status(), 200);
+    let in_pieces = matches!(response.body(), Body::Pieces(_));
+    assert_eq!(response.body().size_hint().exact().is_none(), in_pieces);
+    in_pieces
+}
+
+fn listed(answer: &Answer, key: &str) -> Vec<Value> {
+    answer.json()[key].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn large_answers_say_what_small_ones_say() {
+    let (service, _) = many(ServerOptions::default()).await;
+    let path = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:2";
+    assert!(is_in_pieces(&service, path).await);
+    assert!(!is_in_pieces(&service, &format!("{path}&limit=100")).await);
+    for version in ["1.10", "1.12", "1.17", "1.27", "1.29", "1.34", "1.39"] {
+        let version = format!("placement {version}");
+        let all = get(path).version(&version).send(&service).await;
+        let few_path = format!("{path}&limit=900");
+        // Before 1.16 there is no limit.
+        let few = match version.as_str() {
+            "placement 1.10" | "placement 1.12" => continue,
+            version => get(&few_path).version(version).send(&service).await,
+        };
+        let (all_found, few_found) = (
+            listed(&all, "allocation_requests"),
+            listed(&few, "allocation_requests"),
+        );
+        assert!(all_found.len() >= HOSTS as usize, "{}", all_found.len());
+        assert_eq!(few_found, all_found[..few_found.len()], "{version}");
+        // Byte by byte, up to the end of the list.
+        let end = few.text.find("], \"provider_summaries\"").unwrap();
+        assert_eq!(few.text[..end], all.text[..end]);
+        let (all, few) = (all.json(), few.json());
+        for (uuid, summary) in few["provider_summaries"].as_object().unwrap() {
+            assert_eq!(&all["provider_summaries"][uuid], summary);
+        }
+        let parts = HOSTS as usize / 10;
+        let told = all["provider_summaries"].as_object().unwrap().len();
+        let with_parts = HOSTS as usize + parts;
+        assert!(told == HOSTS as usize || told == with_parts, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn large_lists_say_what_each_item_says() {
+    let (service, engine) = many(ServerOptions::default()).await;
+    assert!(is_in_pieces(&service, "/resource_providers").await);
+    let all = get("/resource_providers").send(&service).await;
+    let all = listed(&all, "resource_providers");
+    assert_eq!(all.len(), (HOSTS + HOSTS / 10) as usize);
+    for one in all.iter().step_by(97) {
+        let path = format!("/resource_providers/{}", one["uuid"].as_str().unwrap());
+        assert_eq!(get(&path).send(&service).await.json(), *one);
+    }
+    let claims = |range: std::ops::Range<u32>| Command::Claim {
+        consumers: range
+            .map(|number| ConsumerClaim {
+                consumer: consumer(number),
+                generation: ConsumerGeneration::Any,
+                project: "p".to_owned(),
+                user: format!("u-{}", number % 3),
+                consumer_type: (number % 2 == 0).then(|| "INSTANCE".to_owned()),
+                allocations: vec![AllocationRequest {
+                    provider: host(7),
+                    resources: vec![("VCPU".to_owned(), 2), ("MEMORY_MB".to_owned(), 3)],
+                }],
+            })
+            .collect(),
+        at: at(),
+    };
+    submit(&engine, claims(0..9_000)).await;
+    let path = format!("/resource_providers/{}/allocations", host(7));
+    assert!(is_in_pieces(&service, &path).await);
+    let held = get(&path).send(&service).await.json();
+    let of_all = held["allocations"].as_object().unwrap();
+    assert_eq!(of_all.len(), 9_000);
+    assert_eq!(held["resource_provider_generation"], 2);
+    for number in (0..9_000).step_by(997) {
+        let of_one = &of_all[consumer(number).as_str()];
+        assert_eq!(of_one["resources"]["VCPU"], 2);
+        assert_eq!(of_one["consumer_generation"], 1);
+    }
+    let usages = get("/usages?project_id=p").send(&service).await.json();
+    assert_eq!(usages["usages"]["INSTANCE"]["consumer_count"], 4_500);
+    assert_eq!(usages["usages"]["unknown"]["MEMORY_MB"], 13_500);
+    let path = "/usages?project_id=p&user_id=u-1&consumer_type=all";
+    let usages = get(path).send(&service).await.json();
+    assert_eq!(usages["usages"]["all"]["VCPU"], 6_000);
+}
+
+#[tokio::test]
+async fn an_answer_that_would_be_too_large_is_refused() {
+    let options = ServerOptions {
+        answer_bytes_max: 1 << 20,
+        ..ServerOptions::default()
+    };
+    let (service, _) = many(options).await;
+    let groups: String = (0..20).fold(String::new(), |mut text, number| {
+        let _ = write!(text, "resources_{number}=VCPU:1&");
+        text
+    });
+    for path in [
+        "/resource_providers".to_owned(),
+        "/allocation_candidates?resources=VCPU:1".to_owned(),
+        format!("/allocation_candidates?{groups}group_policy=none"),
+    ] {
+        let answer = get(&path).send(&service).await;
+        assert_eq!(answer.status, 400, "{path}");
+        let detail = answer.detail();
+        assert!(detail.contains("placement.answer_bytes_max"), "{detail}");
+    }
+    let path = "/allocation_candidates?resources=VCPU:1&limit=500";
+    assert_eq!(get(path).send(&service).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_clients_do_not_take_is_bounded_together() {
+    let options = ServerOptions {
+        answers_bytes_max: 1 << 20,
+        ..ServerOptions::default()
+    };
+    let (service, _) = many(options).await;
+    let mut held = Vec::new();
+    let mut refused = None;
+    for _ in 0..64 {
+        let response = get("/resource_providers").raw(&service).await;
+        if response.status() == 200 {
+            held.push(response);
+        } else {
+            refused = Some(response.status());
+            break;
+        }
+    }
+    assert_eq!(refused.unwrap(), 503);
+    assert!(!held.is_empty());
+    // Small ones go on, and so do large ones when others were taken.
+    let path = "/resource_providers?in_tree=00000000-0000-0000-0000-0000a0000000";
+    assert_eq!(get(path).send(&service).await.status, 200);
+    drop(held);
+    let answer = get("/resource_providers").send(&service).await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn requests_that_change_too_much_are_refused() {
+    let options = ServerOptions {
+        entries_max: 100,
+        ..ServerOptions::default()
+    };
+    let service = service(options).await;
+    support::create_host(&service, support::HOST).await;
+    let held = |count: u32| {
+        let one = |number| format!(r#""{}": {{"resources": {{"VCPU": 1}}}}"#, host(number));
+        let all: Vec<String> = (0..count).map(one).collect();
+        format!(
+            r#"{{"allocations": {{{}}}, "project_id": "p", "user_id": "u",
+                "consumer_type": "X", "consumer_generation": null}}"#,
+            all.join(", ")
+        )
+    };
+    let item = |number| {
+        let uuid = host(number);
+        format!(r#"{{"resource_provider": {{"uuid": "{uuid}"}}, "resources": {{"VCPU": 1}}}}"#)
+    };
+    let items: Vec<String> = (0..101).map(item).collect();
+    let consumers: Vec<String> = (0..101)
+        .map(|number| format!(r#""{}": {}"#, host(number), held(1)))
+        .collect();
+    let records: Vec<String> = (0..101)
+        .map(|number| format!(r#""CUSTOM_{number}": {{"total": 1}}"#))
+        .collect();
+    let records = records.join(", ");
+    let texts = |name: &dyn Fn(u32) -> String| {
+        let all: Vec<String> = (0..101)
+            .map(|number| format!("\"{}\"", name(number)))
+            .collect();
+        all.join(", ")
+    };
+    let of_host = format!("/resource_providers/{}", support::HOST);
+    let generation = r#""resource_provider_generation": 1"#;
+    let requests = [
+        (
+            "PUT",
+            format!("/allocations/{}", support::CONSUMER),
+            held(101),
+            "1.39",
+        ),
+        (
+            "PUT",
+            format!("/allocations/{}", support::CONSUMER),
+            format!(r#"{{"allocations": [{}]}}"#, items.join(", ")),
+            "1.0",
+        ),
+        (
+            "POST",
+            "/allocations".to_owned(),
+            format!("{{{}}}", consumers.join(", ")),
+            "1.39",
+        ),
+        (
+            "PUT",
+            format!("{of_host}/inventories"),
+            format!(r#"{{{generation}, "inventories": {{{records}}}}}"#),
+            "1.39",
+        ),
+        (
+            "PUT",
+            format!("{of_host}/traits"),
+            format!(
+                r#"{{{generation}, "traits": [{}]}}"#,
+                texts(&|number| format!("CUSTOM_{number}"))
+            ),
+            "1.39",
+        ),
+        (
+            "PUT",
+            format!("{of_host}/aggregates"),
+            format!("[{}]", texts(&|number| host(number).to_string())),
+            "1.1",
+        ),
+        (
+            "POST",
+            "/allocations".to_owned(),
+            format!("[{}0]", "0, ".repeat(10_000)),
+            "1.39",
+        ),
+    ];
+    for (method, path, body, version) in requests {
+        let version = format!("placement {version}");
+        let asked = call(method, &path).json(body).version(&version);
+        let answer = asked.send(&service).await;
+        assert_eq!(answer.status, 413, "{method} {path}: {}", answer.text);
+        assert!(
+            answer.text.contains("placement.entries_max"),
+            "{}",
+            answer.text
+        );
+    }
+    let path = format!("/allocations/{}", support::CONSUMER);
+    let answer = call("PUT", &path).json(held(100)).send(&service).await;
+    // It is not too large; the providers are not there.
+    assert_eq!(answer.status, 400, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn queries_with_too_many_groups_are_refused() {
+    let options = ServerOptions {
+        groups_max: 8,
+        ..ServerOptions::default()
+    };
+    let service = service(options).await;
+    support::create_host(&service, support::HOST).await;
+    let groups = |count: u32| {
+        let group = |number| format!("resources_{number}=VCPU:1&");
+        (0..count).map(group).collect::<String>()
+    };
+    let sets = |count: u32| {
+        let set = |number| {
+            format!(
+                "&same_subtree=_{},_{}",
+                number % 8,
+                (number / 8 + number + 1) % 8
+            )
+        };
+        (0..count).map(set).collect::<String>()
+    };
+    for query in [
+        format!("{}group_policy=none", groups(9)),
+        format!("{}group_policy=none{}", groups(8), sets(9)),
+        format!(
+            "resources={}",
+            (0..9)
+                .map(|n| format!("C{n}:1"))
+                .collect::<Vec<_>>()
+                .join(",")
+        ),
+    ] {
+        let path = format!("/allocation_candidates?{query}");
+        let answer = get(&path).send(&service).await;
+        assert_eq!(answer.status, 400, "{query}");
+        let detail = answer.detail();
+        assert!(detail.contains("placement.groups_max"), "{detail}");
+    }
+    let path = format!("/allocation_candidates?{}group_policy=none", groups(8));
+    assert_eq!(get(&path).send(&service).await.status, 200);
+}
