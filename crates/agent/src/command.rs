@@ -16,6 +16,7 @@
 //! `-daemonize`) to outlive its `spawn`.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,7 +51,27 @@ pub struct Options {
     pub timeout: Duration,
     /// How long things may take.
     pub timeouts: BTreeMap<Verb, Duration>,
+    /// Variables that they get besides [`PASSED`] and what the driver sets, by name.
+    pub environment: Vec<String>,
 }
+
+/// The variables of the agent's own environment that executables get: what every program needs, and
+/// no more. The agent's passwords and tokens are none of theirs.
+pub const PASSED: [&str; 13] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "STATE_DIRECTORY",
+    "RUNTIME_DIRECTORY",
+    "CACHE_DIRECTORY",
+    "LOGS_DIRECTORY",
+    "CONFIGURATION_DIRECTORY",
+];
 
 impl Options {
     /// The defaults, for a directory of executables and one for what they have to know.
@@ -62,6 +83,7 @@ impl Options {
             look_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(600),
             timeouts: BTreeMap::new(),
+            environment: Vec::new(),
         }
     }
 }
@@ -205,12 +227,28 @@ impl Command {
         ];
         environment.extend(self.environment(&input));
         let call = Call {
+            inherited: self.inherited(),
             program: self.options.directory.join(name),
             environment,
             input,
             limit,
         };
         process::run(call).await
+    }
+
+    /// What executables get of the agent's own environment.
+    fn inherited(&self) -> Vec<(OsString, OsString)> {
+        let is_passed = |name: &OsStr| {
+            let Some(name) = name.to_str() else {
+                return false;
+            };
+            PASSED.contains(&name)
+                || name.starts_with("LC_")
+                || self.options.environment.iter().any(|more| more == name)
+        };
+        std::env::vars_os()
+            .filter(|(name, _)| is_passed(name))
+            .collect()
     }
 
     /// What is most often needed of the input, for executables that do not want to read JSON.

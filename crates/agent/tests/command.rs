@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cell::{instance, order};
-use placewright_agent::command::{Command, Options};
+use placewright_agent::command::{Command, Options, PASSED};
 use placewright_agent::{Driver, Task, Verb};
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::Step;
@@ -132,6 +132,61 @@ async fn an_answer_that_cannot_be_read_is_an_error() {
             .message
             .starts_with("inspect wrote what cannot be read")
     );
+}
+
+/// The names of variables, whose values are not looked at.
+fn names(text: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name)
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[tokio::test]
+async fn executables_get_no_more_of_the_environment_than_they_need() {
+    let write = r#"cat > /dev/null; env > "$PLACEWRIGHT_STATE_DIR/environment""#;
+    let (directory, _) = driver(&[("spawn", write)]);
+    let mut options = Options::new(directory.path(), directory.path().join("state"));
+    // Cargo sets it for tests; nobody else needs it.
+    options.environment = vec!["CARGO_MANIFEST_DIR".to_owned()];
+    let driver = Command::new(options).unwrap();
+    driver.carry_out(task(Verb::Spawn)).await.unwrap();
+    let text = fs::read_to_string(directory.path().join("state/environment")).unwrap();
+    let names = names(&text);
+    assert!(names.contains(&"CARGO_MANIFEST_DIR"), "{names:?}");
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+    for name in names {
+        let is_own = name.starts_with("PLACEWRIGHT_");
+        // The shell sets these for itself.
+        let is_the_shells = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
+        let is_passed = PASSED.contains(&name) || name.starts_with("LC_");
+        assert!(
+            is_own || is_the_shells || is_passed || name == "CARGO_MANIFEST_DIR",
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn executables_get_no_files_of_the_agent() {
+    let write = r#"cat > /dev/null; ls -l /proc/self/fd > "$PLACEWRIGHT_STATE_DIR/files""#;
+    let (directory, driver) = driver(&[("spawn", write)]);
+    // Whatever this process has open: a file, a listening socket, a connection.
+    let path = directory.path().join("secret");
+    fs::write(&path, "secret").unwrap();
+    let file = fs::File::open(&path).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    driver.carry_out(task(Verb::Spawn)).await.unwrap();
+    let files = fs::read_to_string(directory.path().join("state/files")).unwrap();
+    assert!(!files.contains("secret"), "{files}");
+    // Its own three are pipes and a file; sockets could only be ours.
+    assert!(!files.contains("socket:"), "{files}");
+    drop((file, listener, stream));
 }
 
 #[test]

@@ -52,7 +52,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let start = Instant::now();
         for _ in 0..ROUNDS {
-            let known = noauth2.authenticate(black_box(&headers)).await.is_ok();
+            let known = noauth2
+                .authenticate(black_box(&headers), None)
+                .await
+                .is_ok();
             assert!(known);
         }
         report("know a caller with noauth2", start);

@@ -1,18 +1,23 @@
 //! The one door to the three ways of knowing a caller.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::config::{AuthConfig, Strategy};
+use crate::config::{AuthConfig, LimitsConfig, Strategy};
 use crate::error::{AuthError, SetupError};
 use crate::headers::Headers;
 use crate::http_basic::HttpBasic;
 use crate::identity::Identity;
 use crate::keystone::Keystone;
 use crate::noauth2;
+use crate::source::{self, Source};
 
 /// Finds out who sends a request. Shared by all requests.
-pub struct Authenticator(Kind);
+pub struct Authenticator {
+    kind: Kind,
+    limits: LimitsConfig,
+}
 
 enum Kind {
     Noauth2,
@@ -26,16 +31,33 @@ impl Authenticator {
     /// # Errors
     /// When an option is missing or wrong, or a file cannot be read or used.
     pub fn new(config: &AuthConfig) -> Result<Self, SetupError> {
-        Ok(Self(match config.strategy {
+        let mut limits = config.limits.clone();
+        for proxy in &mut limits.proxies {
+            *proxy = proxy.to_canonical();
+        }
+        let kind = match config.strategy {
             Strategy::Noauth2 => Kind::Noauth2,
-            Strategy::HttpBasic => Kind::HttpBasic(Box::new(HttpBasic::new(&config.http_basic)?)),
-            Strategy::Keystone => Kind::Keystone(Box::new(Keystone::new(&config.keystone)?)),
-        }))
+            Strategy::HttpBasic => {
+                Kind::HttpBasic(Box::new(HttpBasic::new(&config.http_basic, &limits)?))
+            }
+            Strategy::Keystone => {
+                Kind::Keystone(Box::new(Keystone::new(&config.keystone, &limits)?))
+            }
+        };
+        Ok(Self { kind, limits })
+    }
+
+    /// What is allowed in the configuration and probably not meant: one sentence each.
+    pub fn warnings(&self) -> &[String] {
+        match &self.kind {
+            Kind::HttpBasic(basic) => basic.warnings(),
+            Kind::Noauth2 | Kind::Keystone(_) => &[],
+        }
     }
 
     /// Which strategy it is.
     pub fn strategy(&self) -> Strategy {
-        match self.0 {
+        match self.kind {
             Kind::Noauth2 => Strategy::Noauth2,
             Kind::HttpBasic(_) => Strategy::HttpBasic,
             Kind::Keystone(_) => Strategy::Keystone,
@@ -53,28 +75,35 @@ impl Authenticator {
     /// # Errors
     /// When the file cannot be read or used; the message names the line.
     pub fn reread(&self) -> Result<(), SetupError> {
-        match &self.0 {
+        match &self.kind {
             Kind::HttpBasic(basic) => basic.reread(),
             Kind::Noauth2 | Kind::Keystone(_) => Ok(()),
         }
     }
 
-    /// Finds out who sends a request with these headers.
+    /// Finds out who sends a request with these headers from this address. Limits of those who guess
+    /// are by address; without one, all callers are one.
     ///
     /// `noauth2` answers at once, the others too when they know the credentials; else this waits for
     /// a slow hash on another thread, or for Keystone.
     ///
     /// # Errors
     /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when
-    /// they cannot be checked now.
-    pub async fn authenticate<H>(&self, headers: &H) -> Result<Arc<Identity>, AuthError>
+    /// they cannot be checked now, [`AuthError::TooMany`] when too many of that address were wrong,
+    /// [`AuthError::TooLarge`] when the headers say more than anybody needs.
+    pub async fn authenticate<H>(
+        &self,
+        headers: &H,
+        peer: Option<IpAddr>,
+    ) -> Result<Arc<Identity>, AuthError>
     where
         H: Headers + Sync + ?Sized,
     {
-        match &self.0 {
-            Kind::Noauth2 => noauth2::authenticate(headers).map(Arc::new),
-            Kind::HttpBasic(basic) => basic.authenticate(headers).await,
-            Kind::Keystone(keystone) => keystone.authenticate(headers).await,
+        let source = || Source::of(source::address(peer, &self.limits.proxies, headers));
+        match &self.kind {
+            Kind::Noauth2 => noauth2::authenticate(headers, self.limits.roles_max).map(Arc::new),
+            Kind::HttpBasic(basic) => basic.authenticate(headers, source()).await,
+            Kind::Keystone(keystone) => keystone.authenticate(headers, source()).await,
         }
     }
 }

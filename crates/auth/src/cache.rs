@@ -33,7 +33,10 @@ impl Keyer {
     }
 }
 
-/// Entries that end by themselves; when there are too many, the oldest go first.
+/// A bounded number of entries that end by themselves.
+///
+/// When there are too many, the oldest go first, but for those that were asked for since they were
+/// last looked at: they get one more round. What has ended is still known until it is pushed out.
 pub(crate) struct Bounded<V> {
     entries: HashMap<Key, Entry<V>>,
     /// Keys in the order of their entries, with the entry's number; entries that were replaced or
@@ -47,6 +50,15 @@ struct Entry<V> {
     value: V,
     until: Instant,
     number: u64,
+    is_used: bool,
+}
+
+/// What a cache has under a key.
+pub(crate) struct Found<V> {
+    /// The value.
+    pub(crate) value: V,
+    /// Whether it counts still; else it is only known that it once did.
+    pub(crate) is_fresh: bool,
 }
 
 impl<V: Clone> Bounded<V> {
@@ -60,40 +72,43 @@ impl<V: Clone> Bounded<V> {
         }
     }
 
-    /// The entry, if it has not ended at `now`.
+    /// The entry, whether or not it has ended at `now`.
+    pub(crate) fn find(&mut self, key: &Key, now: Instant) -> Option<Found<V>> {
+        let entry = self.entries.get_mut(key)?;
+        entry.is_used = true;
+        Some(Found {
+            value: entry.value.clone(),
+            is_fresh: now < entry.until,
+        })
+    }
+
+    /// The entry's value, if it has not ended at `now`.
     pub(crate) fn get(&mut self, key: &Key, now: Instant) -> Option<V> {
-        let entry = self.entries.get(key)?;
-        if now < entry.until {
-            return Some(entry.value.clone());
-        }
+        let found = self.find(key, now)?;
+        found.is_fresh.then_some(found.value)
+    }
+
+    /// Forgets an entry.
+    pub(crate) fn remove(&mut self, key: &Key) {
         self.entries.remove(key);
-        None
     }
 
     /// Keeps a value until `until`, in place of one with the same key.
     pub(crate) fn insert(&mut self, key: Key, value: V, until: Instant) {
-        let number = self.next;
-        self.next += 1;
-        self.entries.insert(
-            key,
-            Entry {
-                value,
-                until,
-                number,
-            },
-        );
+        let number = self.number();
+        let entry = Entry {
+            value,
+            until,
+            number,
+            is_used: false,
+        };
+        self.entries.insert(key, entry);
         self.order.push_back((key, number));
         while self.entries.len() > self.entries_max {
             let Some((oldest, number)) = self.order.pop_front() else {
                 break;
             };
-            if self
-                .entries
-                .get(&oldest)
-                .is_some_and(|entry| entry.number == number)
-            {
-                self.entries.remove(&oldest);
-            }
+            self.pass(oldest, number);
         }
         if self.order.len() > 2 * self.entries_max + 16 {
             let entries = &self.entries;
@@ -102,6 +117,76 @@ impl<V: Clone> Bounded<V> {
                     .get(key)
                     .is_some_and(|entry| entry.number == *number)
             });
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Removes the oldest entry, or puts it last if it was used.
+    fn pass(&mut self, key: Key, number: u64) {
+        let next = self.number();
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        if entry.number != number {
+            return;
+        }
+        if entry.is_used {
+            entry.is_used = false;
+            entry.number = next;
+            self.order.push_back((key, next));
+        } else {
+            self.entries.remove(&key);
+        }
+    }
+}
+
+/// A cache in two parts: what is new has a quarter of the room, and moves over to the rest when it is
+/// asked for again. So whoever fills it with what is used once pushes nothing out that is in use.
+pub(crate) struct Segmented<V> {
+    new: Bounded<V>,
+    kept: Bounded<V>,
+}
+
+impl<V: Clone> Segmented<V> {
+    /// An empty cache of at most `entries_max` entries.
+    pub(crate) fn new(entries_max: usize) -> Self {
+        let new = entries_max.div_ceil(4);
+        Self {
+            new: Bounded::new(new),
+            kept: Bounded::new(entries_max - new),
+        }
+    }
+
+    /// The entry, whether or not it has ended at `now`.
+    pub(crate) fn find(&mut self, key: &Key, now: Instant) -> Option<Found<V>> {
+        if let Some(found) = self.kept.find(key, now) {
+            return Some(found);
+        }
+        let found = self.new.find(key, now)?;
+        if self.kept.entries_max > 0
+            && let Some(entry) = self.new.entries.remove(key)
+        {
+            self.kept.insert(*key, entry.value, entry.until);
+        }
+        Some(found)
+    }
+
+    /// Forgets an entry.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        self.new.remove(key);
+        self.kept.remove(key);
+    }
+
+    /// Keeps a value until `until`, in place of one with the same key.
+    pub(crate) fn insert(&mut self, key: Key, value: V, until: Instant) {
+        if self.kept.entries.contains_key(&key) {
+            self.kept.insert(key, value, until);
+        } else {
+            self.new.insert(key, value, until);
         }
     }
 }
@@ -123,13 +208,17 @@ mod tests {
         }
         assert_eq!(cache.get(&key(0), at(9)), Some(0));
         assert_eq!(cache.get(&key(0), at(10)), None);
+        // It has ended, but that it was there is known.
+        assert!(!cache.find(&key(0), at(10)).unwrap().is_fresh);
 
         cache.insert(key(1), 11, at(20)); // replaced: now the newest
-        cache.insert(key(3), 3, at(20));
-        cache.insert(key(4), 4, at(20)); // the oldest is key 2 now
-        assert_eq!(cache.get(&key(2), at(1)), None);
-        assert_eq!(cache.get(&key(1), at(1)), Some(11));
+        cache.insert(key(3), 3, at(20)); // key 0 was asked for and gets another round, so key 2 goes
+        assert!(cache.find(&key(2), at(1)).is_none());
+        cache.insert(key(4), 4, at(20));
+        assert_eq!(cache.get(&key(1), at(1)), None, "nobody asked for it");
         assert_eq!(cache.get(&key(4), at(1)), Some(4));
+        cache.remove(&key(4));
+        assert_eq!(cache.get(&key(4), at(1)), None);
 
         for n in 0..100_u32 {
             cache.insert(key((n % 2) as u8), 0, at(20));
@@ -139,6 +228,39 @@ mod tests {
         let mut none = Bounded::new(0);
         none.insert(key(1), 1, at(20));
         assert_eq!(none.get(&key(1), at(1)), None);
+    }
+
+    #[test]
+    fn what_is_used_once_pushes_nothing_out_that_is_in_use() {
+        let now = Instant::now();
+        let until = now + Duration::from_secs(60);
+        let key = |n: u32| {
+            let mut key = [0; 32];
+            key[..4].copy_from_slice(&n.to_le_bytes());
+            key
+        };
+        let mut cache = Segmented::new(16);
+        for n in 0..8 {
+            cache.insert(key(n), n, until);
+            assert!(cache.find(&key(n), now).is_some());
+        }
+        for n in 100..10_000 {
+            cache.insert(key(n), n, until);
+        }
+        assert!((0..8).all(|n| {
+            cache
+                .find(&key(n), now)
+                .is_some_and(|found| found.value == n)
+        }));
+        assert!(cache.new.entries.len() + cache.kept.entries.len() <= 16);
+        // What is used twice has its place in the larger part, but not that of what is in use.
+        for n in 20_000..30_000 {
+            cache.insert(key(n), n, until);
+            cache.find(&key(n), now);
+            assert!((0..8).all(|n| cache.find(&key(n), now).is_some()));
+        }
+        cache.remove(&key(1));
+        assert!(cache.find(&key(1), now).is_none());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What an operator can choose about authentication.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -22,10 +24,44 @@ use crate::secret::Secret;
 pub struct AuthConfig {
     /// The way to know a caller.
     pub strategy: Strategy,
+    /// What is common to all of them.
+    pub limits: LimitsConfig,
     /// For [`Strategy::HttpBasic`].
     pub http_basic: HttpBasicConfig,
     /// For [`Strategy::Keystone`].
     pub keystone: KeystoneConfig,
+}
+
+/// Limits that hold whatever the strategy.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// Proxies whose `X-Forwarded-For` says where a request comes from.
+    pub proxies: Vec<IpAddr>,
+    /// Longest time that credentials wait for their check, in milliseconds.
+    pub wait_max_ms: u64,
+    /// Most addresses and names whose wrong credentials are remembered.
+    pub sources_max: usize,
+    /// Most roles that a caller may claim to have (`noauth2`).
+    pub roles_max: usize,
+}
+
+impl LimitsConfig {
+    /// Longest time that credentials wait for their check.
+    pub(crate) fn wait_max(&self) -> Duration {
+        Duration::from_millis(self.wait_max_ms)
+    }
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            proxies: Vec::new(),
+            wait_max_ms: 5_000,
+            sources_max: 65_536,
+            roles_max: 100,
+        }
+    }
 }
 
 /// The ways to know a caller.
@@ -74,15 +110,26 @@ pub struct HttpBasicConfig {
     pub realm: String,
     /// The roles of users that `users` does not name.
     pub roles: Vec<String>,
-    /// The project of users that `users` does not name.
+    /// The project of users that `users` does not name. They share it; without it each of them has a
+    /// project of its own.
     pub project_id: Option<String>,
     /// Users with roles or a project of their own, by name.
     pub users: BTreeMap<String, HttpBasicUser>,
     /// For how long a password that was right is taken without the slow check, in seconds. A change
-    /// of the file ends it at once.
+    /// of the user's line in the file ends it at once.
     pub cache_seconds: u64,
     /// Most users whose last right password is remembered.
     pub cache_entries: usize,
+    /// Most passwords that are checked at the same time; 0: half as many as there are processors.
+    pub checks_max: usize,
+    /// Most passwords that wait for their check, of each kind of caller.
+    pub waiting_max: usize,
+    /// Most passwords of one address that wait for their check.
+    pub waiting_per_source_max: usize,
+    /// How many wrong passwords may come from one address at once.
+    pub failures_burst: u32,
+    /// How many wrong passwords may come from one address in a minute after that.
+    pub failures_per_minute: u32,
     /// How often the file is looked at for changes, in milliseconds.
     pub reload_check_ms: u64,
 }
@@ -93,7 +140,7 @@ pub struct HttpBasicConfig {
 pub struct HttpBasicUser {
     /// The roles, instead of the common ones.
     pub roles: Vec<String>,
-    /// The project.
+    /// The project; without it one of the user's own.
     #[serde(default)]
     pub project_id: Option<String>,
 }
@@ -108,6 +155,11 @@ impl Default for HttpBasicConfig {
             users: BTreeMap::new(),
             cache_seconds: 300,
             cache_entries: 1024,
+            checks_max: 0,
+            waiting_max: 256,
+            waiting_per_source_max: 64,
+            failures_burst: 10,
+            failures_per_minute: 60,
             reload_check_ms: 1000,
         }
     }
@@ -140,8 +192,10 @@ pub struct KeystoneConfig {
     pub cache_seconds: u64,
     /// For how long a refused token is refused without asking again, in seconds.
     pub negative_cache_seconds: u64,
-    /// Most tokens remembered, and most refused ones.
+    /// Most tokens remembered that Keystone vouched for.
     pub cache_entries: usize,
+    /// Most refused tokens remembered.
+    pub negative_cache_entries: usize,
     /// Roles of which a service token must have one.
     pub service_token_roles: Vec<String>,
     /// Whether a service token without such a role is refused. It can never revive expired tokens.
@@ -152,6 +206,14 @@ pub struct KeystoneConfig {
     pub request_timeout_ms: u64,
     /// Most questions to Keystone at the same time. Further ones wait.
     pub requests_max: usize,
+    /// Most tokens that wait for a question, of each kind of caller.
+    pub waiting_max: usize,
+    /// Most tokens of one address that wait for a question.
+    pub waiting_per_source_max: usize,
+    /// How many wrong tokens may come from one address at once.
+    pub failures_burst: u32,
+    /// How many wrong tokens may come from one address in a minute after that.
+    pub failures_per_minute: u32,
 }
 
 impl Default for KeystoneConfig {
@@ -169,11 +231,16 @@ impl Default for KeystoneConfig {
             cache_seconds: 300,
             negative_cache_seconds: 10,
             cache_entries: 10_000,
+            negative_cache_entries: 1_024,
             service_token_roles: vec!["service".to_owned()],
             service_token_roles_required: true,
             connect_timeout_ms: 5_000,
             request_timeout_ms: 10_000,
             requests_max: 64,
+            waiting_max: 1_024,
+            waiting_per_source_max: 512,
+            failures_burst: 256,
+            failures_per_minute: 600,
         }
     }
 }

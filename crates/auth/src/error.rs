@@ -12,6 +12,20 @@ pub enum AuthError {
         /// The value of `WWW-Authenticate`; `noauth2` sends none, like the reference.
         challenge: Option<String>,
     },
+    /// What the caller says of itself is larger than anything that can be meant: 431.
+    #[error("{reason}")]
+    TooLarge {
+        /// Which limit it is about, fit for the caller's eyes.
+        reason: String,
+    },
+    /// Too many credentials of the caller's address were wrong, or wait to be checked: 429.
+    #[error("{reason}")]
+    TooMany {
+        /// Which limit it is about, fit for the caller's eyes.
+        reason: String,
+        /// When it is worth to ask again.
+        retry_after: Duration,
+    },
     /// Whether the credentials are right cannot be found out now: 503.
     #[error("{reason}")]
     Unavailable {

@@ -8,33 +8,24 @@ use tokio::sync::OnceCell;
 
 use crate::cache::Key;
 
-/// The questions under way.
+/// The questions under way. How many may be, is for those to say who ask.
 pub(crate) struct Flights<V> {
     running: Mutex<HashMap<Key, Arc<OnceCell<V>>>>,
-    running_max: usize,
 }
 
 impl<V: Clone> Flights<V> {
-    /// At most `running_max` different questions at the same time.
-    pub(crate) fn new(running_max: usize) -> Self {
+    /// None yet.
+    pub(crate) fn new() -> Self {
         Self {
             running: Mutex::new(HashMap::new()),
-            running_max,
         }
     }
 
-    /// Asks, or waits for the answer to the same question; nothing when too many are under way.
+    /// Asks, or waits for the answer to the same question.
     ///
     /// When the caller that asks goes away, one of those that wait asks instead.
-    pub(crate) async fn join(&self, key: Key, ask: impl AsyncFnOnce() -> V) -> Option<V> {
-        let cell = {
-            let mut running = self.running.lock();
-            match running.get(&key) {
-                Some(cell) => Arc::clone(cell),
-                None if running.len() >= self.running_max => return None,
-                None => Arc::clone(running.entry(key).or_default()),
-            }
-        };
+    pub(crate) async fn join(&self, key: Key, ask: impl AsyncFnOnce() -> V) -> V {
+        let cell = Arc::clone(self.running.lock().entry(key).or_default());
         let seat = Seat {
             flights: self,
             key,
@@ -49,7 +40,7 @@ impl<V: Clone> Flights<V> {
                 answer
             })
             .await;
-        Some(answer.clone())
+        answer.clone()
     }
 }
 
@@ -83,7 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_same_question_is_asked_once_and_a_caller_that_leaves_hands_it_on() {
-        let flights = Arc::new(Flights::new(2));
+        let flights = Arc::new(Flights::new());
         let asked = Arc::new(AtomicUsize::new(0));
         let spawn = |key: u8, wait: oneshot::Receiver<u32>| {
             let (flights, asked) = (Arc::clone(&flights), Arc::clone(&asked));
@@ -111,21 +102,22 @@ mod tests {
             tokio::task::yield_now().await;
         }
         second_sender.send(7).unwrap();
-        assert_eq!(two.await.unwrap(), Some(7));
+        assert_eq!(two.await.unwrap(), 7);
         assert!(flights.running.lock().is_empty());
     }
 
     #[tokio::test]
-    async fn too_many_questions_are_refused_and_none_is_left_behind() {
-        let flights = Arc::new(Flights::<u32>::new(1));
+    async fn a_question_that_nobody_waits_for_is_forgotten() {
+        let flights = Arc::new(Flights::<u32>::new());
         let busy = tokio::spawn({
             let flights = Arc::clone(&flights);
             async move { flights.join([1; 32], std::future::pending).await }
         });
         tokio::task::yield_now().await;
-        assert_eq!(flights.join([2; 32], async || 2).await, None);
+        assert_eq!(flights.running.lock().len(), 1);
         busy.abort();
         assert!(busy.await.unwrap_err().is_cancelled());
-        assert_eq!(flights.join([2; 32], async || 2).await, Some(2));
+        assert_eq!(flights.join([1; 32], async || 2).await, 2);
+        assert!(flights.running.lock().is_empty());
     }
 }

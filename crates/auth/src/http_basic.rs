@@ -2,7 +2,8 @@
 //!
 //! bcrypt is slow on purpose (0.05 to 1 s). So hashes are checked on threads of their own, few at a
 //! time, and a password that was right is remembered for a while as a keyed hash. A wrong one never
-//! is, and an unknown user costs the same work as a known one.
+//! is, and an unknown user costs the same work as a known one. Whose password is checked next is up to
+//! the gate; a user who was let in lately needs no check.
 
 mod htpasswd;
 
@@ -14,20 +15,21 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
-use crate::cache::{Bounded, Key, Keyer};
-use crate::config::HttpBasicConfig;
+use crate::cache::{Key, Keyer, Segmented};
+use crate::config::{HttpBasicConfig, LimitsConfig};
 use crate::error::{AuthError, SetupError};
 use crate::flight::Flights;
+use crate::gate::{Claim, Gate, Limits};
 use crate::headers::Headers;
 use crate::identity::{Identity, IdentityParts};
+use crate::source::Source;
 use htpasswd::Users;
 
 /// Longest `Authorization` header, in bytes. bcrypt looks at 72 bytes of a password.
 const HEADER_BYTES_MAX: usize = 4096;
-/// Most passwords that wait for their check; further ones get 503.
-const WAITING_MAX: usize = 256;
+/// Longest name of a user, in bytes.
+const USER_BYTES_MAX: usize = 255;
 
 /// The strategy.
 pub(crate) struct HttpBasic {
@@ -39,13 +41,24 @@ pub(crate) struct HttpBasic {
     started: Instant,
     /// When the file was last looked at, in milliseconds since `started`.
     checked_ms: AtomicU64,
-    known: Mutex<Bounded<Arc<Identity>>>,
+    /// The last right password of each user, by the user's name, and who that is.
+    known: Mutex<Segmented<(Key, Arc<Identity>)>>,
     flights: Flights<Verdict>,
-    hashing: Arc<Semaphore>,
+    gate: Gate,
+    /// What is allowed and probably not meant.
+    warnings: Vec<String>,
 }
 
 /// What a check of a password gave: an identity, wrong, or no answer.
 type Verdict = Result<Arc<Identity>, AuthError>;
+
+/// Whose password is to be checked.
+struct Asked {
+    name: Key,
+    /// Of the name, the password and the hash in the file.
+    proof: Key,
+    source: Source,
+}
 
 struct Credentials {
     user: String,
@@ -54,7 +67,7 @@ struct Credentials {
 
 impl HttpBasic {
     /// Reads the file.
-    pub(crate) fn new(config: &HttpBasicConfig) -> Result<Self, SetupError> {
+    pub(crate) fn new(config: &HttpBasicConfig, common: &LimitsConfig) -> Result<Self, SetupError> {
         let missing = SetupError::Missing {
             strategy: "http_basic",
             option: "user_file",
@@ -71,10 +84,25 @@ impl HttpBasic {
             });
         }
         let users = Users::read(&path)?;
-        for name in config.users.keys().filter(|name| !users.contains(name)) {
-            tracing::warn!(user = name, file = %path.display(), "user has roles but no password");
-        }
-        let threads = std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).max(1));
+        let without = config.users.keys().filter(|name| !users.contains(name));
+        let warnings = without.map(|name| {
+            let file = path.display();
+            format!("http_basic.users: {name} has roles, but no password in {file}")
+        });
+        let warnings = warnings.collect();
+        let half = std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).max(1));
+        let gate = Gate::new(Limits {
+            section: "http_basic",
+            checks_max: match config.checks_max {
+                0 => half,
+                checks => checks,
+            },
+            waiting_max: config.waiting_max,
+            waiting_per_source_max: config.waiting_per_source_max,
+            failures_burst: config.failures_burst,
+            failures_per_minute: config.failures_per_minute,
+            common: common.clone(),
+        })?;
         Ok(Self {
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm),
             config: config.clone(),
@@ -83,29 +111,52 @@ impl HttpBasic {
             users: Mutex::new(Arc::new(users)),
             started: Instant::now(),
             checked_ms: AtomicU64::new(0),
-            known: Mutex::new(Bounded::new(config.cache_entries)),
-            flights: Flights::new(WAITING_MAX),
-            hashing: Arc::new(Semaphore::new(threads)),
+            known: Mutex::new(Segmented::new(config.cache_entries)),
+            flights: Flights::new(),
+            gate,
+            warnings,
         })
     }
 
+    /// What is allowed and probably not meant.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Checks the password of the request.
-    pub(crate) async fn authenticate(&self, headers: &(impl Headers + Sync + ?Sized)) -> Verdict {
+    pub(crate) async fn authenticate(
+        &self,
+        headers: &(impl Headers + Sync + ?Sized),
+        source: Source,
+    ) -> Verdict {
         let credentials = self.credentials(headers)?;
         self.reread_if_changed().await;
         let users = Arc::clone(&self.users.lock());
-        let key = self.keyer.key(&[
-            credentials.user.as_bytes(),
-            &credentials.password,
-            &users.generation.to_le_bytes(),
-        ]);
-        if let Some(identity) = self.known.lock().get(&key, Instant::now()) {
+        let asked = Asked {
+            name: self.keyer.key(&[credentials.user.as_bytes()]),
+            proof: self.keyer.key(&[
+                credentials.user.as_bytes(),
+                &credentials.password,
+                users.hash(&credentials.user).unwrap_or("").as_bytes(),
+            ]),
+            source,
+        };
+        if let Some((identity, true)) = self.remembered(&asked) {
             return Ok(identity);
         }
+        // Not for all sources in one: what one of them may do says nothing about another.
+        let key = self.keyer.key(&[&asked.proof, &source.bytes()]);
         let check = self
             .flights
-            .join(key, async || self.check(key, users, credentials).await);
-        Box::pin(check).await.unwrap_or_else(|| Err(busy()))
+            .join(key, async || self.check(&asked, users, credentials).await);
+        Box::pin(check).await
+    }
+
+    /// Whose password it was when it was last checked, and whether that counts still.
+    fn remembered(&self, asked: &Asked) -> Option<(Arc<Identity>, bool)> {
+        let found = self.known.lock().find(&asked.name, Instant::now())?;
+        let (proof, identity) = found.value;
+        (proof == asked.proof).then_some((identity, found.is_fresh))
     }
 
     fn unauthorized(&self) -> AuthError {
@@ -126,7 +177,10 @@ impl HttpBasic {
             }
             let pair = STANDARD.decode(encoded.trim()).ok()?;
             let colon = pair.iter().position(|&byte| byte == b':')?;
-            let user = std::str::from_utf8(&pair[..colon]).ok()?.to_owned();
+            let user = std::str::from_utf8(pair.get(..colon)?).ok()?.to_owned();
+            if user.len() > USER_BYTES_MAX {
+                return None;
+            }
             Some(Credentials {
                 user,
                 password: pair[colon + 1..].to_vec(),
@@ -136,28 +190,45 @@ impl HttpBasic {
     }
 
     /// The slow way.
-    async fn check(&self, key: Key, users: Arc<Users>, credentials: Credentials) -> Verdict {
-        let Ok(permit) = Arc::clone(&self.hashing).acquire_owned().await else {
-            return Err(busy());
+    async fn check(&self, asked: &Asked, users: Arc<Users>, credentials: Credentials) -> Verdict {
+        let claim = Claim {
+            source: asked.source,
+            name: credentials.user.as_bytes(),
+            was_right: self.remembered(asked).is_some(),
+            exists: users.contains(&credentials.user),
         };
+        let check = self.gate.enter(claim).await?;
+        if let Some((identity, true)) = self.remembered(asked) {
+            check.unclear();
+            return Ok(identity);
+        }
         let user = credentials.user.clone();
         let verified = tokio::task::spawn_blocking(move || {
-            // The permit is given back when the work is done, also if the caller has gone.
-            let _permit = permit;
-            users.verify(&credentials.user, &credentials.password)
+            let is_right = users.verify(&credentials.user, &credentials.password);
+            // Told here, so that it counts also if the caller has gone.
+            if is_right {
+                check.right();
+            } else {
+                check.wrong();
+            }
+            is_right
         });
         match verified.await {
             Ok(true) => {
                 let identity = Arc::new(self.identity(user));
                 let until = Instant::now() + Duration::from_secs(self.config.cache_seconds);
-                self.known.lock().insert(key, Arc::clone(&identity), until);
+                let known = (asked.proof, Arc::clone(&identity));
+                self.known.lock().insert(asked.name, known, until);
                 Ok(identity)
             }
             Ok(false) => {
                 tracing::info!(user, "wrong password, or no such user");
                 Err(self.unauthorized())
             }
-            Err(_) => Err(busy()),
+            Err(_) => Err(AuthError::Unavailable {
+                reason: "The password could not be checked.".to_owned(),
+                retry_after: Duration::from_secs(1),
+            }),
         }
     }
 
@@ -165,10 +236,12 @@ impl HttpBasic {
         let own = self.config.users.get(&user);
         let roles = own.map_or(&self.config.roles, |own| &own.roles);
         let project_id = own.map_or(&self.config.project_id, |own| &own.project_id);
+        // Nobody is without a project, which all who are would share.
+        let project_id = project_id.clone().unwrap_or_else(|| own_project(&user));
         Identity::new(IdentityParts {
             is_admin: Some(roles.iter().any(|role| role.eq_ignore_ascii_case("admin"))),
             roles: roles.clone(),
-            project_id: project_id.clone(),
+            project_id: Some(project_id),
             user_id: Some(user),
             is_admin_project: true,
             ..IdentityParts::default()
@@ -177,9 +250,7 @@ impl HttpBasic {
 
     /// Reads the file now. Passwords that were right are remembered on when it says what it said.
     pub(crate) fn reread(&self) -> Result<(), SetupError> {
-        let users = Users::read(&self.path)?;
-        let mut current = self.users.lock();
-        *current = Arc::new(users.continuing(&current));
+        *self.users.lock() = Arc::new(Users::read(&self.path)?);
         Ok(())
     }
 
@@ -217,9 +288,25 @@ impl HttpBasic {
     }
 }
 
-fn busy() -> AuthError {
-    AuthError::Unavailable {
-        reason: "Too many passwords wait to be checked.".to_owned(),
-        retry_after: Duration::from_secs(1),
+/// A project for one user alone, the same on every start: 32 hexadecimal digits, as Keystone's have.
+///
+/// It is made of the name, but is not the name, which may be the project that another user was given.
+fn own_project(user: &str) -> String {
+    let context = "placewright http_basic: the project of a user without one";
+    let hash = blake3::derive_key(context, user.as_bytes());
+    hash[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_project_of_a_user_stays_the_same_for_ever() {
+        assert_eq!(own_project("alice"), "f331ae25da25c68b47cfec9eab4c59ad");
+        assert_ne!(own_project("alice"), own_project("bob"));
     }
 }

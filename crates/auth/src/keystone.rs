@@ -2,7 +2,8 @@
 //!
 //! What Keystone says about a token is kept for a while, refusals for a short while and apart, so
 //! that a flood of made-up tokens cannot push good ones out. Requests with the same token that come
-//! while Keystone is asked wait for the one answer.
+//! while Keystone is asked wait for the one answer. Which token Keystone is asked about next is up to
+//! the gate: those that were good before come first, and sources of made-up ones wait.
 //!
 //! Service tokens count as in OpenStack's own middleware: one that comes along must be good and have
 //! one of the service roles, and then the user's token may have expired lately. Two differences: a
@@ -13,25 +14,25 @@ pub(crate) mod client;
 mod token;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
-use crate::cache::{Bounded, Key, Keyer};
-use crate::config::KeystoneConfig;
+use crate::cache::{Bounded, Key, Keyer, Segmented};
+use crate::config::{KeystoneConfig, LimitsConfig};
 use crate::error::{AuthError, SetupError};
 use crate::flight::Flights;
+use crate::gate::{Claim, Gate, Limits};
 use crate::headers::{Headers, text};
 use crate::identity::Identity;
+use crate::source::Source;
 use client::{Answer, Client};
 use token::Token;
 
 /// Longest token, in bytes. Keystone's own are below 300; a request's head is bounded too.
 const TOKEN_BYTES_MAX: usize = 8192;
-/// Most different tokens that wait for Keystone; further ones get 503.
-const WAITING_MAX: usize = 1024;
 /// What a caller is told to wait when Keystone cannot be asked, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
@@ -44,18 +45,20 @@ pub(crate) struct Keystone {
     cache_time: Duration,
     negative_cache_time: Duration,
     keyer: Keyer,
-    good: Mutex<Bounded<Arc<Token>>>,
+    good: Mutex<Segmented<Arc<Token>>>,
     bad: Mutex<Bounded<()>>,
     flights: Flights<Verdict>,
-    asking: Semaphore,
-    wait: Duration,
+    gate: Gate,
+    started: Instant,
+    /// The second since `started` in which it was last told that Keystone does not answer.
+    told_s: AtomicU64,
 }
 
 type Verdict = Result<Arc<Token>, AuthError>;
 
 impl Keystone {
     /// Sets the client up; does not talk to Keystone yet.
-    pub(crate) fn new(config: &KeystoneConfig) -> Result<Self, SetupError> {
+    pub(crate) fn new(config: &KeystoneConfig, common: &LimitsConfig) -> Result<Self, SetupError> {
         let client = Client::new(config)?;
         let public = match config.www_authenticate_uri.as_str() {
             "" => config.auth_url.as_str(),
@@ -67,6 +70,15 @@ impl Keystone {
                 reason: "is not a URL".to_owned(),
             });
         }
+        let gate = Gate::new(Limits {
+            section: "keystone",
+            checks_max: config.requests_max,
+            waiting_max: config.waiting_max,
+            waiting_per_source_max: config.waiting_per_source_max,
+            failures_burst: config.failures_burst,
+            failures_per_minute: config.failures_per_minute,
+            common: common.clone(),
+        })?;
         Ok(Self {
             client,
             challenge: format!("Keystone uri=\"{public}\""),
@@ -75,11 +87,12 @@ impl Keystone {
             cache_time: Duration::from_secs(config.cache_seconds),
             negative_cache_time: Duration::from_secs(config.negative_cache_seconds),
             keyer: Keyer::new()?,
-            good: Mutex::new(Bounded::new(config.cache_entries)),
-            bad: Mutex::new(Bounded::new(config.cache_entries)),
-            flights: Flights::new(WAITING_MAX),
-            asking: Semaphore::new(config.requests_max.clamp(1, WAITING_MAX)),
-            wait: Duration::from_millis(config.request_timeout_ms),
+            good: Mutex::new(Segmented::new(config.cache_entries)),
+            bad: Mutex::new(Bounded::new(config.negative_cache_entries)),
+            flights: Flights::new(),
+            gate,
+            started: Instant::now(),
+            told_s: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -87,15 +100,20 @@ impl Keystone {
     pub(crate) async fn authenticate(
         &self,
         headers: &(impl Headers + Sync + ?Sized),
+        source: Source,
     ) -> Result<Arc<Identity>, AuthError> {
         let user = text(headers, "x-auth-token").or_else(|| text(headers, "x-storage-token"));
         let user = self.plausible(user.as_deref().unwrap_or(""))?;
         // An empty service token is none, as in the middleware.
         let service = text(headers, "x-service-token").filter(|token| !token.is_empty());
         let Some(service) = service else {
-            return Ok(Arc::clone(&self.validate(user, false).await?.identity));
+            return Ok(Arc::clone(
+                &self.validate(user, false, source).await?.identity,
+            ));
         };
-        let service = self.validate(self.plausible(&service)?, false).await?;
+        let service = self
+            .validate(self.plausible(&service)?, false, source)
+            .await?;
         let roles = service.identity.roles();
         let is_service = roles
             .iter()
@@ -104,7 +122,7 @@ impl Keystone {
             tracing::info!("the service token has no service role");
             return Err(self.unauthorized());
         }
-        let user = self.validate(user, is_service).await?;
+        let user = self.validate(user, is_service, source).await?;
         Ok(Arc::new(user.with_service(&service)))
     }
 
@@ -128,41 +146,51 @@ impl Keystone {
     }
 
     /// What Keystone says about a token, or said lately.
-    async fn validate(&self, token: &str, allow_expired: bool) -> Verdict {
+    async fn validate(&self, token: &str, allow_expired: bool, source: Source) -> Verdict {
         let key = self
             .keyer
             .key(&[token.as_bytes(), &[u8::from(allow_expired)]]);
-        if let Some(said) = self.said_lately(&key) {
-            return said;
-        }
-        let ask = self
-            .flights
-            .join(key, async || self.ask(key, token, allow_expired).await);
-        Box::pin(ask).await.unwrap_or_else(|| {
-            Err(unavailable(
-                "Too many tokens wait for the identity service.",
-            ))
-        })
+        let was_good = match self.said_lately(&key) {
+            Lately::Said(said) => return said,
+            Lately::WasGood => true,
+            Lately::Nothing => false,
+        };
+        // Not for all sources in one: what one of them may do says nothing about another.
+        let flight = self.keyer.key(&[&key, &source.bytes()]);
+        let claim = Claim {
+            source,
+            name: b"",
+            was_right: was_good,
+            exists: true,
+        };
+        let ask = self.flights.join(flight, async || {
+            self.ask(key, token, allow_expired, claim).await
+        });
+        Box::pin(ask).await
     }
 
     /// What Keystone said about a token not long ago.
-    fn said_lately(&self, key: &Key) -> Option<Verdict> {
+    fn said_lately(&self, key: &Key) -> Lately {
         let now = Instant::now();
-        if let Some(token) = self.good.lock().get(key, now) {
-            return Some(Ok(token));
+        let good = self.good.lock().find(key, now);
+        match good {
+            Some(good) if good.is_fresh => return Lately::Said(Ok(good.value)),
+            Some(_) => return Lately::WasGood,
+            None => {}
         }
-        let is_bad = self.bad.lock().get(key, now).is_some();
-        is_bad.then(|| Err(self.unauthorized()))
+        if self.bad.lock().get(key, now).is_some() {
+            return Lately::Said(Err(self.unauthorized()));
+        }
+        Lately::Nothing
     }
 
-    async fn ask(&self, key: Key, token: &str, allow_expired: bool) -> Verdict {
+    async fn ask(&self, key: Key, token: &str, allow_expired: bool, claim: Claim<'_>) -> Verdict {
+        let check = self.gate.enter(claim).await?;
         // Another request may have got its answer since this one last looked.
-        if let Some(said) = self.said_lately(&key) {
+        if let Lately::Said(said) = self.said_lately(&key) {
+            check.unclear();
             return said;
         }
-        let Ok(Ok(_permit)) = tokio::time::timeout(self.wait, self.asking.acquire()).await else {
-            return Err(unavailable("The identity service is too slow."));
-        };
         let answer = self.client.validate(token, allow_expired).await;
         // A good answer about a token that is over, or not for this service, is a refusal.
         let now = Timestamp::now();
@@ -170,7 +198,8 @@ impl Keystone {
             Answer::Good(token) if token.usable(now, allow_expired) => Some(Arc::new(*token)),
             Answer::Good(_) | Answer::Refused => None,
             Answer::None(reason) => {
-                tracing::error!(reason, "cannot ask Keystone about a token");
+                check.unclear();
+                self.tell(&reason);
                 return Err(unavailable(
                     "The identity service is temporarily unavailable.",
                 ));
@@ -178,6 +207,7 @@ impl Keystone {
         };
         match good {
             Some(good) => {
+                check.right();
                 let mut time = self.cache_time;
                 if !allow_expired {
                     time = time.min(good.remaining(now));
@@ -188,6 +218,8 @@ impl Keystone {
                 Ok(good)
             }
             None => {
+                check.wrong();
+                self.good.lock().remove(&key);
                 self.bad
                     .lock()
                     .insert(key, (), Instant::now() + self.negative_cache_time);
@@ -195,6 +227,24 @@ impl Keystone {
             }
         }
     }
+
+    /// Logs that Keystone does not answer, once a second: callers may come in any number.
+    fn tell(&self, reason: &str) {
+        let second = self.started.elapsed().as_secs();
+        if self.told_s.swap(second, Ordering::Relaxed) != second {
+            tracing::error!(reason, "cannot ask Keystone about a token");
+        }
+    }
+}
+
+/// What is known of a token without asking.
+enum Lately {
+    /// This.
+    Said(Verdict),
+    /// It was good, but that is too long ago.
+    WasGood,
+    /// Nothing.
+    Nothing,
 }
 
 fn unavailable(reason: &str) -> AuthError {

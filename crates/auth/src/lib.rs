@@ -16,6 +16,8 @@
 //! * Secrets are kept only as keyed hashes in the caches; the service user's own password and token
 //!   are the exception.
 //! * Every cache and queue has a bound. Callers cannot push good entries out with bad ones.
+//! * Slow checks go through a gate: what was right before goes first, and whoever guesses waits behind
+//!   all others, by address. Nobody is locked out.
 //! * A policy that was loaded can be evaluated: every reference resolves, nothing is cyclic.
 
 mod authenticator;
@@ -23,6 +25,7 @@ mod cache;
 mod config;
 mod error;
 mod flight;
+mod gate;
 mod headers;
 mod http_basic;
 mod identity;
@@ -31,9 +34,13 @@ mod noauth2;
 mod policy;
 mod secret;
 mod service_user;
+mod source;
+mod turns;
 
 pub use authenticator::Authenticator;
-pub use config::{AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, Strategy};
+pub use config::{
+    AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, LimitsConfig, Strategy,
+};
 pub use error::{AuthError, SetupError};
 pub use headers::Headers;
 pub use identity::{Identity, IdentityParts, Scope, ServiceIdentity};

@@ -9,11 +9,53 @@ use crate::error::AuthError;
 use crate::headers::{Headers, latin1};
 use crate::identity::{Identity, IdentityParts, ServiceIdentity};
 
+/// Longest name of a user, project or domain, in bytes, as the reference keeps them; a token is a user
+/// and a project.
+const NAME_BYTES_MAX: usize = 255;
+/// Longest name of a role, in bytes.
+const ROLE_BYTES_MAX: usize = 255;
+/// The places of the lists of roles among the headers.
+const ROLES: usize = 2;
+const SERVICE_ROLES: usize = 14;
+
+/// Checks the length of what a header says of the caller.
+fn check_name(value: &[u8]) -> Result<(), AuthError> {
+    let mut names = value.splitn(2, |byte| *byte == b':');
+    if names.all(|name| name.len() <= NAME_BYTES_MAX) {
+        return Ok(());
+    }
+    Err(AuthError::TooLarge {
+        reason: format!(
+            "The headers say who you are with a name of more than {NAME_BYTES_MAX} bytes."
+        ),
+    })
+}
+
+/// Checks how many roles there are, and their length.
+fn check_roles(value: &[u8], roles_max: usize) -> Result<(), AuthError> {
+    let too_large = |reason| Err(AuthError::TooLarge { reason });
+    let roles = value.split(|byte| *byte == b',');
+    if roles.clone().any(|role| role.len() > ROLE_BYTES_MAX) {
+        return too_large(format!("A role has more than {ROLE_BYTES_MAX} bytes."));
+    }
+    let count = roles.count();
+    if count > roles_max {
+        return too_large(format!(
+            "The headers name {count} roles; auth.roles_max allows {roles_max}."
+        ));
+    }
+    Ok(())
+}
+
 /// Reads who the caller claims to be.
 ///
 /// # Errors
-/// [`AuthError::Unauthorized`] when there is no `X-Auth-Token`.
-pub(crate) fn authenticate(headers: &(impl Headers + ?Sized)) -> Result<Identity, AuthError> {
+/// [`AuthError::Unauthorized`] when there is no `X-Auth-Token`, [`AuthError::TooLarge`] when a name or
+/// the list of roles is longer than any.
+pub(crate) fn authenticate(
+    headers: &(impl Headers + ?Sized),
+    roles_max: usize,
+) -> Result<Identity, AuthError> {
     let values = headers.values([
         "x-auth-token",
         "openstack-system-scope",
@@ -31,6 +73,14 @@ pub(crate) fn authenticate(headers: &(impl Headers + ?Sized)) -> Result<Identity
         "x-service-project-domain-id",
         "x-service-roles",
     ]);
+    for (at, value) in values.iter().enumerate() {
+        let Some(value) = value else { continue };
+        if at == ROLES || at == SERVICE_ROLES {
+            check_roles(value, roles_max)?;
+        } else {
+            check_name(value)?;
+        }
+    }
     let [
         token,
         system_scope,

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use placewright_auth::{
@@ -37,11 +40,19 @@ fn authenticator(http_basic: HttpBasicConfig) -> Result<Authenticator, SetupErro
 }
 
 async fn log_in(auth: &Authenticator, pair: &str) -> Result<Arc<Identity>, AuthError> {
+    log_in_from(auth, pair, None).await
+}
+
+async fn log_in_from(
+    auth: &Authenticator,
+    pair: &str,
+    source: Option<IpAddr>,
+) -> Result<Arc<Identity>, AuthError> {
     let value = format!(
         "Basic {}",
         base64::engine::general_purpose::STANDARD.encode(pair)
     );
-    auth.authenticate(&[("Authorization", value.as_str())])
+    auth.authenticate(&[("Authorization", value.as_str())], source)
         .await
 }
 
@@ -97,10 +108,10 @@ async fn right_passwords_are_let_in_and_all_else_gets_the_challenge() {
         assert_eq!(identity.parts().is_admin, Some(true));
     }
     let reader = log_in(&auth, "reader:r").await.unwrap();
-    assert_eq!(
-        (reader.roles(), reader.project_id()),
-        (["reader".to_owned()].as_slice(), None)
-    );
+    assert_eq!(reader.roles(), ["reader"]);
+    // The common project is for those that are not named; this one has a project of its own.
+    let own = reader.project_id().unwrap();
+    assert!(own.len() == 32 && own.bytes().all(|byte| byte.is_ascii_hexdigit()));
     assert_eq!(reader.parts().is_admin, Some(false));
 
     let challenge = Some("Basic realm=\"Placement\", charset=\"UTF-8\"".to_owned());
@@ -129,13 +140,16 @@ async fn right_passwords_are_let_in_and_all_else_gets_the_challenge() {
         "Bearer bm92YTpzZWNyZXQ=",
         huge.as_str(),
     ] {
-        let answer = auth.authenticate(&[("authorization", value)]).await;
+        let answer = auth.authenticate(&[("authorization", value)], None).await;
         assert_eq!(answer.unwrap_err(), unauthorized, "{value}");
     }
     let nothing: [(&str, &str); 0] = [];
-    assert_eq!(auth.authenticate(&nothing).await.unwrap_err(), unauthorized);
+    assert_eq!(
+        auth.authenticate(&nothing, None).await.unwrap_err(),
+        unauthorized
+    );
     let lower = auth
-        .authenticate(&[("AUTHORIZATION", "bAsIc  bm92YTpzZWNyZXQ= ")])
+        .authenticate(&[("AUTHORIZATION", "bAsIc  bm92YTpzZWNyZXQ= ")], None)
         .await;
     assert!(lower.is_ok());
 }
@@ -182,6 +196,127 @@ async fn many_at_once_with_one_password_are_all_let_in() {
     for request in requests {
         assert!(request.await.unwrap().is_ok());
     }
+}
+
+/// An address of the attackers, of the known user, of the new one.
+fn from(last: u8) -> Option<IpAddr> {
+    Some([192, 0, 2, last].into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guesses_at_full_speed_hold_up_neither_known_nor_new_users() {
+    // Each check takes some 5 to 50 ms, depending on the build.
+    let hash = |password: &str| bcrypt::hash_with_result(password, 7).unwrap().to_string();
+    let names = ["known", "new", "third"];
+    let lines = names.map(|name| format!("{name}:{}\n", hash(name)));
+    let file = file(&lines.concat());
+    let auth = Arc::new(authenticator(config(&file.path)).unwrap());
+    log_in_from(&auth, "known:known", from(2)).await.unwrap();
+
+    let over = Arc::new(AtomicBool::new(false));
+    let attackers: Vec<_> = (0..64)
+        .map(|number: u32| {
+            let (auth, over) = (Arc::clone(&auth), Arc::clone(&over));
+            tokio::spawn(async move {
+                let mut answers = [0_u32; 2];
+                for guess in 0.. {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // In turn names that exist, the known user's too, and such that do not.
+                    let name = ["known", "new", "third", "nobody"][guess % 4];
+                    let pair = format!("{name}:{number}-{guess}");
+                    match log_in_from(&auth, &pair, from(1)).await {
+                        Err(AuthError::TooMany { .. }) => {
+                            answers[1] += 1;
+                            tokio::time::sleep(Duration::from_millis(1)).await;
+                        }
+                        Err(_) => answers[0] += 1,
+                        Ok(_) => panic!("nobody has that password"),
+                    }
+                }
+                answers
+            })
+        })
+        .collect();
+    let mut longest = Duration::ZERO;
+    for _ in 0..50 {
+        let began = Instant::now();
+        // Also from the attackers' address: they may be behind the same proxy.
+        for source in [from(2), from(1)] {
+            log_in_from(&auth, "known:known", source).await.unwrap();
+        }
+        longest = longest.max(began.elapsed());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(longest < Duration::from_millis(250), "{longest:?}");
+    let began = Instant::now();
+    log_in_from(&auth, "new:new", from(3)).await.unwrap();
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    over.store(true, Ordering::Relaxed);
+    let mut sums = [0; 2];
+    for attacker in attackers {
+        attacker.abort();
+        if let Ok(answers) = attacker.await {
+            sums[0] += answers[0];
+            sums[1] += answers[1];
+        }
+    }
+    assert!(sums[1] > 0, "no guess was refused: {sums:?}");
+}
+
+#[tokio::test]
+async fn a_changed_line_of_another_user_does_not_ask_for_passwords_again() {
+    let line_of = |user, password| line(user, password, bcrypt::Version::TwoB);
+    let a = line_of("a", "1");
+    let file = file(&(a.clone() + &line_of("b", "2")));
+    let config = HttpBasicConfig {
+        failures_burst: 1,
+        failures_per_minute: 1,
+        ..config(&file.path)
+    };
+    let auth = authenticator(config).unwrap();
+    log_in(&auth, "a:1").await.unwrap();
+    // From now on nothing unknown is checked that comes from here.
+    assert!(log_in(&auth, "a:wrong").await.is_err());
+    let refused = log_in(&auth, "b:2").await.unwrap_err();
+    assert!(
+        matches!(&refused, AuthError::TooMany { reason, retry_after }
+            if reason.contains("http_basic.failures_per_minute") && !retry_after.is_zero()),
+        "{refused:?}"
+    );
+    replace(&file, &(a + &line_of("b", "two")));
+    log_in(&auth, "a:1").await.unwrap();
+}
+
+#[tokio::test]
+async fn users_without_a_project_do_not_share_one() {
+    let text: String = ["a", "b", "c"]
+        .map(|user| line(user, user, bcrypt::Version::TwoB))
+        .concat();
+    let file = file(&text);
+    let mut config = config(&file.path);
+    let own = HttpBasicUser {
+        roles: vec!["member".to_owned()],
+        project_id: None,
+    };
+    config.users.insert("a".to_owned(), own.clone());
+    config.users.insert("b".to_owned(), own);
+    let auth = authenticator(config.clone()).unwrap();
+    let project = async |auth: &Authenticator, pair: &str| {
+        let identity = log_in(auth, pair).await.unwrap();
+        identity.project_id().unwrap().to_owned()
+    };
+    let projects = [
+        project(&auth, "a:a").await,
+        project(&auth, "b:b").await,
+        project(&auth, "c:c").await,
+    ];
+    assert!(projects[0] != projects[1] && projects[1] != projects[2] && projects[0] != projects[2]);
+    // The same after a restart.
+    let again = authenticator(config).unwrap();
+    assert_eq!(project(&again, "a:a").await, projects[0]);
 }
 
 #[test]

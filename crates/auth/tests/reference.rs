@@ -26,7 +26,7 @@ async fn identify(headers: &Value) -> Option<Identity> {
         .collect();
     let noauth2 = Authenticator::new(&AuthConfig::default()).unwrap();
     noauth2
-        .authenticate(headers.as_slice())
+        .authenticate(headers.as_slice(), None)
         .await
         .ok()
         .map(|identity| (*identity).clone())

@@ -5,8 +5,10 @@
 #[path = "tokens/fake_keystone.rs"]
 mod fake_keystone;
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use fake_keystone::{FakeKeystone, token};
 use placewright_auth::{
@@ -35,7 +37,15 @@ fn authenticator(keystone: KeystoneConfig) -> Result<Authenticator, SetupError> 
 }
 
 async fn send(auth: &Authenticator, token: &str) -> Result<Arc<Identity>, AuthError> {
-    auth.authenticate(&[("X-Auth-Token", token)]).await
+    send_from(auth, token, None).await
+}
+
+async fn send_from(
+    auth: &Authenticator,
+    token: &str,
+    source: Option<IpAddr>,
+) -> Result<Arc<Identity>, AuthError> {
+    auth.authenticate(&[("X-Auth-Token", token)], source).await
 }
 
 fn unauthorized() -> AuthError {
@@ -70,15 +80,20 @@ async fn a_good_token_gives_its_identity_and_is_asked_about_once() {
     }
     assert_eq!((keystone.logins(), keystone.questions()), (1, 1));
     assert_eq!(keystone.last_query(), "nocatalog");
-    let storage = auth.authenticate(&[("X-Storage-Token", "t-project")]).await;
+    let storage = auth
+        .authenticate(&[("X-Storage-Token", "t-project")], None)
+        .await;
     assert!(storage.is_ok());
     // What a client says about itself counts for nothing.
     let forged = auth
-        .authenticate(&[
-            ("X-Auth-Token", "t-project"),
-            ("X-Roles", "root"),
-            ("X-User-Id", "x"),
-        ])
+        .authenticate(
+            &[
+                ("X-Auth-Token", "t-project"),
+                ("X-Roles", "root"),
+                ("X-User-Id", "x"),
+            ],
+            None,
+        )
         .await
         .unwrap();
     assert_eq!((forged.user_id(), forged.roles().len()), (Some("u1"), 2));
@@ -136,11 +151,11 @@ async fn unknown_expired_and_impossible_tokens_are_refused() {
     }
     let nothing: [(&str, &str); 0] = [];
     assert_eq!(
-        auth.authenticate(&nothing).await.unwrap_err(),
+        auth.authenticate(&nothing, None).await.unwrap_err(),
         unauthorized()
     );
     let two = auth
-        .authenticate(&[("X-Auth-Token", "a"), ("X-Auth-Token", "b")])
+        .authenticate(&[("X-Auth-Token", "a"), ("X-Auth-Token", "b")], None)
         .await;
     assert_eq!(two.unwrap_err(), unauthorized());
     assert_eq!(keystone.questions(), 4, "only a,b could have been a token");
@@ -269,8 +284,11 @@ async fn service_tokens_must_be_good_and_let_expired_tokens_pass() {
     keystone.know("system", token(json!({"system": {"all": true}})));
     let auth = authenticator(config(&keystone)).unwrap();
     let send = async |auth: &Authenticator, user: &str, service: &str| {
-        auth.authenticate(&[("X-Auth-Token", user), ("X-Service-Token", service)])
-            .await
+        auth.authenticate(
+            &[("X-Auth-Token", user), ("X-Service-Token", service)],
+            None,
+        )
+        .await
     };
     let identity = send(&auth, "user", "nova").await.unwrap();
     assert_eq!(identity.project_id(), Some("p1"));
@@ -282,7 +300,7 @@ async fn service_tokens_must_be_good_and_let_expired_tokens_pass() {
     assert_eq!(keystone.last_query(), "nocatalog&allow_expired=1");
 
     assert!(send(&auth, "late", "nova").await.is_ok());
-    let alone = auth.authenticate(&[("X-Auth-Token", "late")]).await;
+    let alone = auth.authenticate(&[("X-Auth-Token", "late")], None).await;
     assert_eq!(alone.unwrap_err(), unauthorized());
     assert_eq!(
         send(&auth, "system", "nova").await.unwrap().scope(),
@@ -404,4 +422,98 @@ async fn options_that_cannot_work_are_told_and_secrets_are_not() {
             .to_string()
             .contains("unknown field `authurl`")
     );
+}
+
+/// An address of the attackers, of the known user, of the new one.
+fn from(last: u8) -> Option<IpAddr> {
+    Some([192, 0, 2, last].into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know("known", token(json!({})));
+    keystone.know("new", token(json!({})));
+    // Each question takes its time, and Keystone takes few of them at once.
+    keystone.take(Duration::from_millis(20));
+    let config = KeystoneConfig {
+        cache_seconds: 1,
+        cache_entries: 64,
+        requests_max: 8,
+        ..config(&keystone)
+    };
+    let auth = Arc::new(authenticator(config).unwrap());
+    send_from(&auth, "known", from(2)).await.unwrap();
+
+    let over = Arc::new(AtomicBool::new(false));
+    let attackers: Vec<_> = (0..64)
+        .map(|number: u32| {
+            let (auth, over) = (Arc::clone(&auth), Arc::clone(&over));
+            tokio::spawn(async move {
+                for guess in 0.. {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let made_up = format!("{number}-{guess}");
+                    match send_from(&auth, &made_up, from(1)).await {
+                        Ok(_) => panic!("nobody has that token"),
+                        Err(AuthError::TooMany { .. }) => {
+                            tokio::time::sleep(Duration::from_millis(1)).await;
+                        }
+                        Err(_) => {}
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut longest = Duration::ZERO;
+    let end = Instant::now() + Duration::from_millis(2500);
+    while Instant::now() < end {
+        // It is not remembered for ever, so it is asked about again meanwhile, before the others.
+        for source in [from(2), from(1)] {
+            let began = Instant::now();
+            send_from(&auth, "known", source).await.unwrap();
+            longest = longest.max(began.elapsed());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(longest < Duration::from_millis(250), "{longest:?}");
+    let began = Instant::now();
+    send_from(&auth, "new", from(3)).await.unwrap();
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    over.store(true, Ordering::Relaxed);
+    for attacker in attackers {
+        attacker.abort();
+        let _ = attacker.await;
+    }
+    // Keystone had a burst to answer, and then ten questions a second.
+    let questions = keystone.questions();
+    assert!(questions < 450, "{questions}");
+}
+
+#[tokio::test]
+async fn refused_tokens_push_no_good_ones_out() {
+    let keystone = FakeKeystone::start().await;
+    keystone.know("good", token(json!({})));
+    let config = KeystoneConfig {
+        cache_entries: 8,
+        negative_cache_entries: 8,
+        failures_burst: 1000,
+        ..config(&keystone)
+    };
+    let auth = authenticator(config).unwrap();
+    assert!(send(&auth, "good").await.is_ok());
+    for number in 0..100 {
+        let made_up = format!("made-up-{number}");
+        assert_eq!(send(&auth, &made_up).await.unwrap_err(), unauthorized());
+    }
+    // Somebody who has many good tokens pushes none out that is in use.
+    for number in 0..100 {
+        let other = format!("other-{number}");
+        keystone.know(&other, token(json!({})));
+        assert!(send(&auth, &other).await.is_ok());
+        assert!(send(&auth, "good").await.is_ok());
+    }
+    assert_eq!(keystone.questions(), 201);
 }

@@ -12,40 +12,63 @@ use placewright_auth::ServiceUser;
 use placewright_link::AgentLink;
 use placewright_rpc::{AgentClient, ClientOptions, Token};
 
-use crate::config::{Config, ConfigErrors, Environment, Flags};
+use crate::config::{AgentFlags, Config, ConfigErrors, Environment};
 use crate::control::signals::{self, nth};
 use crate::control::{logs, systemd, wire};
 use crate::options::{AgentOptions, DriverKind, Number, Options};
+use crate::warnings;
 
 /// Runs the agent until a signal ends it.
 ///
 /// # Errors
 /// It cannot start, and why; [`ConfigErrors`] when what the user wrote is wrong.
-pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
+pub(crate) fn run(flags: &AgentFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
     let options = &config.options.agent;
-    let driver = hosts::driver(options)?;
-    let placement = placement(&config.options)?;
-    let token = options.token_file.as_deref().map(Token::read).transpose();
-    let token = token.map_err(|error| wrong("token_file", &error))?;
+    let checked = check(&config)?;
+    warnings::log(&checked.warnings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(options, driver, placement, token, start));
+    let result = runtime.block_on(serve(options, checked, start));
     runtime.shutdown_background();
     drop(log);
     result
 }
 
-async fn serve(
-    options: &AgentOptions,
+/// What the options and the files that they name make.
+pub(crate) struct Checked {
     driver: Arc<dyn Driver>,
     placement: placement::Options,
     token: Option<Token>,
-    start: Instant,
-) -> anyhow::Result<()> {
+    /// What is allowed and probably not meant.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Looks for what is wrong beyond single options, and reads what they name.
+///
+/// # Errors
+/// What would keep the agent from starting.
+pub(crate) fn check(config: &Config) -> Result<Checked, ConfigErrors> {
+    let options = &config.options.agent;
+    let token = options.token_file.as_deref().map(Token::read).transpose();
+    Ok(Checked {
+        driver: hosts::driver(options)?,
+        placement: placement(&config.options)?,
+        token: token.map_err(|error| wrong("token_file", &error))?,
+        warnings: warnings::of_agent(config),
+    })
+}
+
+async fn serve(options: &AgentOptions, checked: Checked, start: Instant) -> anyhow::Result<()> {
+    let Checked {
+        driver,
+        placement,
+        token,
+        ..
+    } = checked;
     let stops = signals::count_stops()?;
     signals::ignore_hang_ups()?;
     let link = AgentClient::new(ClientOptions {

@@ -19,22 +19,24 @@ use placewright_rpc::{
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
-use crate::config::{Config, ConfigErrors, Environment, Flags};
+use crate::config::{CellFlags, Config, ConfigErrors, Environment};
 use crate::control::journal_metrics::JournalMetrics;
 use crate::control::observer::Logged;
 use crate::control::signals::{self, nth};
 use crate::control::{BACKLOG, bind, logs, systemd, wire};
 use crate::options::{CellOptions, Number, Options};
+use crate::warnings;
 
 /// Runs the cell until a signal ends it.
 ///
 /// # Errors
 /// It cannot start, and why; [`ConfigErrors`] when what the user wrote is wrong.
-pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
+pub(crate) fn run(flags: &CellFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
-    let token = check(&config.options)?;
+    let (token, warnings) = check(&config)?;
+    warnings::log(&warnings);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -45,9 +47,15 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     result
 }
 
-/// Looks for what is wrong beyond single options, and reads the token.
-fn check(options: &Options) -> Result<Option<Token>, ConfigErrors> {
+/// Looks for what is wrong beyond single options, and reads the token. Answers what is allowed and
+/// probably not meant, too.
+///
+/// # Errors
+/// What would keep the cell from starting.
+pub(crate) fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErrors> {
+    let options = &config.options;
     let cell = &options.cell;
+    let mut warnings = warnings::of_cell(config);
     let token = cell.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|error| ConfigErrors(vec![format!("cell.token_file: {error}")]))?;
     if cell.uuid.is_some_and(|uuid| uuid.is_nil()) {
@@ -65,12 +73,12 @@ fn check(options: &Options) -> Result<Option<Token>, ConfigErrors> {
         )]));
     }
     if is_open {
-        tracing::warn!(
-            listen = %cell.listen,
-            "no token on an open address: everybody who reaches it may do everything"
-        );
+        warnings.push(format!(
+            "no token on an open address, {}: everybody who reaches it may do everything",
+            cell.listen
+        ));
     }
-    Ok(token)
+    Ok((token, warnings))
 }
 
 async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow::Result<()> {

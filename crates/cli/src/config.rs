@@ -4,6 +4,7 @@
 mod environment;
 mod file;
 pub(crate) mod flags;
+mod reads;
 pub(crate) mod text;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::options::{OPTIONS, Options};
 pub(crate) use flags::Flags;
+pub(crate) use reads::{AgentFlags, AllFlags, CellFlags, ControlFlags, UpFlags};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -218,11 +220,11 @@ mod tests {
         let path = directory.path().join("test.toml");
         std::fs::write(&path, toml).unwrap();
         let path = path.to_str().unwrap();
-        let command = Flags::augment_args(Command::new("test"));
+        let command = AllFlags::augment_args(Command::new("test"));
         let arguments = ["test", "--config", path]
             .into_iter()
             .chain(flags.iter().copied());
-        let flags = Flags::from_arg_matches(&command.get_matches_from(arguments)).unwrap();
+        let flags = AllFlags::from_arg_matches(&command.get_matches_from(arguments)).unwrap();
         let variables = variables
             .iter()
             .map(|(name, value)| (name.into(), value.into()));

@@ -24,14 +24,18 @@ use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
+use placewright_auth::{Authenticator, Policy};
 use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
+use placewright_rpc::Token;
+use placewright_scheduler::select::Scheduler;
 use placewright_server::{ControlMachine, submit_placement};
 use tokio::net::TcpSocket;
 
-use crate::config::{Config, ConfigErrors, Environment, Flags};
+use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
 use crate::options::{AuthStrategy, Options};
+use crate::warnings;
 use running::Running;
 use signals::nth;
 
@@ -39,7 +43,7 @@ use signals::nth;
 ///
 /// # Errors
 /// It cannot start, and why; [`ConfigErrors`] when what the user wrote is wrong.
-pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
+pub(crate) fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
@@ -54,22 +58,53 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     result
 }
 
-/// Looks for what is wrong beyond single options: combinations, and the files that they name.
+/// Looks for what is wrong beyond single options: combinations, and the files that they name. Answers
+/// what is allowed and probably not meant.
 ///
 /// # Errors
 /// The first thing that would keep the service from starting.
-pub(crate) fn check(options: &Options) -> Result<(), ConfigErrors> {
-    check_open(options)?;
-    scheduler_rules::load(options)?;
-    running::token(options)?;
-    access::load(options).map(|_| ())
+pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigErrors> {
+    Checked::new(config).map(|checked| checked.warnings)
+}
+
+/// What the options and the files that they name make, before anything is opened.
+pub(crate) struct Checked {
+    token: Option<Token>,
+    authenticator: Authenticator,
+    policy: Policy,
+    scheduler: Scheduler,
+    /// What is allowed and probably not meant.
+    warnings: Vec<String>,
+}
+
+impl Checked {
+    /// Reads everything that a start needs.
+    ///
+    /// # Errors
+    /// The first thing that would keep the service from starting.
+    fn new(config: &Config) -> Result<Self, ConfigErrors> {
+        let options = &config.options;
+        let mut warnings = check_open(options)?;
+        let scheduler = scheduler_rules::load(options, &mut warnings)?;
+        let token = running::token(options)?;
+        let (authenticator, policy) = access::load(options, &mut warnings)?;
+        warnings.extend(warnings::of_control(config));
+        Ok(Self {
+            token,
+            authenticator,
+            policy,
+            scheduler,
+            warnings,
+        })
+    }
 }
 
 /// The backlog of the listening socket: connections that wait to be accepted.
 pub(crate) const BACKLOG: u32 = 1024;
 
-/// Refuses to let everybody in by accident.
-pub(crate) fn check_open(options: &Options) -> Result<(), ConfigErrors> {
+/// Refuses to let everybody in by accident, and warns where it is on purpose.
+pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors> {
+    let mut warnings = Vec::new();
     let listens = std::iter::once(options.placement.listen)
         .chain(options.scheduler.listen)
         .chain(options.compute.listen);
@@ -83,20 +118,27 @@ pub(crate) fn check_open(options: &Options) -> Result<(), ConfigErrors> {
             )]));
         }
         if is_open {
-            tracing::warn!(%listen, "noauth2 on an open address: everybody who reaches it may do everything");
+            warnings.push(format!(
+                "noauth2 on an open address, {listen}: everybody who reaches it may do everything"
+            ));
         }
     }
     if let Some(listen) = options.control.listen
         && !listen.ip().is_loopback()
         && options.control.token_file.is_none()
-        && !options.auth.i_know_this_is_open
     {
+        if options.auth.i_know_this_is_open {
+            warnings.push(format!(
+                "no token on an open address, {listen}: whoever reaches it is believed to be a cell"
+            ));
+            return Ok(warnings);
+        }
         return Err(ConfigErrors(vec![format!(
             "without a token control believes whatever a cell says, so it listens to cells on \
              loopback only, not on {listen}: set control.token_file, or say --i-know-this-is-open"
         )]));
     }
-    Ok(())
+    Ok(warnings)
 }
 
 async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ mod arguments;
 mod audit;
 mod bench;
 mod cell;
+mod check;
 mod client;
 mod config;
 mod control;
@@ -17,13 +18,14 @@ mod replay;
 mod small_pages;
 mod topology;
 mod up;
+mod warnings;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use config::{Config, ConfigErrors, Environment, Flags};
+use config::{AgentFlags, AllFlags, CellFlags, Config, ConfigErrors, ControlFlags, Environment};
 use small_pages::use_small_pages;
 
 #[global_allocator]
@@ -42,11 +44,11 @@ enum Command {
     /// Run a whole installation in this process: control, cells, simulated hosts
     Up(Box<up::Up>),
     /// Run control: placement, and what is configured of the scheduler, cells and the compute API
-    Control(Flags),
+    Control(ControlFlags),
     /// Run one cell: its instances, and its hosts' agents
-    Cell(Flags),
+    Cell(CellFlags),
     /// Look after hosts: simulated ones, or real ones through executables
-    Agent(Flags),
+    Agent(AgentFlags),
     /// Check, show and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -80,10 +82,10 @@ enum PolicyCommand {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Read everything as `control` would and say what is wrong
-    Check(Flags),
+    /// Read everything as a role would: say what is wrong, and warn about what is odd
+    Check(check::Check),
     /// Print the effective values and where each came from; secrets are hidden
-    Show(Flags),
+    Show(AllFlags),
     /// Print a configuration file with every option and its default
     Sample,
     /// Print the reference of all options (docs/configuration.md)
@@ -128,7 +130,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Control(flags) => control::run(&flags)?,
         Command::Cell(flags) => cell::run(&flags)?,
         Command::Agent(flags) => agent::run(&flags)?,
-        Command::Config(command) => run_config(command)?,
+        Command::Config(command) => return run_config(command),
         Command::Journal(command) => {
             if !command.run()? {
                 return Ok(ExitCode::FAILURE);
@@ -160,17 +162,10 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn run_config(command: ConfigCommand) -> anyhow::Result<()> {
+fn run_config(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     let environment = Environment::of_process();
     match command {
-        ConfigCommand::Check(flags) => {
-            let config = Config::load(&flags, &environment)?;
-            control::check(&config.options)?;
-            match &config.file {
-                Some(file) => println!("{}: no errors", file.display()),
-                None => println!("no configuration file; environment and flags: no errors"),
-            }
-        }
+        ConfigCommand::Check(check) => return check.run(),
         ConfigCommand::Show(flags) => {
             print!(
                 "{}",
@@ -181,5 +176,5 @@ fn run_config(command: ConfigCommand) -> anyhow::Result<()> {
         ConfigCommand::Reference => print!("{}", config::text::reference()),
         ConfigCommand::Scheduler => print(&control::scheduler_rules::sample()?)?,
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub(crate) use kinds::{
-    AuthStrategy, CandidateStrategy, CellAddresses, DriverKind, Form, LogFormat, Number,
+    Addresses, AuthStrategy, CandidateStrategy, CellAddresses, DriverKind, Form, LogFormat, Number,
     OptionType, Ratio, UserGrants,
 };
 
@@ -310,6 +310,19 @@ options! {
         /// Lets `noauth2`, and a cell without a token, listen on an address that other machines
         /// reach. Everybody who reaches it may then do everything.
         i_know_this_is_open: bool = "false";
+        /// Addresses of proxies in front of the service. Of a request that comes from one of them,
+        /// `X-Forwarded-For` says from which address it really comes; limits by address count that one.
+        proxies: Addresses = "";
+        /// Longest time that credentials wait for their check. Those beyond the allowance of their
+        /// address wait until it has grown again, and get 429 when that takes longer; others get 503.
+        #[unit("milliseconds")]
+        wait_max_ms: Number<100, 600_000> = "5000";
+        /// Most addresses, and names of users, whose wrong credentials are remembered.
+        #[unit("addresses")]
+        sources_max: Number<16, 10_000_000> = "65536";
+        /// Most roles that a caller may claim to have, with `noauth2`. More get 431.
+        #[unit("roles")]
+        roles_max: Number<1, 10_000> = "100";
     }
 
     /// Users and passwords in a file, for `auth.strategy = "http_basic"`.
@@ -321,12 +334,14 @@ options! {
         realm: String = "Placement";
         /// The roles of users that `users` does not name.
         roles: Vec<String> = "admin,service";
-        /// The project of users that `users` does not name.
+        /// The project that all users have whom `users` does not name. Not set: each of them has a
+        /// project of its own, whose ID is made of the name.
         project_id: Option<String> = "";
-        /// Users with roles or a project of their own.
+        /// Users with roles or a project of their own. Without `@PROJECT_ID` the project is the user's
+        /// alone, and its ID is made of the name.
         users: UserGrants = "";
         /// For how long a password that was right is taken without the slow check. A change of the
-        /// file ends it at once.
+        /// user's line in the file ends it at once.
         #[unit("seconds")]
         cache_seconds: Number<0, 86_400> = "300";
         /// Most users whose last right password is remembered.
@@ -335,6 +350,24 @@ options! {
         /// How often the file is looked at for changes.
         #[unit("milliseconds")]
         reload_check_ms: Number<10, 86_400_000> = "1000";
+        /// Most passwords that are checked at the same time. Each check keeps a processor busy for 0.05
+        /// to 1 s. 0: half as many as there are processors.
+        #[unit("checks")]
+        checks_max: Number<0, 1_024> = "0";
+        /// Most passwords that wait for their check, of each kind of caller: such as were let in before,
+        /// new ones, and such as were wrong often. A further one gets 503.
+        #[unit("passwords")]
+        waiting_max: Number<1, 100_000> = "256";
+        /// Most passwords of one address that wait for their check. A further one gets 429.
+        #[unit("passwords")]
+        waiting_per_source_max: Number<1, 100_000> = "64";
+        /// How many wrong passwords may come from one address at once. Further ones wait, behind those
+        /// of others. Passwords that were right before are not held up.
+        #[unit("passwords")]
+        failures_burst: Number<1, 1_000_000> = "10";
+        /// How many wrong passwords may come from one address in a minute after that.
+        #[unit("passwords a minute")]
+        failures_per_minute: Number<1, 60_000> = "60";
     }
 
     /// The Keystone that vouches for tokens, and the service user that asks it, for
@@ -366,9 +399,12 @@ options! {
         /// For how long a refused token is refused without asking again.
         #[unit("seconds")]
         negative_cache_seconds: Number<0, 86_400> = "10";
-        /// Most tokens remembered, and most refused ones.
+        /// Most tokens remembered that Keystone vouched for.
         #[unit("tokens")]
         cache_entries: Number<1, 10_000_000> = "10000";
+        /// Most refused tokens remembered.
+        #[unit("tokens")]
+        negative_cache_entries: Number<1, 10_000_000> = "1024";
         /// Roles of which a service token must have one.
         service_token_roles: Vec<String> = "service";
         /// Whether a service token without such a role is refused.
@@ -382,6 +418,20 @@ options! {
         /// Most questions to Keystone at the same time. Further ones wait.
         #[unit("questions")]
         requests_max: Number<1, 10_000> = "64";
+        /// Most tokens that wait for a question, of each kind of caller: such as were let in before, new
+        /// ones, and such as were wrong often. A further one gets 503.
+        #[unit("tokens")]
+        waiting_max: Number<1, 100_000> = "1024";
+        /// Most tokens of one address that wait for a question. A further one gets 429.
+        #[unit("tokens")]
+        waiting_per_source_max: Number<1, 100_000> = "512";
+        /// How many wrong tokens may come from one address at once. Further ones wait, behind those of
+        /// others. Tokens that were good before are not held up.
+        #[unit("tokens")]
+        failures_burst: Number<1, 1_000_000> = "256";
+        /// How many wrong tokens may come from one address in a minute after that.
+        #[unit("tokens a minute")]
+        failures_per_minute: Number<1, 60_000> = "600";
     }
 
     /// Policies: what a caller may do, in oslo.policy's language.
@@ -546,6 +596,9 @@ options! {
         command_timeout_s: Number<1, 86_400> = "600";
         /// Times for single ones, as VERB=SECONDS.
         command_timeouts_s: Vec<String> = "";
+        /// Names of variables of the agent's environment that executables get besides those that every
+        /// program needs (docs/agents.md).
+        command_environment: Vec<String> = "";
     }
 
     /// Logs, written to standard error.

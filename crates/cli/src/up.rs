@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::config::{Config, ConfigErrors, Environment, Flags, Source};
+use crate::config::{Config, ConfigErrors, Environment, Source, UpFlags};
 use crate::control::observer::Logged;
 use crate::control::running::{self, Running};
 use crate::control::signals::{self, nth};
@@ -62,7 +62,7 @@ pub(crate) struct Up {
     fail: u8,
 
     #[command(flatten)]
-    flags: Flags,
+    flags: UpFlags,
 }
 
 /// The ports that are taken where no other is configured; a free one when somebody has them, but for

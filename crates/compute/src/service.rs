@@ -95,7 +95,7 @@ impl ComputeService {
         B::Error: fmt::Display,
     {
         let (parts, mut body) = request.into_parts();
-        let mut exchange = Exchange::new();
+        let mut exchange = Exchange::new(remote);
         let placement = &self.core.placement;
         let response = if placement.is_preflight(&parts) {
             None
@@ -142,7 +142,7 @@ impl ComputeService {
         };
         let negotiated = version::negotiate(&parts.headers).map_err(|error| no_version(&error))?;
         *version = Some(negotiated);
-        let identity = core.placement.identify(parts).await?;
+        let identity = core.placement.identify(parts, exchange).await?;
         let (prefix, resource) = project_prefix(rest, identity.project_id())?;
         let found = core.router.at(resource);
         let found = found.map_err(|_| ApiError::nothing_here())?;

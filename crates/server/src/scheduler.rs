@@ -197,7 +197,7 @@ impl SchedulerService {
         B::Error: fmt::Display,
     {
         let (parts, mut body) = request.into_parts();
-        let mut exchange = Exchange::new();
+        let mut exchange = Exchange::new(remote);
         let placement = &self.core.placement;
         let response = if placement.is_preflight(&parts) {
             None
@@ -226,7 +226,7 @@ impl SchedulerService {
             exchange.route = page.path();
             return Ok(own::show(placement, page, parts, None).await?);
         }
-        let identity = placement.authenticate(&parts.headers).await?;
+        let identity = placement.authenticate(&parts.headers, exchange).await?;
         let path = Path::find(&path)?;
         exchange.route = path.route.path();
         let operation = path.route.operation(&parts.method)?;

@@ -7,6 +7,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use http_body_util::BodyExt as _;
 use placewright_engine::Options;
 use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};

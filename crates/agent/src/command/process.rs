@@ -1,5 +1,6 @@
 //! Runs one process: what it reads, what it writes, and its end.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -21,6 +22,9 @@ const LINGER: Duration = Duration::from_millis(500);
 /// A process to run.
 pub(super) struct Call {
     pub(super) program: PathBuf,
+    /// What it gets of this process's environment.
+    pub(super) inherited: Vec<(OsString, OsString)>,
+    /// What it gets besides.
     pub(super) environment: Vec<(&'static str, String)>,
     pub(super) input: Vec<u8>,
     pub(super) limit: Duration,
@@ -52,6 +56,8 @@ pub(super) async fn run(call: Call) -> Result<Done, DriverError> {
     let name = call.program.display().to_string();
     let cannot = |error: std::io::Error| DriverError::of_host(format!("{name}: {error}"));
     let mut child = Command::new(&call.program)
+        .env_clear()
+        .envs(call.inherited)
         .envs(call.environment)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

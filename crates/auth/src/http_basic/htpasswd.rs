@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::SetupError;
 
@@ -22,8 +21,6 @@ pub(crate) struct Users {
     nobody: String,
     /// What the file looked like.
     stamp: Stamp,
-    /// Another number for each version of the file that was read.
-    pub(crate) generation: u64,
     /// The stamp of the last version that could not be used, so that it is told once.
     refused: parking_lot::Mutex<Option<Stamp>>,
 }
@@ -53,7 +50,6 @@ impl Stamp {
 impl Users {
     /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, SetupError> {
-        static GENERATION: AtomicU64 = AtomicU64::new(0);
         let failed = |source| SetupError::File {
             path: path.to_owned(),
             source,
@@ -98,7 +94,6 @@ impl Users {
             hashes,
             nobody: format!("$2b${cost:02}${:.<53}", ""),
             stamp,
-            generation: GENERATION.fetch_add(1, Ordering::Relaxed),
             refused: parking_lot::Mutex::new(None),
         })
     }
@@ -128,17 +123,14 @@ impl Users {
             .inspect_err(|_| *refused = Some(stamp))
     }
 
-    /// The same version as `before` when both say the same.
-    pub(crate) fn continuing(mut self, before: &Self) -> Self {
-        if self.hashes == before.hashes {
-            self.generation = before.generation;
-        }
-        self
-    }
-
     /// Whether the user is in the file.
     pub(crate) fn contains(&self, user: &str) -> bool {
         self.hashes.contains_key(user)
+    }
+
+    /// The user's hash, if the user is in the file.
+    pub(crate) fn hash(&self, user: &str) -> Option<&str> {
+        self.hashes.get(user).map(String::as_str)
     }
 
     /// Whether that is the user's password. Takes as long for users that do not exist. Slow: not for

@@ -38,6 +38,7 @@ struct State {
     last_query: String,
     last_login: Value,
     answer: Option<u16>,
+    takes: Duration,
 }
 
 /// A token's body with some members replaced.
@@ -76,6 +77,7 @@ impl FakeKeystone {
                 last_query: String::new(),
                 last_login: Value::Null,
                 answer: None,
+                takes: Duration::ZERO,
             }),
             held: watch::Sender::new(false),
             arrived: watch::Sender::new(0),
@@ -126,6 +128,11 @@ impl FakeKeystone {
         self.shared.state.lock().answer = status;
     }
 
+    /// Has each answer take so long.
+    pub(crate) fn take(&self, time: Duration) {
+        self.shared.state.lock().takes = time;
+    }
+
     /// Keeps everybody waiting.
     pub(crate) fn hold(&self) {
         self.shared.held.send_replace(true);
@@ -173,6 +180,10 @@ async fn answer(
         .wait_for(|&held| !held)
         .await
         .unwrap();
+    let takes = shared.state.lock().takes;
+    if !takes.is_zero() {
+        tokio::time::sleep(takes).await;
+    }
     let mut state = shared.state.lock();
     let reply = |status: u16, body: String| {
         Response::builder()

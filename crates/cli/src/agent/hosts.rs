@@ -37,6 +37,7 @@ pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigEr
                 return Err(wrong("commands", &missing));
             };
             let mut command = command::Options::new(directory, options.directory());
+            command.environment.clone_from(&options.command_environment);
             command.timeout = super::seconds(options.command_timeout_s);
             command.timeouts =
                 by_verb::<Seconds>("command_timeouts_s", &options.command_timeouts_s)?

@@ -1,11 +1,15 @@
 //! The layer of flags, and with it what `--help` says about each option.
 
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
+use super::reads::{self, Reads};
 use super::{Given, Source, Value};
-use crate::options::{Form, OPTIONS, OptionSpec, SECTIONS};
+use crate::options::{Form, OPTIONS, OptionSpec};
 
 /// The flags of one command line that set options, and `--config`.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +80,36 @@ fn placeholder(spec: &OptionSpec) -> String {
     }
 }
 
-impl Args for Flags {
+/// The flags of one command. Those of options that it does not read are known, so that the refusal can
+/// say who reads them, and not shown.
+#[derive(Debug, Clone)]
+pub(crate) struct FlagsOf<R>(Flags, PhantomData<R>);
+
+impl<R> Deref for FlagsOf<R> {
+    type Target = Flags;
+
+    fn deref(&self) -> &Flags {
+        &self.0
+    }
+}
+
+/// The flag of an option.
+fn argument(spec: &OptionSpec) -> Arg {
+    let arg = Arg::new(spec.key())
+        .long(spec.flag())
+        .value_name(placeholder(spec))
+        .help(help(spec))
+        .help_heading(format!("[{}]", spec.section));
+    if spec.form == Form::Flag {
+        return arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true");
+    }
+    arg
+}
+
+impl<R: Reads> Args for FlagsOf<R> {
     fn augment_args(command: Command) -> Command {
         let config = Arg::new("config")
             .long("config")
@@ -87,24 +120,16 @@ impl Args for Flags {
                  ./placewright.toml, $CONFIGURATION_DIRECTORY/placewright.toml, \
                  /etc/placewright/placewright.toml] [env: PLACEWRIGHT_CONFIG]",
             );
+        let read = reads::in_order(R::READER);
         let mut command = command.arg(config);
-        for section in SECTIONS {
-            for spec in OPTIONS.iter().filter(|spec| spec.section == section.name) {
-                if spec.secret {
-                    continue;
-                }
-                let mut arg = Arg::new(spec.key())
-                    .long(spec.flag())
-                    .value_name(placeholder(spec))
-                    .help(help(spec))
-                    .help_heading(format!("[{}]", section.name));
-                if spec.form == Form::Flag {
-                    arg = arg
-                        .num_args(0..=1)
-                        .require_equals(true)
-                        .default_missing_value("true");
-                }
-                command = command.arg(arg);
+        for index in &read {
+            if !OPTIONS[*index].secret {
+                command = command.arg(argument(&OPTIONS[*index]));
+            }
+        }
+        for (index, spec) in OPTIONS.iter().enumerate() {
+            if !spec.secret && !read.contains(&index) {
+                command = command.arg(argument(spec).hide(true));
             }
         }
         command
@@ -115,18 +140,33 @@ impl Args for Flags {
     }
 }
 
-impl FromArgMatches for Flags {
+impl<R: Reads> FromArgMatches for FlagsOf<R> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut values = Vec::new();
         for (index, spec) in OPTIONS.iter().enumerate().filter(|(_, spec)| !spec.secret) {
-            if let Some(text) = matches.get_one::<String>(&spec.key()) {
-                values.push((index, text.clone()));
+            let Some(text) = matches.get_one::<String>(&spec.key()) else {
+                continue;
+            };
+            if let Some(reader) = R::READER
+                && !reader.reads(spec)
+            {
+                return Err(clap::Error::raw(
+                    ErrorKind::UnknownArgument,
+                    format!(
+                        "`placewright {}` does not read --{}; who reads it: {}\n",
+                        reader.command,
+                        spec.flag(),
+                        reads::readers_of(spec)
+                    ),
+                ));
             }
+            values.push((index, text.clone()));
         }
-        Ok(Self {
+        let flags = Flags {
             config: matches.get_one::<PathBuf>("config").cloned(),
             values,
-        })
+        };
+        Ok(Self(flags, PhantomData))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -11,11 +11,14 @@ use super::wire;
 use crate::config::ConfigErrors;
 use crate::options::{AuthStrategy, Options};
 
-/// Sets authentication and policies up.
+/// Sets authentication and policies up, and adds to the warnings.
 ///
 /// # Errors
 /// An option is missing or wrong, or a file is: one sentence with all of it.
-pub(super) fn load(options: &Options) -> Result<(Authenticator, Policy), ConfigErrors> {
+pub(super) fn load(
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<(Authenticator, Policy), ConfigErrors> {
     let section = match options.auth.strategy {
         AuthStrategy::Noauth2 => "auth",
         AuthStrategy::HttpBasic => "http_basic",
@@ -23,11 +26,10 @@ pub(super) fn load(options: &Options) -> Result<(Authenticator, Policy), ConfigE
     };
     let authenticator =
         Authenticator::new(&wire::auth(options)).map_err(|error| in_section(section, &error))?;
-    let (policy, warnings) =
+    warnings.extend_from_slice(authenticator.warnings());
+    let (policy, odd) =
         Policy::load(&wire::policy(options)).map_err(|error| in_section("policy", &error))?;
-    for warning in warnings {
-        tracing::warn!("policy: {warning}");
-    }
+    warnings.extend(odd.iter().map(|odd| format!("policy: {odd}")));
     Ok((authenticator, policy))
 }
 

@@ -25,7 +25,7 @@ use super::api_threads::ApiThreads;
 use super::journal_metrics::JournalMetrics;
 use super::observer::Logged;
 use super::signals::nth;
-use super::{BACKLOG, access, bind, ensure_standard_names, open_store, scheduler_rules, wire};
+use super::{BACKLOG, Checked, access, bind, ensure_standard_names, open_store, wire};
 use crate::config::{Config, ConfigErrors};
 use crate::options::{AuthStrategy, Options};
 
@@ -96,9 +96,9 @@ impl Running {
     ) -> anyhow::Result<Option<Self>> {
         let options = &config.options;
         let sockets = Sockets::bind(options)?;
-        let token = token(options)?;
-        let (authenticator, policy) = access::load(options)?;
-        let scheduler = scheduler_rules::load(options)?;
+        let checked = Checked::new(config)?;
+        crate::warnings::log(&checked.warnings);
+        let (token, scheduler) = (checked.token, checked.scheduler);
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
@@ -116,8 +116,8 @@ impl Running {
         let service = Service::new(
             wire::server(options),
             engine.clone(),
-            authenticator,
-            policy,
+            checked.authenticator,
+            checked.policy,
             metrics,
             Arc::new(registry),
         );

@@ -22,12 +22,15 @@ struct SchedulerRules {
     translation: TranslateOptions,
 }
 
-/// The scheduler with the rules of the file, or with the defaults. What cannot have an effect is
-/// logged.
+/// The scheduler with the rules of the file, or with the defaults. What cannot have an effect is a
+/// warning.
 ///
 /// # Errors
 /// The file cannot be read, or what in it is wrong: all of it, by option.
-pub(super) fn load(options: &Options) -> Result<Scheduler, ConfigErrors> {
+pub(super) fn load(
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<Scheduler, ConfigErrors> {
     let file = options.scheduler.rules_file.as_deref();
     let rules = file.map_or_else(|| Ok(SchedulerRules::default()), read)?;
     let place = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
@@ -40,7 +43,7 @@ pub(super) fn load(options: &Options) -> Result<Scheduler, ConfigErrors> {
         ConfigErrors(errors.map(|error| format!("{place}{error}")).collect())
     })?;
     for warning in scheduler.policy().warnings(scheduler.hosts()) {
-        tracing::warn!("{place}{}: {}", warning.option, warning.text);
+        warnings.push(format!("{place}{}: {}", warning.option, warning.text));
     }
     Ok(scheduler)
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use placewright_auth::{
-    AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, PolicyConfig, Secret, Strategy,
+    AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, LimitsConfig, PolicyConfig, Secret,
+    Strategy,
 };
 use placewright_journal::SqliteOptions;
 use placewright_server::{CandidateOptions, Cors, KeepOptions, ServerOptions};
@@ -98,6 +99,12 @@ pub(super) fn auth(options: &Options) -> AuthConfig {
             AuthStrategy::HttpBasic => Strategy::HttpBasic,
             AuthStrategy::Keystone => Strategy::Keystone,
         },
+        limits: LimitsConfig {
+            proxies: options.auth.proxies.0.clone(),
+            wait_max_ms: whole(options.auth.wait_max_ms),
+            sources_max: options.auth.sources_max.count(),
+            roles_max: options.auth.roles_max.count(),
+        },
         http_basic: http_basic(options),
         keystone: keystone(options),
     }
@@ -121,6 +128,11 @@ fn http_basic(options: &Options) -> HttpBasicConfig {
         cache_seconds: whole(basic.cache_seconds),
         cache_entries: basic.cache_entries.count(),
         reload_check_ms: whole(basic.reload_check_ms),
+        checks_max: basic.checks_max.count(),
+        waiting_max: basic.waiting_max.count(),
+        waiting_per_source_max: basic.waiting_per_source_max.count(),
+        failures_burst: small(basic.failures_burst),
+        failures_per_minute: small(basic.failures_per_minute),
     }
 }
 
@@ -141,11 +153,16 @@ pub(crate) fn keystone(options: &Options) -> KeystoneConfig {
         cache_seconds: whole(keystone.cache_seconds),
         negative_cache_seconds: whole(keystone.negative_cache_seconds),
         cache_entries: keystone.cache_entries.count(),
+        negative_cache_entries: keystone.negative_cache_entries.count(),
         service_token_roles: keystone.service_token_roles.clone(),
         service_token_roles_required: keystone.service_token_roles_required,
         connect_timeout_ms: whole(keystone.connect_timeout_ms),
         request_timeout_ms: whole(keystone.request_timeout_ms),
         requests_max: keystone.requests_max.count(),
+        waiting_max: keystone.waiting_max.count(),
+        waiting_per_source_max: keystone.waiting_per_source_max.count(),
+        failures_burst: small(keystone.failures_burst),
+        failures_per_minute: small(keystone.failures_per_minute),
     }
 }
 
@@ -166,6 +183,10 @@ fn limit<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Option<u64
 
 fn whole<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u64 {
     u64::try_from(number.get()).unwrap_or(0)
+}
+
+fn small<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
+    u32::try_from(number.get()).unwrap_or(u32::MAX)
 }
 
 fn milliseconds<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Duration {

@@ -1,6 +1,6 @@
 //! The kinds of values that options have, and how each is read from text.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use uuid::Uuid;
@@ -196,6 +196,26 @@ impl OptionType for UserGrants {
     fn allowed() -> String {
         "a list of texts NAME=ROLE+ROLE or NAME=ROLE+ROLE@PROJECT_ID; in the environment and on the \
          command line parted by commas"
+            .to_owned()
+    }
+}
+
+/// Addresses without ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Addresses(pub(crate) Vec<IpAddr>);
+
+impl OptionType for Addresses {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        let addresses = Vec::<String>::read(text)?;
+        let addresses = addresses.iter().map(|address| address.parse().ok());
+        addresses.collect::<Option<_>>().map(Self)
+    }
+
+    fn allowed() -> String {
+        "a list of IP addresses as texts; in the environment and on the command line parted by \
+         commas"
             .to_owned()
     }
 }

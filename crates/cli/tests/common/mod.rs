@@ -51,6 +51,13 @@ impl Control {
 
     /// The same with more environment variables.
     pub(crate) fn start_in(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut control = Self::spawn(store, flags, variables);
+        control.wait_for_line("ready");
+        control
+    }
+
+    /// The same without waiting for anything.
+    pub(crate) fn spawn(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let address = free_address();
         let listen = address.to_string();
         let mut child = placewright(&["control", "--config", "/dev/null", "--store-path"])
@@ -62,13 +69,11 @@ impl Control {
             .spawn()
             .unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        let mut control = Self {
+        Self {
             child,
             address,
             log,
-        };
-        control.wait_for_line("ready");
-        control
+        }
     }
 
     /// Reads the log up to a line with this text.

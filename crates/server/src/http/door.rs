@@ -62,9 +62,13 @@ impl Service {
     /// Finds out who is calling.
     ///
     /// # Errors
-    /// 401, or 503 when nobody can say.
-    pub async fn identify(&self, parts: &Parts) -> Result<Arc<Identity>, Denied> {
-        Ok(self.authenticate(&parts.headers).await?)
+    /// 401, 429 or 431, or 503 when nobody can say.
+    pub async fn identify(
+        &self,
+        parts: &Parts,
+        exchange: &Exchange,
+    ) -> Result<Arc<Identity>, Denied> {
+        Ok(self.authenticate(&parts.headers, exchange).await?)
     }
 
     /// Checks that a caller may do what a policy rule protects.

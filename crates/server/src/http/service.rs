@@ -76,6 +76,8 @@ impl fmt::Debug for Service {
 #[derive(Debug)]
 pub struct Exchange {
     started: Instant,
+    /// Where it comes from, if it came over a network.
+    remote: Option<SocketAddr>,
     pub(crate) request_id: RequestId,
     /// The route's path as in the documentation, for metrics; `other` when there is none.
     pub(crate) route: &'static str,
@@ -84,10 +86,11 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// A request that has just come.
-    pub fn new() -> Self {
+    /// A request that has just come, from this address.
+    pub fn new(remote: Option<SocketAddr>) -> Self {
         Self {
             started: Instant::now(),
+            remote,
             request_id: RequestId::new(),
             route: "other",
             version: None,
@@ -102,12 +105,6 @@ impl Exchange {
     /// Says which route it takes, as in the documentation; metrics are kept by it.
     pub fn set_route(&mut self, route: &'static str) {
         self.route = route;
-    }
-}
-
-impl Default for Exchange {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -188,7 +185,7 @@ impl Service {
         B::Error: fmt::Display,
     {
         let (parts, mut body) = request.into_parts();
-        let mut exchange = Exchange::new();
+        let mut exchange = Exchange::new(remote);
         let response = if self.is_preflight(&parts) {
             None
         } else {
@@ -257,7 +254,7 @@ impl Service {
         let identity = match (&*path, page) {
             ("/" | "", _) => None,
             (_, Some(page)) if page.is_open() => None,
-            _ => Some(self.authenticate(&parts.headers).await?),
+            _ => Some(self.authenticate(&parts.headers, exchange).await?),
         };
         if let Some(page) = page {
             return match identity {
@@ -320,14 +317,25 @@ impl Service {
         shown.map_err(CostlyError::to_api)?
     }
 
-    pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> ApiResult<Arc<Identity>> {
+    pub(crate) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        exchange: &Exchange,
+    ) -> ApiResult<Arc<Identity>> {
         self.authenticator
-            .authenticate(headers)
+            .authenticate(headers, exchange.remote.map(|remote| remote.ip()))
             .await
             .map_err(|error| match error {
                 AuthError::Unauthorized { challenge } => {
                     ApiError::new(401, "").with_challenge(challenge).at_door()
                 }
+                AuthError::TooLarge { reason } => ApiError::new(431, reason).at_door(),
+                AuthError::TooMany {
+                    reason,
+                    retry_after,
+                } => ApiError::new(429, reason)
+                    .with_retry_after(retry_after)
+                    .at_door(),
                 AuthError::Unavailable {
                     reason,
                     retry_after,

@@ -1,0 +1,105 @@
+//! Where a request comes from, as far as limits by address are concerned.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::headers::Headers;
+
+/// Most addresses of an `X-Forwarded-For` that are looked at, from its end.
+const HOPS_MAX: usize = 32;
+
+/// An address as limits count it: of IPv6 the network of 64 bits, of which everybody has a whole one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Source(u128);
+
+impl Source {
+    /// The source of an address; all callers without one are one source.
+    pub(crate) fn of(address: Option<IpAddr>) -> Self {
+        let bits = match address.map(|address| address.to_canonical()) {
+            None => 0,
+            Some(IpAddr::V4(address)) => u128::from(address.to_ipv6_mapped()),
+            Some(IpAddr::V6(address)) => u128::from(address) & !u128::from(u64::MAX),
+        };
+        Self(bits)
+    }
+
+    /// The source as bytes.
+    pub(crate) fn bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+}
+
+/// The address that a request comes from: the peer's, or where that is one of the operator's proxies,
+/// the nearest address in `X-Forwarded-For` that is none.
+pub(crate) fn address(
+    peer: Option<IpAddr>,
+    proxies: &[IpAddr],
+    headers: &(impl Headers + ?Sized),
+) -> Option<IpAddr> {
+    let is_proxy = |address: &IpAddr| proxies.contains(&address.to_canonical());
+    let peer = peer.map(|peer| peer.to_canonical())?;
+    if proxies.is_empty() || !is_proxy(&peer) {
+        return Some(peer);
+    }
+    let forwarded = headers.value("x-forwarded-for")?;
+    let forwarded = std::str::from_utf8(&forwarded).unwrap_or("");
+    let mut nearest = peer;
+    for hop in forwarded.rsplit(',').take(HOPS_MAX) {
+        // What a proxy did not write in a form that is known counts as the proxy's own.
+        let Some(hop) = hop_address(hop.trim()) else {
+            return Some(nearest);
+        };
+        nearest = hop.to_canonical();
+        if !is_proxy(&nearest) {
+            break;
+        }
+    }
+    Some(nearest)
+}
+
+/// An address, perhaps with a port, perhaps in brackets.
+fn hop_address(text: &str) -> Option<IpAddr> {
+    let with_port = || text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+    let in_brackets = || {
+        let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+        inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+    };
+    text.parse().ok().or_else(with_port).or_else(in_brackets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_of_64_bits_is_one_source_and_an_address_of_ipv4_too() {
+        let of = |text| Source::of(Some(ip(text)));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1:2:3"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+    }
+
+    #[test]
+    fn only_the_operators_proxies_say_whom_they_speak_for() {
+        let proxies = [ip("10.0.0.1"), ip("10.0.0.2")];
+        let from = |peer: &str, forwarded: &str| {
+            let headers = [("X-Forwarded-For", forwarded)];
+            address(Some(ip(peer)), &proxies, &headers).unwrap()
+        };
+        assert_eq!(from("10.0.0.9", "192.0.2.1"), ip("10.0.0.9"));
+        assert_eq!(from("10.0.0.1", "192.0.2.1"), ip("192.0.2.1"));
+        // What the client wrote itself stands before what the proxy appended.
+        assert_eq!(
+            from("10.0.0.1", "192.0.2.7, 192.0.2.1, 10.0.0.2"),
+            ip("192.0.2.1")
+        );
+        assert_eq!(from("::ffff:10.0.0.1", "192.0.2.1:1234"), ip("192.0.2.1"));
+        assert_eq!(from("10.0.0.1", "[2001:db8::1]"), ip("2001:db8::1"));
+        assert_eq!(from("10.0.0.1", "192.0.2.1, unknown"), ip("10.0.0.1"));
+        assert_eq!(from("10.0.0.1", ""), ip("10.0.0.1"));
+    }
+}

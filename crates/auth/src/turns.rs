@@ -1,0 +1,397 @@
+//! Whose turn it is: slow checks go on few at a time, and those that wait get their turn by the lane
+//! that they are in and, within it, source by source.
+//!
+//! However much waits of one source, another one waits for at most a check of each source before it.
+//! A lane that is full drops the last of the source that has most waiting in it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::source::Source;
+
+/// How likely it is that what somebody shows is right, as far as that is known before it is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// It was right before.
+    Known,
+    /// Something else was right before from the same source.
+    Trusted,
+    /// Nothing is known of the source.
+    New,
+    /// The same, and it names nobody that exists.
+    NewNobody,
+    /// The source, or others with the same name, were wrong often.
+    Suspect,
+    /// The same, and it names nobody that exists.
+    SuspectNobody,
+}
+
+const LANES: usize = 6;
+
+impl Lane {
+    /// How many turns of the lane come to those of others, while all of them wait.
+    fn weight(self) -> i64 {
+        match self {
+            Self::Known | Self::Trusted => 8,
+            Self::New | Self::NewNobody => 4,
+            Self::Suspect | Self::SuspectNobody => 1,
+        }
+    }
+
+    /// How much of the lane may go on at the same time.
+    fn running_max(self, all: usize) -> usize {
+        match self {
+            Self::Known | Self::Trusted => all,
+            Self::New | Self::NewNobody => all.div_ceil(2),
+            Self::Suspect | Self::SuspectNobody => all.div_ceil(4),
+        }
+    }
+
+    const ALL: [Self; LANES] = [
+        Self::Known,
+        Self::Trusted,
+        Self::New,
+        Self::NewNobody,
+        Self::Suspect,
+        Self::SuspectNobody,
+    ];
+}
+
+/// Why there is no turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoTurn {
+    /// Too much of the same source waits.
+    Source,
+    /// Too much waits.
+    All,
+}
+
+/// The turns of one kind of check.
+pub(crate) struct Turns {
+    inner: Mutex<Inner>,
+    waiting_max: usize,
+    waiting_per_source_max: usize,
+}
+
+struct Inner {
+    free: usize,
+    next_id: u64,
+    lanes: [LaneState; LANES],
+}
+
+struct LaneState {
+    lane: Lane,
+    running: usize,
+    running_max: usize,
+    /// For the order of lanes: grows with each turn of others that it had to let pass.
+    credit: i64,
+    waiting: usize,
+    queues: HashMap<Source, VecDeque<Waiter>>,
+    /// The sources that wait, the next one first.
+    order: VecDeque<Source>,
+}
+
+struct Waiter {
+    id: u64,
+    sender: oneshot::Sender<Turn>,
+}
+
+/// A turn; dropping it ends it.
+pub(crate) struct Turn {
+    turns: Arc<Turns>,
+    lane: Lane,
+}
+
+impl Turns {
+    /// At most `all` checks at the same time; in each lane at most `waiting_max` wait, of one source at
+    /// most `waiting_per_source_max`.
+    pub(crate) fn new(all: usize, waiting_max: usize, waiting_per_source_max: usize) -> Self {
+        let all = all.max(1);
+        let inner = Inner {
+            free: all,
+            next_id: 0,
+            lanes: Lane::ALL.map(|lane| LaneState {
+                lane,
+                running: 0,
+                running_max: lane.running_max(all),
+                credit: 0,
+                waiting: 0,
+                queues: HashMap::new(),
+                order: VecDeque::new(),
+            }),
+        };
+        Self {
+            inner: Mutex::new(inner),
+            waiting_max: waiting_max.max(1),
+            waiting_per_source_max: waiting_per_source_max.max(1),
+        }
+    }
+
+    /// Waits for a turn. Whoever stops waiting leaves no trace.
+    pub(crate) async fn take(self: &Arc<Self>, lane: Lane, source: Source) -> Result<Turn, NoTurn> {
+        let (sender, receiver) = oneshot::channel();
+        let id = self.enqueue(lane, source, sender)?;
+        let _place = Place {
+            turns: self,
+            lane,
+            source,
+            id,
+        };
+        self.dispatch();
+        receiver.await.map_err(|_| NoTurn::All)
+    }
+
+    fn enqueue(
+        &self,
+        lane: Lane,
+        source: Source,
+        sender: oneshot::Sender<Turn>,
+    ) -> Result<u64, NoTurn> {
+        let mut inner = self.inner.lock();
+        let id = inner.next_id;
+        inner.next_id += 1;
+        let state = &mut inner.lanes[lane as usize];
+        let own = state.queues.get(&source).map_or(0, VecDeque::len);
+        if own >= self.waiting_per_source_max {
+            return Err(NoTurn::Source);
+        }
+        if state.waiting >= self.waiting_max && !state.drop_of_the_longest(own) {
+            return Err(NoTurn::All);
+        }
+        if own == 0 {
+            state.order.push_back(source);
+        }
+        let queue = state.queues.entry(source).or_default();
+        queue.push_back(Waiter { id, sender });
+        state.waiting += 1;
+        Ok(id)
+    }
+
+    /// Gives turns as long as there are any.
+    fn dispatch(self: &Arc<Self>) {
+        loop {
+            let Some((lane, waiter)) = self.inner.lock().next() else {
+                return;
+            };
+            let turn = Turn {
+                turns: Arc::clone(self),
+                lane,
+            };
+            // Whoever stopped waiting just now gives it back by dropping it.
+            let _ = waiter.sender.send(turn);
+        }
+    }
+}
+
+impl Inner {
+    /// Takes the next one out of its queue, if a turn is free.
+    fn next(&mut self) -> Option<(Lane, Waiter)> {
+        if self.free == 0 {
+            return None;
+        }
+        let mut total = 0;
+        for state in self.lanes.iter_mut().filter(|state| state.is_ready()) {
+            state.credit += state.lane.weight();
+            total += state.lane.weight();
+        }
+        let ready = self.lanes.iter_mut().filter(|state| state.is_ready());
+        // Of equals the last would be chosen, so the lanes are looked at from the end.
+        let state = ready.rev().max_by_key(|state| state.credit)?;
+        state.credit -= total;
+        let waiter = state.pop()?;
+        state.running += 1;
+        self.free -= 1;
+        Some((state.lane, waiter))
+    }
+}
+
+impl LaneState {
+    fn is_ready(&self) -> bool {
+        self.waiting > 0 && self.running < self.running_max
+    }
+
+    /// The next one of the next source.
+    fn pop(&mut self) -> Option<Waiter> {
+        let source = self.order.pop_front()?;
+        let queue = self.queues.get_mut(&source)?;
+        let waiter = queue.pop_front()?;
+        if queue.is_empty() {
+            self.queues.remove(&source);
+        } else {
+            self.order.push_back(source);
+        }
+        self.left();
+        Some(waiter)
+    }
+
+    /// One less waits. Credit is for those that wait.
+    fn left(&mut self) {
+        self.waiting -= 1;
+        if self.waiting == 0 {
+            self.credit = 0;
+        }
+    }
+
+    /// Makes room by dropping the last one of the source that has most waiting, if those are more than
+    /// `own` will be.
+    fn drop_of_the_longest(&mut self, own: usize) -> bool {
+        let longest = self.queues.values_mut().max_by_key(|queue| queue.len());
+        let Some(queue) = longest.filter(|queue| queue.len() > own + 1) else {
+            return false;
+        };
+        // Its receiver is told by the sender's end.
+        drop(queue.pop_back());
+        self.left();
+        true
+    }
+
+    /// Takes one out that does not wait any more.
+    fn remove(&mut self, source: Source, id: u64) {
+        let Some(queue) = self.queues.get_mut(&source) else {
+            return;
+        };
+        let before = queue.len();
+        queue.retain(|waiter| waiter.id != id);
+        if queue.len() == before {
+            return;
+        }
+        if queue.is_empty() {
+            self.queues.remove(&source);
+            self.order.retain(|other| *other != source);
+        }
+        self.left();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        {
+            let mut inner = self.turns.inner.lock();
+            inner.free += 1;
+            inner.lanes[self.lane as usize].running -= 1;
+        }
+        self.turns.dispatch();
+    }
+}
+
+/// Somebody's place in a queue, given up when nobody waits there any more.
+struct Place<'t> {
+    turns: &'t Turns,
+    lane: Lane,
+    source: Source,
+    id: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.turns.inner.lock();
+        inner.lanes[self.lane as usize].remove(self.source, self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn source(number: u32) -> Source {
+        Source::of(Some(IpAddr::V4(Ipv4Addr::from(number))))
+    }
+
+    /// Has somebody wait, and notes in `order` when it was their turn.
+    async fn wait(
+        turns: &Arc<Turns>,
+        lane: Lane,
+        number: u32,
+        order: &Arc<Mutex<Vec<(Lane, u32)>>>,
+    ) -> tokio::task::JoinHandle<()> {
+        let (turns, order) = (Arc::clone(turns), Arc::clone(order));
+        let task = tokio::spawn(async move {
+            let turn = turns.take(lane, source(number)).await;
+            if turn.is_ok() {
+                order.lock().push((lane, number));
+            }
+        });
+        tokio::task::yield_now().await;
+        task
+    }
+
+    #[tokio::test]
+    async fn sources_take_turns_and_lanes_get_their_share() {
+        let turns = Arc::new(Turns::new(1, 100, 50));
+        let order = Arc::default();
+        let busy = turns.take(Lane::New, source(9)).await.unwrap();
+        let mut tasks = Vec::new();
+        for _ in 0..20 {
+            tasks.push(wait(&turns, Lane::Suspect, 1, &order).await);
+        }
+        for _ in 0..20 {
+            tasks.push(wait(&turns, Lane::New, 2, &order).await);
+        }
+        tasks.push(wait(&turns, Lane::New, 3, &order).await);
+        tasks.push(wait(&turns, Lane::Known, 4, &order).await);
+        drop(busy);
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let order = order.lock();
+        let place = |number| order.iter().position(|(_, n)| *n == number).unwrap();
+        assert_eq!(order.len(), 42);
+        assert_eq!(place(4), 0, "{order:?}");
+        assert!(place(3) <= 3, "{order:?}");
+        assert!(place(1) <= 6, "nobody starves: {order:?}");
+        assert_eq!(turns.inner.lock().free, 1);
+    }
+
+    #[tokio::test]
+    async fn a_full_lane_drops_of_the_longest_queue() {
+        let turns = Arc::new(Turns::new(1, 4, 3));
+        let order = Arc::default();
+        let busy = turns.take(Lane::New, source(9)).await.unwrap();
+        let mut tasks = Vec::new();
+        for number in [1, 1, 1, 2, 3] {
+            tasks.push(wait(&turns, Lane::New, number, &order).await);
+        }
+        // The third of the first source was dropped for source 3, the second for source 4.
+        tasks.push(wait(&turns, Lane::New, 4, &order).await);
+        // All have one now: there is no room for a fifth.
+        assert_eq!(
+            turns.take(Lane::New, source(5)).await.err(),
+            Some(NoTurn::All)
+        );
+        drop(busy);
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let numbers: Vec<u32> = order.lock().iter().map(|(_, number)| *number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+
+        let busy = turns.take(Lane::New, source(9)).await.unwrap();
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            waiting.push(wait(&turns, Lane::New, 1, &order).await);
+        }
+        assert_eq!(
+            turns.take(Lane::New, source(1)).await.err(),
+            Some(NoTurn::Source)
+        );
+        // Whoever goes away leaves no trace.
+        for task in waiting {
+            task.abort();
+            assert!(task.await.unwrap_err().is_cancelled());
+        }
+        drop(busy);
+        let inner = turns.inner.lock();
+        assert_eq!(inner.free, 1);
+        assert!(inner.lanes.iter().all(|lane| {
+            lane.waiting == 0
+                && lane.running == 0
+                && lane.queues.is_empty()
+                && lane.order.is_empty()
+        }));
+    }
+}

@@ -1,0 +1,65 @@
+//! `placewright config check`: what a start would refuse, and what it would warn about.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use crate::config::{AllFlags, Config, Environment};
+use crate::{agent, cell, control};
+
+/// Read everything as a role would.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Whose start is tried
+    #[arg(value_enum, default_value = "control")]
+    role: Role,
+
+    /// Exit with 2 also when there are only warnings
+    #[arg(long)]
+    strict: bool,
+
+    #[command(flatten)]
+    flags: AllFlags,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Role {
+    /// Control, and `up`
+    Control,
+    /// A cell
+    Cell,
+    /// An agent
+    Agent,
+}
+
+impl Check {
+    /// Says what is wrong, what is odd, and that all else is right.
+    ///
+    /// # Errors
+    /// What would keep the role from starting.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let config = Config::load(&self.flags, &Environment::of_process())?;
+        let warnings = match self.role {
+            Role::Control => control::check(&config)?,
+            Role::Cell => cell::check(&config)?.1,
+            Role::Agent => agent::check(&config)?.warnings,
+        };
+        for warning in &warnings {
+            eprintln!("warning: {warning}");
+        }
+        let count = match warnings.len() {
+            0 => String::new(),
+            1 => ", 1 warning".to_owned(),
+            count => format!(", {count} warnings"),
+        };
+        match &config.file {
+            Some(file) => println!("{}: no errors{count}", file.display()),
+            None => println!("no configuration file; environment and flags: no errors{count}"),
+        }
+        Ok(if self.strict && !warnings.is_empty() {
+            ExitCode::from(2)
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! What is allowed in a configuration and probably not meant. `placewright config check` prints it, and
+//! the start of a role logs it: both take it from here, so that neither knows less.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, Source};
+use crate::options::{AuthStrategy, OPTIONS, Options};
+
+/// What everybody but the owner and the group may do with a file.
+const OTHERS_READ: u32 = 0o004;
+const OTHERS_WRITE: u32 = 0o002;
+
+/// Writes warnings to the log.
+pub(crate) fn log(warnings: &[String]) {
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// What is odd about control's options and files, besides what its parts say of themselves.
+pub(crate) fn of_control(config: &Config) -> Vec<String> {
+    let options = &config.options;
+    let mut warnings = of_file(config);
+    secret(
+        &mut warnings,
+        "control.token_file",
+        options.control.token_file.as_deref(),
+    );
+    match options.auth.strategy {
+        AuthStrategy::Noauth2 => {}
+        AuthStrategy::HttpBasic => secret(
+            &mut warnings,
+            "http_basic.user_file",
+            options.http_basic.user_file.as_deref(),
+        ),
+        AuthStrategy::Keystone => of_keystone(&mut warnings, options),
+    }
+    if let Some(file) = &options.policy.file
+        && mode(file).is_some_and(|mode| mode & OTHERS_WRITE != 0)
+    {
+        warnings.push(format!(
+            "policy.file: everybody on this machine may write {}",
+            file.display()
+        ));
+    }
+    if !options.policy.enforce_new_defaults {
+        warnings.push(
+            "policy.enforce_new_defaults is false: deprecated rules let in what the new ones refuse"
+                .to_owned(),
+        );
+    }
+    unused_strategies(&mut warnings, config);
+    store(&mut warnings, &options.store.directory());
+    warnings
+}
+
+/// What is odd about a cell's options and files.
+pub(crate) fn of_cell(config: &Config) -> Vec<String> {
+    let cell = &config.options.cell;
+    let mut warnings = of_file(config);
+    secret(&mut warnings, "cell.token_file", cell.token_file.as_deref());
+    store(&mut warnings, &cell.directory());
+    warnings
+}
+
+/// What is odd about an agent's options and files.
+pub(crate) fn of_agent(config: &Config) -> Vec<String> {
+    let agent = &config.options.agent;
+    let mut warnings = of_file(config);
+    secret(
+        &mut warnings,
+        "agent.token_file",
+        agent.token_file.as_deref(),
+    );
+    let password = agent.placement_password_file.as_deref();
+    secret(&mut warnings, "agent.placement_password_file", password);
+    if agent.placement_keystone {
+        of_keystone(&mut warnings, &config.options);
+    }
+    store(&mut warnings, &agent.directory());
+    warnings
+}
+
+/// A configuration file with secrets in it that others may read.
+fn of_file(config: &Config) -> Vec<String> {
+    let Some(file) = &config.file else {
+        return Vec::new();
+    };
+    let values = OPTIONS.iter().zip(&config.values);
+    let mut secrets = values.filter(|(spec, value)| {
+        spec.secret && !value.text.is_empty() && matches!(value.source, Source::File { .. })
+    });
+    let mode = mode(file).unwrap_or(0);
+    let mut warnings = Vec::new();
+    if let Some((spec, _)) = secrets.next()
+        && mode & OTHERS_READ != 0
+    {
+        warnings.push(format!(
+            "{}: everybody on this machine may read the file, and {} is in it: chmod o-rwx",
+            file.display(),
+            spec.key()
+        ));
+    }
+    if mode & OTHERS_WRITE != 0 && file.is_file() {
+        warnings.push(format!(
+            "{}: everybody on this machine may write the file: chmod o-w",
+            file.display()
+        ));
+    }
+    warnings
+}
+
+fn of_keystone(warnings: &mut Vec<String>, options: &Options) {
+    let file = options.keystone.password_file.as_deref();
+    secret(warnings, "keystone.password_file", file);
+}
+
+/// A file with a secret that others may read or write. That it is missing is for others to say.
+fn secret(warnings: &mut Vec<String>, key: &str, file: Option<&Path>) {
+    let Some(file) = file else { return };
+    if mode(file).is_some_and(|mode| mode & (OTHERS_READ | OTHERS_WRITE) != 0) {
+        warnings.push(format!(
+            "{key}: everybody on this machine may read or write {}: chmod o-rwx",
+            file.display()
+        ));
+    }
+}
+
+/// A store that others may look into. A directory that they cannot enter hides what is in it.
+fn store(warnings: &mut Vec<String>, directory: &Path) {
+    let is_open = |path: &Path| mode(path).is_some_and(|mode| mode & 0o007 != 0);
+    if !is_open(directory) {
+        return;
+    }
+    let open: Vec<PathBuf> = std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_file() && is_open(path))
+        .collect();
+    if !open.is_empty() {
+        warnings.push(format!(
+            "{}: everybody on this machine may read {} files of the store: chmod -R go-rwx",
+            directory.display(),
+            open.len()
+        ));
+    }
+}
+
+/// Sections that say how callers are known, and do not count.
+fn unused_strategies(warnings: &mut Vec<String>, config: &Config) {
+    let strategy = config.options.auth.strategy;
+    let is_set = |section: &str| {
+        let mut values = OPTIONS.iter().zip(&config.values);
+        values.any(|(spec, value)| spec.section == section && value.source != Source::Default)
+    };
+    if strategy != AuthStrategy::HttpBasic && is_set("http_basic") {
+        warnings.push(unused("http_basic", strategy));
+    }
+    // An agent beside it may be the one that needs it.
+    let is_agents = config.options.agent.placement_keystone;
+    if strategy != AuthStrategy::Keystone && is_set("keystone") && !is_agents {
+        warnings.push(unused("keystone", strategy));
+    }
+}
+
+fn unused(section: &str, strategy: AuthStrategy) -> String {
+    format!(
+        "[{section}] is configured, but auth.strategy is {}: it has no effect",
+        strategy.text()
+    )
+}
+
+/// The permissions of what is there.
+fn mode(path: &Path) -> Option<u32> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(metadata.permissions().mode())
+}

@@ -1,0 +1,162 @@
+//! What is allowed and probably not meant: `config check` prints what a start logs. And flags that a
+//! command does not read.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use common::{Control, run};
+
+fn write(path: &Path, text: &str, mode: u32) -> String {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn check_prints_what_a_start_warns_about() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    // A name with a letter too few, a file with a secret that all can read, a section without effect.
+    let policy = write(
+        &at("policy.yaml"),
+        "\"placement:resource_providers:lst\": \"@\"\n",
+        0o644,
+    );
+    let token = write(&at("token"), "0123456789abcdef\n", 0o644);
+    let users = write(&at("users"), "", 0o600);
+    let flags = [
+        "--policy-file",
+        &policy,
+        "--control-token-file",
+        &token,
+        "--http-basic-user-file",
+        &users,
+    ];
+    let check = |more: &[&str]| {
+        let words = ["config", "check", "--config", "/dev/null"];
+        let words: Vec<&str> = words.iter().chain(&flags).chain(more).copied().collect();
+        run(&words)
+    };
+    let (code, stdout, stderr) = check(&[]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("no errors, 3 warnings"), "{stdout}");
+    let expected = [
+        "did you mean placement:resource_providers:list?",
+        "control.token_file: everybody on this machine may read",
+        "[http_basic] is configured, but auth.strategy is noauth2",
+    ];
+    for text in expected {
+        assert!(stderr.contains(text), "{text}: {stderr}");
+    }
+    assert_eq!(check(&["--strict"]).0, 2);
+
+    let mut control = Control::spawn(&at("store"), &flags, &[]);
+    let log = control.lines_up_to("ready");
+    for text in expected {
+        assert!(log.contains(text), "{text}: {log}");
+    }
+}
+
+#[test]
+fn a_right_configuration_has_no_warnings() {
+    let (code, stdout, stderr) = run(&["config", "check", "--strict", "--config", "/dev/null"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.ends_with("no errors\n"), "{stdout}");
+    let (code, _, stderr) = run(&[
+        "config",
+        "check",
+        "cell",
+        "--strict",
+        "--config",
+        "/dev/null",
+    ]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn stores_and_files_with_secrets_that_others_read_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    fs::create_dir(&store).unwrap();
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o755)).unwrap();
+    write(&store.join("journal.sqlite"), "", 0o644);
+    let text = "[agent]\nplacement_token = 'secret'\n";
+    let config = write(&directory.path().join("placewright.toml"), text, 0o644);
+    let store = store.to_str().unwrap();
+    let words = [
+        "config",
+        "check",
+        "--config",
+        &config,
+        "--store-path",
+        store,
+    ];
+    let (code, _, stderr) = run(&words);
+    assert_eq!(code, 0);
+    assert!(stderr.contains("1 files of the store"), "{stderr}");
+    assert!(
+        stderr.contains("agent.placement_token is in it"),
+        "{stderr}"
+    );
+    write(&directory.path().join("placewright.toml"), text, 0o600);
+    write(&Path::new(store).join("journal.sqlite"), "", 0o600);
+    assert_eq!(run(&words).2, "");
+}
+
+#[test]
+fn flags_that_a_command_does_not_read_are_refused() {
+    for (command, flag, reader) in [
+        ("up", "--cell-listen=127.0.0.1:1", "`placewright cell`"),
+        ("control", "--agent-hosts=1", "`placewright agent`"),
+        (
+            "agent",
+            "--placement-listen=127.0.0.1:1",
+            "`placewright control`, `placewright up`",
+        ),
+        (
+            "cell",
+            "--store-path=/nowhere",
+            "`placewright control`, `placewright up`",
+        ),
+    ] {
+        let (code, _, stderr) = run(&[command, "--config", "/dev/null", flag]);
+        assert_eq!(code, 2, "{command} {flag}: {stderr}");
+        assert!(stderr.contains(reader), "{command} {flag}: {stderr}");
+    }
+}
+
+#[test]
+fn help_shows_what_the_command_reads() {
+    let sections = |command: &str| {
+        let (_, help, _) = run(&[command, "--help"]);
+        let lines = help.lines().filter(|line| line.starts_with('['));
+        lines
+            .map(|line| line.trim_end_matches(':').to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sections("agent"), ["[agent]", "[keystone]", "[log]"]);
+    assert_eq!(sections("cell"), ["[cell]", "[store]", "[auth]", "[log]"]);
+    let up = sections("up");
+    assert_eq!(up[..3], ["[placement]", "[compute]", "[scheduler]"]);
+    assert!(!up.contains(&"[cell]".to_owned()) && !up.contains(&"[agent]".to_owned()));
+}
+
+#[test]
+fn keys_and_variables_of_other_commands_are_no_mistake() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[cell]\nlisten = '127.0.0.1:1'\n[agent]\nhosts = 3\n";
+    let config = write(&directory.path().join("placewright.toml"), text, 0o600);
+    let output = common::placewright(&["config", "check", "--strict", "--config", &config])
+        .env("PLACEWRIGHT_AGENT_HOSTS", "4")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
