@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod health;
 mod http;
 mod machine;
 mod metrics;
@@ -33,6 +34,7 @@ mod scheduler;
 mod server;
 mod wire;
 
+pub use health::{Health, Vital};
 pub use http::body::Body;
 pub use http::cors::Cors;
 pub use http::door::Denied;
@@ -43,4 +45,4 @@ pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};
 pub use scheduler::ranker::{Explained, Moment, Ranker, cause_of, cause_of_claim};
 pub use scheduler::{KeepOptions, SchedulerService};
-pub use server::{HttpService, Server, Stopped};
+pub use server::{HttpService, Server, Stopped, Successor};

@@ -75,6 +75,8 @@ pub struct Exchange {
     pub(crate) route: &'static str,
     /// The microversion, once it is negotiated.
     version: Option<Microversion>,
+    /// Who is calling, once it is known.
+    identity: Option<Arc<Identity>>,
 }
 
 impl Exchange {
@@ -85,12 +87,18 @@ impl Exchange {
             request_id: RequestId::new(),
             route: "other",
             version: None,
+            identity: None,
         }
     }
 
     /// The identifier that its answer will carry.
     pub fn request_id(&self) -> &str {
         self.request_id.as_str()
+    }
+
+    /// Says who is calling, for the log.
+    pub fn set_identity(&mut self, identity: &Arc<Identity>) {
+        self.identity = Some(Arc::clone(identity));
     }
 
     /// Says which route it takes, as in the documentation; metrics are kept by it.
@@ -240,6 +248,7 @@ impl Service {
             (_, Some(page)) if page.is_open() => None,
             _ => Some(self.authenticate(&parts.headers).await?),
         };
+        exchange.identity.clone_from(&identity);
         if let Some(page) = page {
             return own::show(self, page, parts, identity.as_deref()).await;
         }
