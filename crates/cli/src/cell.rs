@@ -23,7 +23,8 @@ use crate::config::{CellFlags, Config, ConfigErrors, Environment};
 use crate::control::journal_metrics::JournalMetrics;
 use crate::control::observer::Logged;
 use crate::control::signals::{self, nth};
-use crate::control::{BACKLOG, bind, logs, systemd, wire};
+use crate::control::sockets::Socket;
+use crate::control::{BACKLOG, bind, descriptors, health, logs, systemd, wire};
 use crate::options::{CellOptions, Number, Options};
 use crate::warnings;
 
@@ -87,9 +88,10 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     signals::ignore_hang_ups()?;
     let placement = placement(options, token.clone())?;
     let socket = bind(options.listen, "cell")?;
+    let shares = descriptors::of_cell(&config.options);
     let metrics = options.metrics_listen;
     let metrics = metrics.map(|listen| bind(listen, "cell.metrics"));
-    let metrics = metrics.transpose()?;
+    let (told, _) = health::start(metrics.transpose()?.map(Socket::Bound))?;
     let directory = options.directory();
     let id = identity::find(&directory, options.uuid)?;
     let mut registry = Registry::default();
@@ -106,9 +108,7 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     metrics::register(&mut registry, &cell);
     let listener = socket.listen(BACKLOG)?;
     banner(config, &listener, &cell, &directory, start)?;
-    if let Some(socket) = metrics {
-        tokio::spawn(metrics::serve(socket.listen(BACKLOG)?, registry));
-    }
+    told.set(metrics::Vitals::new(registry, stops.clone()));
     systemd::ready();
     tokio::spawn(systemd::feed_watchdog());
 
@@ -120,6 +120,7 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     let serve_options = ServeOptions {
         token,
         drain_timeout: milliseconds(options.drain_timeout_ms),
+        ..wire::cell(&config.options, shares.cell)
     };
     let serving = serve_grpc(listener, services, serve_options, nth(&stops, 1));
     let stopping = async {

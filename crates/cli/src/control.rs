@@ -5,6 +5,8 @@
 
 mod access;
 mod api_threads;
+pub(crate) mod descriptors;
+pub(crate) mod health;
 pub(crate) mod journal_metrics;
 #[cfg(test)]
 mod log_capture;
@@ -12,15 +14,18 @@ mod log_fields;
 mod log_lines;
 pub(crate) mod logs;
 pub(crate) mod observer;
+pub(crate) mod restart;
 pub(crate) mod running;
 pub(crate) mod scheduler_rules;
 pub(crate) mod signals;
+pub(crate) mod sockets;
 pub(crate) mod systemd;
 pub(crate) mod wire;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
@@ -100,7 +105,7 @@ impl Checked {
 }
 
 /// The backlog of the listening socket: connections that wait to be accepted.
-pub(crate) const BACKLOG: u32 = 1024;
+pub(crate) const BACKLOG: u32 = 4096;
 
 /// Refuses to let everybody in by accident, and warns where it is on purpose.
 pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors> {
@@ -144,7 +149,7 @@ pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors>
 async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     let stops = signals::count_stops()?;
     let hang_ups = signals::hang_ups()?;
-    let Some(running) = Running::start(config, &stops, false).await? else {
+    let Some(running) = Running::start(config, &stops, 0).await? else {
         return Ok(());
     };
     running.reread_access(&config.options, hang_ups);
@@ -152,16 +157,18 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     systemd::ready();
     tokio::spawn(systemd::feed_watchdog());
     let (runtime, engine) = (running.runtime.clone(), running.engine.clone());
+    let restart = Arc::clone(&running.restart);
     let stopping = async {
         nth(&stops, 1).await;
         tracing::info!("stopping: requests under way end first; a second signal ends it at once");
         systemd::stopping();
     };
     tokio::select! {
-        (served, ()) = async { tokio::join!(running.serve(&stops), stopping) } => served?,
+        (served, ()) = async { tokio::join!(running.serve(&config.options, &stops), stopping) } => served?,
         () = nth(&stops, 2) => bail!("ended at once by a second signal"),
     }
     running::close(runtime, engine).await?;
+    restart.finish();
     tracing::info!("stopped");
     Ok(())
 }

@@ -144,19 +144,31 @@ options! {
     placement: PlacementOptions {
         /// Address and port to listen on. 8778 is Placement's port in OpenStack.
         listen: SocketAddr = "127.0.0.1:8778";
-        /// Most connections at the same time. Further ones wait until one of them ends.
+        /// Most connections at the same time, of this API, of the scheduler's and of compute each. For a
+        /// further one an idle connection of the peer that has most of them is closed; while all are in
+        /// use it waits. Fewer where there are not enough file descriptors; the log says so.
         #[unit("connections")]
         connections_max: Number<1, 1_000_000> = "4096";
+        /// Most connections of one peer, which is an IPv4 address or a /64 of IPv6. A further one takes
+        /// the place of one that was never used; if there is none it gets 503. Behind a proxy, whose
+        /// clients all come from one address, give it as many as `connections_max`. 0: no limit.
+        #[unit("connections")]
+        connections_per_peer_max: Number<0, 1_000_000> = "2048";
         /// Largest body of a request. A larger one gets 413.
         #[unit("bytes")]
         body_bytes_max: Number<1_024, 1_073_741_824> = "8388608";
         /// Largest head of a request: its first line with all headers. A larger one gets 431.
         #[unit("bytes")]
         head_bytes_max: Number<8_192, 1_048_576> = "65536";
-        /// Time that a client has for sending the head of a request, counted from the end of the last
-        /// answer; so it also ends connections that nobody uses.
+        /// Time that a client has for the first byte of a new connection.
         #[unit("milliseconds")]
-        head_timeout_ms: Number<100, 86_400_000> = "75000";
+        first_byte_timeout_ms: Number<100, 86_400_000> = "10000";
+        /// Time for which a connection is kept after an answer when no further request comes.
+        #[unit("milliseconds")]
+        keep_alive_timeout_ms: Number<100, 86_400_000> = "75000";
+        /// Time that a client has for sending the head of a request, counted from its first byte.
+        #[unit("milliseconds")]
+        head_timeout_ms: Number<100, 86_400_000> = "20000";
         /// Time that a client has for sending the body of a request. A slower one gets 408.
         #[unit("milliseconds")]
         body_timeout_ms: Number<100, 86_400_000> = "30000";
@@ -191,6 +203,10 @@ options! {
         /// get 503.
         #[unit("bytes")]
         answers_bytes_max: Number<1_048_576, 17_179_869_184> = "134217728";
+        /// Time that they have instead when the connections go to the next process: at a restart by
+        /// systemd, or with `control.take_over`. Everybody waits meanwhile.
+        #[unit("milliseconds")]
+        hand_over_timeout_ms: Number<0, 86_400_000> = "5000";
         /// Whether an answer that `limit` cuts is a random sample of the allocation candidates.
         randomize_allocation_candidates: bool = "false";
         /// Most allocation candidates that one request makes; -1 means no limit.
@@ -233,6 +249,19 @@ options! {
         /// A file with a secret of 16 characters or more that control, cells and agents share. With
         /// it, control refuses cells that do not have it, and shows it to them.
         token_file: Option<PathBuf> = "";
+        /// Most connections of cells at the same time.
+        #[unit("connections")]
+        connections_max: Number<1, 1_000_000> = "1024";
+        /// Most connections of one peer of these. 0: no limit.
+        #[unit("connections")]
+        connections_per_peer_max: Number<0, 1_000_000> = "512";
+        /// Time that a caller has, after it connected, for a call that is let in. It has a third of it
+        /// for the first byte.
+        #[unit("milliseconds")]
+        first_call_timeout_ms: Number<100, 3_600_000> = "30000";
+        /// Whether to take the place of the control that runs on the same store, if there is one: it
+        /// hands its sockets over, ends its requests and ends. Nobody is refused meanwhile.
+        take_over: bool = "false";
         /// How many hosts of the same cell an instance gets besides the chosen one, for builds that
         /// fail.
         #[unit("hosts")]
@@ -264,6 +293,17 @@ options! {
         /// what they say decides about places and rebuilds. Read again when it changes. Not set: an
         /// image is any UUID and decides nothing.
         images_file: Option<PathBuf> = "";
+    }
+
+    /// Health and metrics on a port of their own, which a thread of its own answers while everything else
+    /// is busy, and whose connections nobody else can take.
+    health: HealthOptions {
+        /// Address and port (HTTP) for `/healthz`, `/readyz` and `/metrics`, 127.0.0.1:8777 for example.
+        /// They need no authentication. Not set: `up` takes that one, or a free port; else there are none.
+        listen: Option<SocketAddr> = "";
+        /// Whether the ports of the APIs show `/metrics` too, to everybody who reaches them. `/healthz`
+        /// and `/readyz` they always show.
+        metrics_on_apis: bool = "false";
     }
 
     /// The store: where the journal is kept, how often it is summed up in a snapshot.
@@ -477,8 +517,19 @@ options! {
         /// A file with a secret of 16 characters or more that control, cells and agents share. With
         /// it, the cell refuses callers that do not have it, and shows it to placement.
         token_file: Option<PathBuf> = "";
-        /// Address and port (HTTP) for `GET /metrics`. Not set: there are none.
+        /// Address and port (HTTP) for `GET /metrics`, `/healthz` and `/readyz`, answered by a thread
+        /// of their own. Not set: there are none.
         metrics_listen: Option<SocketAddr> = "";
+        /// Most connections of agents and control at the same time.
+        #[unit("connections")]
+        connections_max: Number<1, 1_000_000> = "4096";
+        /// Most connections of one peer of these. 0: no limit.
+        #[unit("connections")]
+        connections_per_peer_max: Number<0, 1_000_000> = "2048";
+        /// Time that a caller has, after it connected, for a call that is let in. It has a third of it
+        /// for the first byte.
+        #[unit("milliseconds")]
+        first_call_timeout_ms: Number<100, 3_600_000> = "30000";
         /// A host is down when its agent was silent for so long. Agents say that they are there at
         /// least three times in it.
         #[unit("milliseconds")]

@@ -19,7 +19,7 @@ use placewright_cell::Cell;
 use placewright_conductor::CellId;
 use placewright_control::{CellConfig, Conductor, Runtime};
 use placewright_engine::Observer;
-use placewright_rpc::{ServeOptions, Services, Token};
+use placewright_rpc::{ServeOptions, Services};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -69,6 +69,7 @@ pub(crate) struct Up {
 /// the compute API's.
 const COMPUTE_PORT: u16 = 8774;
 const ASKS_PORT: u16 = 8775;
+const HEALTH_PORT: u16 = 8777;
 const SCHEDULER_PORT: u16 = 8779;
 const CELLS_PORT: u16 = 8780;
 
@@ -141,6 +142,9 @@ impl Up {
         if options.control.listen.is_none() {
             options.control.listen = Some(preferred(ASKS_PORT)?);
         }
+        if options.health.listen.is_none() {
+            options.health.listen = Some(preferred(HEALTH_PORT)?);
+        }
         Ok(())
     }
 
@@ -160,7 +164,7 @@ impl Up {
     ) -> anyhow::Result<()> {
         let stops = signals::count_stops()?;
         let hang_ups = signals::hang_ups()?;
-        let Some(running) = Running::start(config, &stops, true).await? else {
+        let Some(running) = Running::start(config, &stops, self.cells as usize).await? else {
             return Ok(());
         };
         running.reread_access(&config.options, hang_ups);
@@ -173,6 +177,7 @@ impl Up {
             placement,
             scheduler: running.scheduler_address()?,
             compute: running.compute_address()?,
+            health: running.health_address(),
             cells: Vec::new(),
             folder: self.folder.clone(),
             hosts: simulation.hosts.len(),
@@ -181,13 +186,19 @@ impl Up {
         let mut cells = Vec::new();
         for number in 1..=self.cells {
             let cell = self.open_cell(config, &runtime, number).await?;
-            let listener = self.listen(&cell, running.token.clone(), &stops, &mut grpc);
+            let serve_options = ServeOptions {
+                token: running.token.clone(),
+                ..wire::cell(&config.options, running.shares.cell)
+            };
+            let listener = self.listen(&cell, serve_options, &stops, &mut grpc);
             told.cells.push(listener.await?);
             cells.push(cell);
         }
         running.banner(config, start).await?;
         let stops_of_serving = stops.clone();
-        let mut serving = tokio::spawn(async move { running.serve(&stops_of_serving).await });
+        let (options, restart) = (config.options.clone(), Arc::clone(&running.restart));
+        let mut serving =
+            tokio::spawn(async move { running.serve(&options, &stops_of_serving).await });
         let agents = tokio::select! {
             agents = self.start_agents(simulation, &cells, placement) => agents?,
             () = nth(&stops, 1) => Vec::new(),
@@ -216,7 +227,9 @@ impl Up {
             }
             serving.await??;
             while grpc.join_next().await.is_some() {}
-            running::close(Some(runtime), engine).await
+            running::close(Some(runtime), engine).await?;
+            restart.finish();
+            anyhow::Ok(())
         };
         tokio::select! {
             stopped = stopped => stopped?,
@@ -266,7 +279,7 @@ impl Up {
     async fn listen(
         &self,
         cell: &Arc<Cell>,
-        token: Option<Token>,
+        options: ServeOptions,
         stops: &watch::Receiver<u32>,
         grpc: &mut JoinSet<()>,
     ) -> anyhow::Result<(CellId, SocketAddr)> {
@@ -278,10 +291,6 @@ impl Up {
             cell: Some(Arc::clone(cell) as _),
             agents: Some(Arc::clone(cell) as _),
             placement: None,
-        };
-        let options = ServeOptions {
-            token,
-            ..ServeOptions::default()
         };
         let stops = stops.clone();
         grpc.spawn(async move {

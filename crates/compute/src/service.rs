@@ -143,6 +143,7 @@ impl ComputeService {
         let negotiated = version::negotiate(&parts.headers).map_err(|error| no_version(&error))?;
         *version = Some(negotiated);
         let identity = core.placement.identify(parts, exchange).await?;
+        exchange.set_identity(&identity);
         let (prefix, resource) = project_prefix(rest, identity.project_id())?;
         let found = core.router.at(resource);
         let found = found.map_err(|_| ApiError::nothing_here())?;

@@ -16,6 +16,7 @@ mod agent;
 mod cell;
 mod channel;
 mod error;
+mod guarded;
 mod payload;
 mod placement;
 mod serve;

@@ -4,22 +4,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use placewright_link::{AgentLink, CellLink, PlacementLink};
+use placewright_net::Limits;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use crate::agent::AgentService;
 use crate::cell::CellService;
 use crate::channel::{
     CONNECTION_WINDOW, MESSAGE_BYTES_MAX, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW,
 };
+use crate::guarded::{Times, incoming};
 use crate::placement::PlacementService;
 use crate::proto::agent::agents_server::AgentsServer;
 use crate::proto::cell::cell_server::CellServer;
 use crate::proto::cell::placement_server::PlacementServer;
 use crate::token::{Check, Token};
+
+/// Calls under way on one connection. Roles have one stream or a few calls each.
+const STREAMS_MAX: u32 = 200;
+/// The headers of one call.
+const HEADERS_BYTES_MAX: u32 = 16 << 10;
+/// A connection whose caller begins calls and takes them back at once, or sends wrong frames, ends
+/// after so many of them that nobody could look at.
+const RESETS_MAX: usize = 20;
+const ERRORS_MAX: usize = 256;
 
 /// What one address serves.
 #[derive(Clone, Default)]
@@ -39,6 +49,12 @@ pub struct ServeOptions {
     pub token: Option<Token>,
     /// How long calls under way may take once it is to stop. Default 5 s.
     pub drain_timeout: Duration,
+    /// How many connections there may be. Default 1,024, of one peer 512.
+    pub limits: Limits,
+    /// Time that a caller has for the first byte of a connection. Default 10 s.
+    pub first_byte_timeout: Duration,
+    /// Time that a caller has for a call that is let in. Default 30 s.
+    pub first_call_timeout: Duration,
 }
 
 impl Default for ServeOptions {
@@ -46,6 +62,14 @@ impl Default for ServeOptions {
         Self {
             token: None,
             drain_timeout: Duration::from_secs(5),
+            limits: Limits {
+                connections: 1024,
+                per_peer: 512,
+                connections_option: "control.connections_max",
+                per_peer_option: "control.connections_per_peer_max",
+            },
+            first_byte_timeout: Duration::from_secs(10),
+            first_call_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -89,11 +113,18 @@ pub async fn serve(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_keepalive_interval(Some(PING_EVERY))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .tcp_nodelay(true)
+        .max_concurrent_streams(Some(STREAMS_MAX))
+        .http2_max_header_list_size(Some(HEADERS_BYTES_MAX))
+        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
+        .http2_max_local_error_reset_streams(Some(ERRORS_MAX))
         .add_optional_service(cell)
         .add_optional_service(agents)
         .add_optional_service(placement);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let times = Times {
+        first_byte: options.first_byte_timeout,
+        first_call: options.first_call_timeout,
+    };
+    let incoming = incoming(listener, options.limits, times);
     let (stopping, is_stopping) = tokio::sync::oneshot::channel();
     let stop = async {
         stop.await;

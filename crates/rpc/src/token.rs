@@ -7,6 +7,8 @@ use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::{Request, Status};
 
+use crate::guarded::Caller;
+
 /// The key of the metadata that carries it.
 const KEY: &str = "authorization";
 /// A shorter one could be guessed.
@@ -103,7 +105,12 @@ impl tonic::service::Interceptor for Check {
             Some(token) if !token.is_in(request.metadata()) => Err(Status::unauthenticated(
                 "the token is missing or wrong: both sides need the same",
             )),
-            _ => Ok(request),
+            _ => {
+                if let Some(caller) = request.extensions().get::<Caller>() {
+                    caller.is_let_in();
+                }
+                Ok(request)
+            }
         }
     }
 }

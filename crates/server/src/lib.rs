@@ -26,6 +26,7 @@
 //! ```
 
 mod costly;
+mod health;
 mod http;
 mod machine;
 mod metrics;
@@ -36,6 +37,7 @@ mod server;
 mod wire;
 
 pub use costly::{Caller, CostlyError, CostlyOptions, CostlyWork};
+pub use health::{Health, Vital};
 pub use http::body::Body;
 pub use http::cors::Cors;
 pub use http::door::Denied;
@@ -46,4 +48,4 @@ pub use metrics::HttpMetrics;
 pub use options::{CandidateOptions, ServerOptions};
 pub use scheduler::ranker::{Explained, Moment, Ranker, cause_of, cause_of_claim};
 pub use scheduler::{KeepOptions, SchedulerService};
-pub use server::{HttpService, Server, Stopped};
+pub use server::{HttpService, Server, Stopped, Successor};

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use placewright_net::GateMetrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -57,6 +58,7 @@ pub struct HttpMetrics {
     refusals: Family<RefusalLabels, Counter>,
     claims: Family<ClaimLabels, Counter>,
     pub(crate) connections: Gauge,
+    pub(crate) gate: GateMetrics,
     pub(crate) followers: Gauge,
     pub(crate) polls: PollTimes,
 }
@@ -99,6 +101,7 @@ impl HttpMetrics {
             refusals: Family::default(),
             claims: Family::default(),
             connections: Gauge::default(),
+            gate: GateMetrics::default(),
             followers: Gauge::default(),
             polls: PollTimes::default(),
         };
@@ -129,6 +132,21 @@ impl HttpMetrics {
             "http_connections",
             "Connections open now",
             metrics.connections.clone(),
+        );
+        registry.register(
+            "http_connections_evicted",
+            "Idle connections that were closed because others needed the room",
+            metrics.gate.evicted.clone(),
+        );
+        registry.register(
+            "http_connections_refused",
+            "Connections that were refused because their peer had as many as it may",
+            metrics.gate.refused.clone(),
+        );
+        registry.register(
+            "http_accept_failures",
+            "Failures to accept a connection",
+            metrics.gate.failed.clone(),
         );
         registry.register(
             "change_followers",

@@ -7,13 +7,20 @@ use crate::http::cors::Cors;
 /// How the HTTP service behaves.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Most connections at the same time; further ones wait in the system's queue.
+    /// Most connections at the same time. For further ones idle connections make room, or they wait
+    /// in the system's queue.
     pub connections_max: usize,
+    /// Most connections of one peer (an IPv4 address, or a /64 of IPv6); 0: no limit of its own.
+    pub connections_per_peer_max: usize,
     /// Largest body of a request, in bytes; a larger one gets 413.
     pub body_bytes_max: usize,
     /// Largest head of a request (its line and headers), in bytes; at least 8192.
     pub head_bytes_max: usize,
-    /// Time that a client has for the head of a request, counted from the last answer.
+    /// Time that a client has for the first byte of a new connection.
+    pub first_byte_timeout: Duration,
+    /// Time for which a connection is kept without a further request.
+    pub keep_alive_timeout: Duration,
+    /// Time that a client has for the head of a request, counted from its first byte.
     pub head_timeout: Duration,
     /// Time that a client has for the body of a request; a slower one gets 408.
     pub body_timeout: Duration,
@@ -21,6 +28,10 @@ pub struct ServerOptions {
     pub write_timeout: Duration,
     /// Time that requests under way have to end after the signal to stop.
     pub drain_timeout: Duration,
+    /// Time that they have when another process waits to take this one's place.
+    pub hand_over_timeout: Duration,
+    /// Whether `/metrics` is shown on the ports of the APIs, to everybody who reaches them.
+    pub metrics_on_apis: bool,
     /// Which pages of other origins may call; none at all when absent.
     pub cors: Option<Cors>,
     /// Project of consumers that were written without one (microversions below 1.8).
@@ -55,12 +66,17 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             connections_max: 4096,
+            connections_per_peer_max: 2048,
             body_bytes_max: 8 << 20,
             head_bytes_max: 64 << 10,
-            head_timeout: Duration::from_secs(75),
+            first_byte_timeout: Duration::from_secs(10),
+            keep_alive_timeout: Duration::from_secs(75),
+            head_timeout: Duration::from_secs(20),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
+            hand_over_timeout: Duration::from_secs(5),
+            metrics_on_apis: false,
             cors: None,
             incomplete_consumer_project_id: Self::NOBODY.to_owned(),
             incomplete_consumer_user_id: Self::NOBODY.to_owned(),

@@ -227,6 +227,7 @@ impl SchedulerService {
             return Ok(own::show(placement, page, parts, None).await?);
         }
         let identity = placement.authenticate(&parts.headers, exchange).await?;
+        exchange.set_identity(&identity);
         let path = Path::find(&path)?;
         exchange.route = path.route.path();
         let operation = path.route.operation(&parts.method)?;

@@ -1,28 +1,23 @@
 //! Sockets: accepts connections, serves HTTP/1.1 on them, and stops without breaking a request.
 
+mod connection;
+
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::GracefulShutdown;
+use placewright_net::{Admitted, Door, Gate, Limits};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::mpsc;
 
 use crate::http::body::Body;
 use crate::http::service::Service;
 use crate::metrics::HttpMetrics;
 use crate::options::ServerOptions;
-use crate::wire::{Busy, Wire};
-
-/// After a failed accept (no file descriptors left, say) the next is tried this much later.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// How a server stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,26 +69,64 @@ impl HttpService for Service {
     }
 }
 
+/// Who goes on with connections that are kept when a server stops.
+pub trait Successor: Send + Sync {
+    /// Takes a connection that waits between two requests. What its client sends from now on lies in
+    /// the socket until the successor reads it.
+    fn take(&self, connection: std::net::TcpStream);
+}
+
 /// Serves an [`HttpService`] on TCP.
 #[derive(Debug)]
 pub struct Server<S = Service> {
     service: Arc<S>,
+    limits: Limits,
 }
 
 impl<S> Clone for Server<S> {
     fn clone(&self) -> Self {
         Self {
             service: Arc::clone(&self.service),
+            limits: self.limits,
         }
+    }
+}
+
+/// How far a server is.
+#[derive(Debug)]
+struct Stage(AtomicU8);
+
+const SERVES: u8 = 0;
+/// Idle connections end, and others once their request is answered.
+const ENDS: u8 = 1;
+/// Idle connections go to the successor.
+const HANDS_OVER: u8 = 2;
+
+impl Stage {
+    fn is(&self, stage: u8) -> bool {
+        self.0.load(Ordering::SeqCst) == stage
     }
 }
 
 impl<S: HttpService> Server<S> {
     /// A server for this service.
     pub fn new(service: impl Into<Arc<S>>) -> Self {
-        Self {
-            service: service.into(),
-        }
+        let service = service.into();
+        let options = service.options();
+        let limits = Limits {
+            connections: options.connections_max,
+            per_peer: options.connections_per_peer_max,
+            connections_option: "placement.connections_max",
+            per_peer_option: "placement.connections_per_peer_max",
+        };
+        Self { service, limits }
+    }
+
+    /// The same with other limits than its options say.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
     }
 
     /// The service, for calls without sockets.
@@ -105,62 +138,76 @@ impl<S: HttpService> Server<S> {
     ///
     /// New connections are refused from then on, idle ones are closed, streams of changes end.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Stopped {
-        let options = self.service.options();
-        let permits = Arc::new(Semaphore::new(options.connections_max));
-        let graceful = GracefulShutdown::new();
-        let http = self.http();
+        let stop = async {
+            stop.await;
+            None
+        };
+        self.serve_until(listener, Vec::new(), stop).await
+    }
+
+    /// The same, going on with connections that another server kept. If `stop` names a successor, it
+    /// gets the connections of this one as they become idle; the listening socket is its own already.
+    pub async fn serve_until(
+        &self,
+        listener: TcpListener,
+        inherited: Vec<TcpStream>,
+        stop: impl Future<Output = Option<Arc<dyn Successor>>>,
+    ) -> Stopped {
+        let gate = Gate::new(self.limits, self.service.metrics().gate.clone());
+        let mut door = Door::new(listener, Arc::clone(&gate), refusal);
+        let (kept, mut handed_over) = mpsc::unbounded_channel();
+        let serving = Serving {
+            service: Arc::clone(&self.service),
+            http: self.http(),
+            stage: Arc::new(Stage(AtomicU8::new(SERVES))),
+            kept,
+        };
+        for stream in inherited {
+            if let Ok(remote) = stream.peer_addr() {
+                let place = gate.inherit(remote);
+                serving.start(stream, remote, place);
+            }
+        }
         let mut stop = std::pin::pin!(stop);
-        loop {
-            let accepted = tokio::select! {
+        let successor = loop {
+            let admitted = tokio::select! {
                 biased;
-                () = &mut stop => break,
-                accepted = accept(&listener, &permits) => accepted,
+                successor = &mut stop => break successor,
+                admitted = door.next() => admitted,
             };
-            let (stream, remote, permit) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                    continue;
-                }
-            };
+            let Admitted {
+                stream,
+                remote,
+                place,
+            } = admitted;
             // Without it small answers wait for the acknowledgement of earlier ones.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
             }
-            let service = Arc::clone(&self.service);
-            let busy = Busy::default();
-            let io = TokioIo::new(Wire::new(
-                stream,
-                options.head_timeout,
-                options.write_timeout,
-                busy.clone(),
-            ));
-            let answer = service_fn(move |request: Request<Incoming>| {
-                let service = Arc::clone(&service);
-                let busy = busy.clone();
-                busy.set(true);
-                async move {
-                    let response = service.handle(request, remote).await;
-                    busy.set(false);
-                    Ok::<_, std::convert::Infallible>(response)
-                }
-            });
-            let connection = graceful.watch(http.serve_connection(io, answer));
-            let gauge = self.service.metrics().connections.clone();
-            gauge.inc();
-            let polls = self.service.metrics().polls.clone();
-            tokio::spawn(async move {
-                if let Err(error) = polls.time(connection).await {
-                    tracing::debug!(%error, %remote, "connection broken");
-                }
-                gauge.dec();
-                drop(permit);
-            });
+            serving.start(stream, remote, place);
+        };
+        let (stage, time) = match &successor {
+            Some(_) => (HANDS_OVER, self.service.options().hand_over_timeout),
+            None => (ENDS, self.service.options().drain_timeout),
+        };
+        // Dropping the door closes the listening socket.
+        let waiting = door.into_waiting().map(TcpStream::into_std);
+        if let (Some(successor), Some(Ok(stream))) = (&successor, waiting) {
+            successor.take(stream);
         }
-        drop(listener);
+        serving.stage.0.store(stage, Ordering::SeqCst);
         self.service.stopping();
-        match tokio::time::timeout(options.drain_timeout, graceful.shutdown()).await {
+        gate.wake_all();
+        drop(serving);
+        let drained = async {
+            while let Some(stream) = handed_over.recv().await {
+                if let Some(successor) = &successor {
+                    successor.take(stream);
+                }
+            }
+            gate.empty().await;
+        };
+        match tokio::time::timeout(time, drained).await {
             Ok(()) => Stopped::Drained,
             Err(_) => Stopped::TimedOut,
         }
@@ -178,14 +225,20 @@ impl<S: HttpService> Server<S> {
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits)
-        .acquire_owned()
-        .await
-        .map_err(io::Error::other)?;
-    let (stream, remote) = listener.accept().await?;
-    Ok((stream, remote, permit))
+/// What the connections of one server share.
+struct Serving<S> {
+    service: Arc<S>,
+    http: http1::Builder,
+    stage: Arc<Stage>,
+    /// Connections that the successor is to have.
+    kept: mpsc::UnboundedSender<std::net::TcpStream>,
+}
+
+/// What a client is told whose connection is refused at the door.
+fn refusal(why: &str) -> String {
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{why}\n",
+        why.len() + 1
+    )
 }

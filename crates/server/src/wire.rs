@@ -5,10 +5,10 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use placewright_net::{Clock, Seat, Verdict};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -33,41 +33,47 @@ fn gather<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8]) -> Option<&'a 
     Some(&together[..end])
 }
 
-/// Whether a request of a connection is being answered. Meanwhile its client owes no head of the next
-/// one; bodies have a time of their own.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Busy(Arc<AtomicBool>);
-
-impl Busy {
-    /// A request's head is there, or its answer is.
-    pub(crate) fn set(&self, busy: bool) {
-        // The connection's one task writes and reads it.
-        self.0.store(busy, Ordering::Relaxed);
-    }
-
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
+/// Times that a client has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// For the first byte of a new connection.
+    pub(crate) first_byte: Duration,
+    /// For the first byte of a further request.
+    pub(crate) keep_alive: Duration,
+    /// For the rest of a head after its first byte.
+    pub(crate) head: Duration,
+    /// For taking something of an answer.
+    pub(crate) write: Duration,
 }
 
-/// A stream that fails when a write stays stuck for too long, or the head of a request is not there in
-/// time.
+/// A stream that fails when a write stays stuck for too long, the head of a request is not there in
+/// time, or its place is needed for others while it waits for its client.
 ///
 /// The clock of writes runs only while the system takes no bytes, so a slow client that takes some is
 /// fine, and a write that succeeds at once costs nothing. The clock of heads starts when the client is
-/// first waited for after an answer, and its timer stays as it is from request to request: to be woken
-/// in vain once in the time that a client has is cheaper than to set a timer for each request.
+/// first waited for after an answer, and again when a head has begun.
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
     stream: S,
-    head_timeout: Duration,
-    write_timeout: Duration,
-    busy: Busy,
+    times: Times,
+    seat: Arc<Seat>,
     /// Since when the client has been waited for.
     waiting_since: Option<Instant>,
-    overdue: Option<Pin<Box<Sleep>>>,
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// Whether a part of a head is there.
+    has_begun: bool,
+    /// Since when the rest of it has been waited for.
+    begun_since: Option<Instant>,
+    overdue: Clock,
+    stalled: Option<Stalled>,
     linger: Option<Linger>,
+    waker: Option<Waker>,
+}
+
+/// A write that does not go on.
+#[derive(Debug)]
+struct Stalled {
+    since: Instant,
+    clock: Clock,
 }
 
 /// What is left of a connection that is closed on our side.
@@ -78,42 +84,85 @@ struct Linger {
 }
 
 impl<S> Wire<S> {
-    /// A wire whose user says when it is `busy`.
-    pub(crate) fn new(
-        stream: S,
-        head_timeout: Duration,
-        write_timeout: Duration,
-        busy: Busy,
-    ) -> Self {
+    /// A wire whose user says in the seat when a request is being answered.
+    pub(crate) fn new(stream: S, times: Times, seat: Arc<Seat>) -> Self {
         Self {
             stream,
-            head_timeout,
-            write_timeout,
-            busy,
+            times,
+            seat,
             waiting_since: None,
-            overdue: None,
+            has_begun: false,
+            begun_since: None,
+            overdue: Clock::default(),
             stalled: None,
             linger: None,
+            waker: None,
         }
     }
 
-    /// Whether the client, which has nothing to read from just now, has had its time for a head.
-    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.busy.is_set() {
-            return Poll::Pending;
+    /// The stream itself.
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
+
+    /// Until when the client, which has nothing to read from just now, has to send something.
+    fn due(&mut self) -> Instant {
+        if self.has_begun {
+            return *self.begun_since.get_or_insert_with(Instant::now) + self.times.head;
         }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        let due = since + self.head_timeout;
-        let timer = self
-            .overdue
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        loop {
-            ready!(timer.as_mut().poll(context));
-            if Instant::now() >= due {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(due);
+        let time = if self.seat.is_silent() {
+            self.times.first_byte
+        } else {
+            self.times.keep_alive
+        };
+        since + time
+    }
+
+    /// Whether the client, which has nothing to read from just now, has had its time for a head, or
+    /// has to make room.
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.seat.is_busy() {
+            return Poll::Pending;
         }
+        if !self
+            .waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(context.waker()))
+        {
+            self.waker = Some(context.waker().clone());
+            self.seat.wake_by(context);
+        }
+        if self.seat.must_leave() {
+            return Poll::Ready(());
+        }
+        self.seat
+            .set_idle(!self.has_begun && self.stalled.is_none());
+        loop {
+            let due = self.due();
+            match ready!(self.overdue.poll(due, context)) {
+                Verdict::Over => return Poll::Ready(()),
+                Verdict::HeldUp => {
+                    self.waiting_since = None;
+                    self.begun_since = None;
+                }
+            }
+        }
+    }
+
+    /// Something of a request was read, or the client has ended.
+    fn has_read(&mut self) {
+        self.seat.set_idle(false);
+        if !self.seat.is_busy() {
+            self.has_begun = true;
+        }
+    }
+
+    /// Something is being written: what was read before was a request.
+    fn has_written(&mut self) {
+        self.waiting_since = None;
+        self.has_begun = false;
+        self.begun_since = None;
     }
 
     fn watch<T>(
@@ -125,12 +174,17 @@ impl<S> Wire<S> {
             self.stalled = None;
             return result;
         }
-        let timeout = self.write_timeout;
-        let sleep = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        ready!(sleep.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        let stalled = self.stalled.get_or_insert_with(|| Stalled {
+            since: Instant::now(),
+            clock: Clock::default(),
+        });
+        loop {
+            let due = stalled.since + self.times.write;
+            match ready!(stalled.clock.poll(due, context)) {
+                Verdict::Over => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Verdict::HeldUp => stalled.since = Instant::now(),
+            }
+        }
     }
 }
 
@@ -162,11 +216,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // Hyper reads once an answer is complete, and within the body of a request.
+        self.seat.waits();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if result.is_pending() {
             ready!(self.poll_overdue(context));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
+        self.has_read();
         result
     }
 }
@@ -178,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.waiting_since = None;
+        self.has_written();
         self.watch(result, context)
     }
 
@@ -192,7 +249,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
             Some(bytes) => Pin::new(&mut self.stream).poll_write(context, bytes),
             None => Pin::new(&mut self.stream).poll_write_vectored(context, slices),
         };
-        self.waiting_since = None;
+        self.has_written();
         self.watch(result, context)
     }
 
@@ -206,6 +263,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.seat.must_leave() && !self.seat.is_busy() {
+            // Its descriptor is what is needed.
+            return Pin::new(&mut self.stream).poll_shutdown(context);
+        }
         if self.linger.is_none() {
             let result = Pin::new(&mut self.stream).poll_shutdown(context);
             ready!(self.watch(result, context))?;

@@ -41,7 +41,11 @@ async fn a_service_is_not_ready_while_its_store_fails() {
 
 #[tokio::test]
 async fn open_pages_need_neither_token_nor_version() {
-    let service = service(ServerOptions::default()).await;
+    let options = ServerOptions {
+        metrics_on_apis: true,
+        ..ServerOptions::default()
+    };
+    let service = service(options).await;
     create_host(&service, HOST).await;
     call("PUT", &format!("/allocations/{CONSUMER}"))
         .json(claim(HOST, 9, None))
@@ -68,6 +72,14 @@ async fn open_pages_need_neither_token_nor_version() {
     }
     let post = call("POST", "/healthz").send(&service).await;
     assert_eq!((post.status, post.header("allow")), (405, "GET"));
+}
+
+#[tokio::test]
+async fn tenants_see_no_metrics() {
+    let service = service(ServerOptions::default()).await;
+    let answer = get("/metrics").send(&service).await;
+    assert_eq!(answer.status, 404);
+    assert!(answer.text.contains("health.listen"), "{}", answer.text);
 }
 
 #[tokio::test]

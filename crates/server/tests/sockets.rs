@@ -151,6 +151,8 @@ async fn broken_requests_are_told_so_and_cut() {
 #[tokio::test]
 async fn slow_clients_are_cut_and_harm_nobody() {
     let options = ServerOptions {
+        first_byte_timeout: Duration::from_millis(1000),
+        keep_alive_timeout: Duration::from_millis(1000),
         head_timeout: Duration::from_millis(1000),
         body_timeout: Duration::from_millis(1000),
         ..ServerOptions::default()
@@ -181,6 +183,7 @@ async fn slow_clients_are_cut_and_harm_nobody() {
 #[tokio::test]
 async fn the_time_for_a_head_starts_anew_with_each_answer_and_stands_still_before_it() {
     let running = run(ServerOptions {
+        keep_alive_timeout: Duration::from_millis(1000),
         head_timeout: Duration::from_millis(1000),
         ..ServerOptions::default()
     })
@@ -219,6 +222,7 @@ async fn the_time_for_a_head_starts_anew_with_each_answer_and_stands_still_befor
 async fn a_client_that_takes_nothing_of_an_answer_is_cut() {
     let options = ServerOptions {
         write_timeout: Duration::from_millis(300),
+        metrics_on_apis: true,
         ..ServerOptions::default()
     };
     let running = run(options).await;
@@ -256,24 +260,6 @@ async fn metric(running: &Running, name: &str) -> String {
         .text;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.unwrap_or("").to_owned()
-}
-
-#[tokio::test]
-async fn connections_beyond_the_limit_wait_for_their_turn() {
-    let options = ServerOptions {
-        connections_max: 1,
-        ..ServerOptions::default()
-    };
-    let running = run(options).await;
-    let mut first = running.connect().await;
-    first.write_all(ROOT).await.unwrap();
-    assert!(read_some(&mut first).await.starts_with("HTTP/1.1 200"));
-    let mut second = running.connect().await;
-    second.write_all(ROOT).await.unwrap();
-    let early = tokio::time::timeout(Duration::from_millis(200), second.readable()).await;
-    assert!(early.is_err(), "the second waits");
-    drop(first);
-    assert!(read_some(&mut second).await.starts_with("HTTP/1.1 200"));
 }
 
 #[tokio::test]

@@ -1,24 +1,16 @@
 //! What Prometheus can ask a cell.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::CONTENT_TYPE;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use placewright_cell::Cell;
+use placewright_server::Vital;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// Registers a cell's figures.
 pub(super) fn register(registry: &mut Registry, cell: &Arc<Cell>) {
@@ -91,48 +83,24 @@ impl Collector for Figures {
     }
 }
 
-/// Answers `GET /metrics` until the process ends.
-pub(super) async fn serve(listener: TcpListener, registry: Registry) {
-    let registry = Arc::new(registry);
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // No file descriptors left, say.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let registry = Arc::clone(&registry);
-        tokio::spawn(async move {
-            let answer = service_fn(|request| {
-                let answer = answer(&request, &registry);
-                async { Ok::<_, Infallible>(answer) }
-            });
-            // A client that goes away, or speaks no HTTP, does not matter.
-            let _ = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(Duration::from_secs(75))
-                .serve_connection(TokioIo::new(stream), answer)
-                .await;
-        });
+/// How a cell is, for its health listener.
+pub(super) struct Vitals {
+    registry: Registry,
+    stops: watch::Receiver<u32>,
+}
+
+impl Vitals {
+    pub(super) fn new(registry: Registry, stops: watch::Receiver<u32>) -> Arc<Self> {
+        Arc::new(Self { registry, stops })
     }
 }
 
-fn answer(request: &Request<Incoming>, registry: &Registry) -> Response<Full<Bytes>> {
-    let mut text = String::new();
-    let status = if request.uri().path() != "/metrics" {
-        text.push_str("there is nothing but /metrics here\n");
-        StatusCode::NOT_FOUND
-    } else if ![Method::GET, Method::HEAD].contains(request.method()) {
-        StatusCode::METHOD_NOT_ALLOWED
-    } else if prometheus_client::encoding::text::encode(&mut text, registry).is_err() {
-        StatusCode::INTERNAL_SERVER_ERROR
-    } else {
-        StatusCode::OK
-    };
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
-    response
+impl Vital for Vitals {
+    fn why_not_ready(&self) -> Option<&'static str> {
+        (*self.stops.borrow() > 0).then_some("stopping\n")
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
 }

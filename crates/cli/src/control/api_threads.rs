@@ -5,13 +5,15 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use anyhow::Context as _;
-use placewright_server::{CostlyOptions, CostlyWork, HttpService, Server, Stopped};
-use tokio::net::TcpListener;
+use placewright_server::{CostlyOptions, CostlyWork, HttpService, Server, Stopped, Successor};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
+use super::sockets::Port;
 use crate::options::Options;
 
 /// Costly requests that run at a time, for each processor: while one waits for the disk, another one
@@ -62,21 +64,25 @@ impl ApiThreads {
         self.work.clone()
     }
 
-    /// Serves on these threads until `stop` is done.
+    /// Serves on these threads until `stop` is done; see [`Server::serve_until`].
     ///
     /// # Errors
-    /// The listener cannot be moved, or the server panicked.
+    /// The sockets cannot be moved, or the server panicked.
     pub(crate) async fn serve<S: HttpService>(
         &self,
         server: Server<S>,
-        listener: TcpListener,
-        stop: impl Future<Output = ()> + Send + 'static,
+        port: Port,
+        stop: impl Future<Output = Option<Arc<dyn Successor>>> + Send + 'static,
     ) -> anyhow::Result<Stopped> {
         let runtime = self.sockets.as_ref().context("the threads have ended")?;
-        let listener = listener.into_std()?;
+        let listener = port.listener.into_std()?;
+        let inherited = port.inherited.into_iter().map(TcpStream::into_std);
+        let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
         let served = runtime.spawn(async move {
             let listener = TcpListener::from_std(listener)?;
-            anyhow::Ok(server.serve(listener, stop).await)
+            let inherited = inherited.into_iter().map(TcpStream::from_std);
+            let inherited = inherited.collect::<io::Result<_>>()?;
+            anyhow::Ok(server.serve_until(listener, inherited, stop).await)
         });
         served.await.context("a server panicked")?
     }

@@ -1,7 +1,6 @@
 //! Control's services in one process: placement, the scheduler, and where there are cells or the
 //! compute API, the conductor. They start together and end together.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +16,18 @@ use placewright_server::{
     ControlMachine, HttpMetrics, HttpService, SchedulerService, Server, Service, Stopped,
 };
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 
 use super::api_threads::ApiThreads;
+use super::descriptors::{self, Shares};
 use super::journal_metrics::JournalMetrics;
 use super::observer::Logged;
+use super::restart::{self, Inherited, Restart};
 use super::signals::nth;
-use super::{BACKLOG, Checked, access, bind, ensure_standard_names, open_store, wire};
+use super::sockets::{Port, Socket, Sockets};
+use super::{Checked, access, ensure_standard_names, health, open_store, wire};
 use crate::config::{Config, ConfigErrors};
 use crate::options::{AuthStrategy, Options};
 
@@ -35,41 +37,17 @@ pub(crate) struct Running {
     /// The conductor, where there is one.
     pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) token: Option<Token>,
-    placement: (Server, TcpListener),
-    scheduler: Option<(Server<SchedulerService>, TcpListener)>,
-    compute: Option<(Server<ComputeService>, TcpListener)>,
+    /// How many connections there may be.
+    pub(crate) shares: Shares,
+    /// Who goes on when this process ends.
+    pub(crate) restart: Arc<Restart>,
+    placement: (Server, Port),
+    scheduler: Option<(Server<SchedulerService>, Port)>,
+    compute: Option<(Server<ComputeService>, Port)>,
     asks: Option<TcpListener>,
+    health: Option<SocketAddr>,
     directory: PathBuf,
     threads: ApiThreads,
-}
-
-/// Addresses that are taken before the store is loaded, so that a start fails early. Nobody can
-/// connect until they listen.
-struct Sockets {
-    placement: TcpSocket,
-    scheduler: Option<TcpSocket>,
-    compute: Option<TcpSocket>,
-    asks: Option<TcpSocket>,
-}
-
-impl Sockets {
-    fn bind(options: &Options) -> anyhow::Result<Self> {
-        let maybe = |listen: Option<SocketAddr>, section| {
-            let socket = listen.map(|listen| bind(listen, section));
-            socket.transpose()
-        };
-        Ok(Self {
-            placement: bind(options.placement.listen, "placement")?,
-            scheduler: maybe(options.scheduler.listen, "scheduler")?,
-            compute: maybe(options.compute.listen, "compute")?,
-            asks: maybe(options.control.listen, "control")?,
-        })
-    }
-
-    /// Whether one of them is the conductor's.
-    fn conduct(&self) -> bool {
-        self.compute.is_some() || self.asks.is_some()
-    }
 }
 
 /// The secret that control shares with cells and agents, if there is one.
@@ -85,27 +63,38 @@ pub(crate) fn token(options: &Options) -> Result<Option<Token>, ConfigErrors> {
 impl Running {
     /// Starts: everything but serving. None: a signal came while the state was loaded.
     ///
-    /// `conducts`: the conductor is wanted even if no cell is configured.
+    /// `cells`: how many there are in this process. With any the conductor is wanted.
     ///
     /// # Errors
     /// Whatever keeps it from starting.
     pub(crate) async fn start(
         config: &Config,
         stops: &watch::Receiver<u32>,
-        conducts: bool,
+        cells: usize,
     ) -> anyhow::Result<Option<Self>> {
         let options = &config.options;
-        let sockets = Sockets::bind(options)?;
         let checked = Checked::new(config)?;
         crate::warnings::log(&checked.warnings);
         let (token, scheduler) = (checked.token, checked.scheduler);
+        let directory = options.store.directory();
+        let shares = descriptors::of_control(options, cells);
+        let mut inherited = Inherited::find(&directory, options.control.take_over)?;
+        let mut sockets = Sockets::take(options, &mut inherited)?;
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
         let observer = Logged(JournalMetrics::new(&mut registry));
-        let directory = options.store.directory();
-        let engine = tokio::select! {
-            engine = open_store(options, directory.clone(), observer) => engine?,
+        let (vital, health) = health::start(sockets.health.take())?;
+        let opening = async {
+            // All else is there: from now on the process before this one is not needed.
+            let taken =
+                tokio::task::spawn_blocking(move || inherited.take_over().map(|()| inherited));
+            let inherited = taken.await??;
+            let engine = open_store(options, directory.clone(), observer).await?;
+            anyhow::Ok((inherited, engine))
+        };
+        let (mut inherited, engine) = tokio::select! {
+            opened = opening => opened?,
             () = nth(stops, 1) => {
                 tracing::info!("stopped while the state was being loaded");
                 return Ok(None);
@@ -122,10 +111,10 @@ impl Running {
             Arc::new(registry),
         );
         let service = service.with_costly_work(threads.costly_work());
-        let placement = Server::new(service);
+        let placement = Server::new(service).with_limits(shares.api);
         let service = placement.service();
         let scheduler = SchedulerService::new(Arc::clone(service), scheduler, wire::keep(options));
-        let conducts = conducts || sockets.conduct() || !options.control.cells.0.is_empty();
+        let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = if conducts {
             let conductor = Conductor::new(engine.clone(), wire::conductor(options));
             let runtime = Runtime::start(conductor, scheduler.ranker())?;
@@ -134,27 +123,43 @@ impl Running {
         } else {
             None
         };
-        let listen = |socket: Option<TcpSocket>| {
-            let listener = socket.map(|socket| socket.listen(BACKLOG));
-            listener.transpose()
+        let mut open = |socket: Option<Socket>| {
+            let port = socket.map(|socket| Port::open(socket, &mut inherited));
+            port.transpose()
         };
-        let compute = match listen(sockets.compute)?.zip(runtime.as_ref()) {
-            Some((listener, runtime)) => {
+        let compute = match open(sockets.compute)?.zip(runtime.as_ref()) {
+            Some((port, runtime)) => {
                 let service = compute_api(options, service, runtime)?;
-                Some((Server::new(service), listener))
+                Some((Server::new(service).with_limits(shares.api), port))
             }
             None => None,
         };
-        let scheduler =
-            listen(sockets.scheduler)?.map(|listener| (Server::new(scheduler), listener));
+        let scheduler = open(sockets.scheduler)?
+            .map(|port| (Server::new(scheduler).with_limits(shares.api), port));
+        let asks = sockets.asks.map(Socket::listen).transpose()?;
+        let port = Port::open(sockets.placement, &mut inherited)?;
+        vital.set(Arc::clone(service) as _);
+        let listeners = [
+            ("placement", Some(&port.listener)),
+            (
+                "scheduler",
+                scheduler.as_ref().map(|(_, port)| &port.listener),
+            ),
+            ("compute", compute.as_ref().map(|(_, port)| &port.listener)),
+            ("control", asks.as_ref()),
+        ];
+        let restart = Restart::offer(&directory, restart::copies(listeners, health.as_ref()));
         let running = Self {
             engine,
             runtime,
             token,
-            placement: (placement, sockets.placement.listen(BACKLOG)?),
+            shares,
+            restart,
+            placement: (placement, port),
             scheduler,
             compute,
-            asks: listen(sockets.asks)?,
+            asks,
+            health: health.map(|listener| listener.local_addr()).transpose()?,
             directory,
             threads,
         };
@@ -211,6 +216,7 @@ impl Running {
             placement = %format_args!("http://{}", self.placement_address()?),
             scheduler = url(self.scheduler_address()?),
             compute = url(self.compute_address()?),
+            health = url(self.health),
             auth = AuthStrategy::text(config.options.auth.strategy),
             config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
             store = %self.directory.display(),
@@ -226,27 +232,35 @@ impl Running {
 
     /// Where placement listens.
     pub(crate) fn placement_address(&self) -> std::io::Result<SocketAddr> {
-        self.placement.1.local_addr()
+        self.placement.1.listener.local_addr()
     }
 
     /// Where the scheduler listens.
     pub(crate) fn scheduler_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self.scheduler.as_ref().map(|(_, listener)| listener);
+        let listener = self.scheduler.as_ref().map(|(_, port)| &port.listener);
         listener.map(TcpListener::local_addr).transpose()
     }
 
     /// Where the compute API listens.
     pub(crate) fn compute_address(&self) -> std::io::Result<Option<SocketAddr>> {
-        let listener = self.compute.as_ref().map(|(_, listener)| listener);
+        let listener = self.compute.as_ref().map(|(_, port)| &port.listener);
         listener.map(TcpListener::local_addr).transpose()
+    }
+
+    /// Where health and metrics are shown.
+    pub(crate) fn health_address(&self) -> Option<SocketAddr> {
+        self.health
     }
 
     /// Serves until the first signal, then lets requests under way end. The store is open still.
     ///
     /// # Errors
     /// The gRPC server failed.
-    pub(crate) async fn serve(self, stops: &watch::Receiver<u32>) -> anyhow::Result<()> {
-        let (placement, listener) = self.placement;
+    pub(crate) async fn serve(
+        self,
+        options: &Options,
+        stops: &watch::Receiver<u32>,
+    ) -> anyhow::Result<()> {
         let asks = self.asks.zip(self.runtime.as_ref());
         let asks = async {
             let Some((listener, runtime)) = asks else {
@@ -258,15 +272,15 @@ impl Running {
             };
             let options = ServeOptions {
                 token: self.token,
-                ..ServeOptions::default()
+                ..wire::asks(options, self.shares.asks)
             };
             placewright_rpc::serve(listener, services, options, nth(stops, 1)).await
         };
         let threads = &self.threads;
         let (first, second, third, asks) = tokio::join!(
-            threads.serve(placement, listener, first_stop(stops)),
-            maybe_serve(threads, self.scheduler, first_stop(stops)),
-            maybe_serve(threads, self.compute, first_stop(stops)),
+            serve(threads, Some(self.placement), &self.restart, stops),
+            serve(threads, self.scheduler, &self.restart, stops),
+            serve(threads, self.compute, &self.restart, stops),
             asks,
         );
         if [first?, second?, third?].contains(&Stopped::TimedOut) {
@@ -276,21 +290,21 @@ impl Running {
     }
 }
 
-async fn maybe_serve<S: HttpService>(
+async fn serve<S: HttpService>(
     threads: &ApiThreads,
-    service: Option<(Server<S>, TcpListener)>,
-    stop: impl Future<Output = ()> + Send + 'static,
+    service: Option<(Server<S>, Port)>,
+    restart: &Arc<Restart>,
+    stops: &watch::Receiver<u32>,
 ) -> anyhow::Result<Stopped> {
-    match service {
-        Some((server, listener)) => threads.serve(server, listener, stop).await,
-        None => Ok(Stopped::Drained),
-    }
-}
-
-/// Done with the first signal to stop.
-fn first_stop(stops: &watch::Receiver<u32>) -> impl Future<Output = ()> + Send + use<> {
-    let stops = stops.clone();
-    async move { nth(&stops, 1).await }
+    let Some((server, port)) = service else {
+        return Ok(Stopped::Drained);
+    };
+    let (restart, stops) = (Arc::clone(restart), stops.clone());
+    let stop = async move {
+        nth(&stops, 1).await;
+        restart.successor()
+    };
+    threads.serve(server, port, stop).await
 }
 
 /// Ends the conductor and closes the store.

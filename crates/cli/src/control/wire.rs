@@ -7,6 +7,8 @@ use placewright_auth::{
     Strategy,
 };
 use placewright_journal::SqliteOptions;
+use placewright_net::Limits;
+use placewright_rpc::ServeOptions;
 use placewright_server::{CandidateOptions, Cors, KeepOptions, ServerOptions};
 
 use crate::options::{AuthStrategy, CandidateStrategy, Number, Options};
@@ -17,12 +19,17 @@ pub(super) fn server(options: &Options) -> ServerOptions {
     let cors = &options.cors;
     ServerOptions {
         connections_max: placement.connections_max.count(),
+        connections_per_peer_max: placement.connections_per_peer_max.count(),
         body_bytes_max: placement.body_bytes_max.count(),
         head_bytes_max: placement.head_bytes_max.count(),
+        first_byte_timeout: milliseconds(placement.first_byte_timeout_ms),
+        keep_alive_timeout: milliseconds(placement.keep_alive_timeout_ms),
         head_timeout: milliseconds(placement.head_timeout_ms),
         body_timeout: milliseconds(placement.body_timeout_ms),
         write_timeout: milliseconds(placement.write_timeout_ms),
         drain_timeout: milliseconds(placement.drain_timeout_ms),
+        hand_over_timeout: milliseconds(placement.hand_over_timeout_ms),
+        metrics_on_apis: options.health.metrics_on_apis,
         cors: (!cors.allowed_origins.is_empty()).then(|| Cors {
             allowed_origins: cors.allowed_origins.clone(),
             allow_credentials: cors.allow_credentials,
@@ -45,6 +52,28 @@ pub(super) fn server(options: &Options) -> ServerOptions {
         groups_max: placement.groups_max.count(),
         answer_bytes_max: placement.answer_bytes_max.count(),
         answers_bytes_max: placement.answers_bytes_max.count(),
+    }
+}
+
+/// How control serves cells.
+pub(crate) fn asks(options: &Options, limits: Limits) -> ServeOptions {
+    let time = milliseconds(options.control.first_call_timeout_ms);
+    ServeOptions {
+        limits,
+        first_call_timeout: time,
+        first_byte_timeout: time / 3,
+        ..ServeOptions::default()
+    }
+}
+
+/// How a cell serves agents and control.
+pub(crate) fn cell(options: &Options, limits: Limits) -> ServeOptions {
+    let time = milliseconds(options.cell.first_call_timeout_ms);
+    ServeOptions {
+        limits,
+        first_call_timeout: time,
+        first_byte_timeout: time / 3,
+        ..ServeOptions::default()
     }
 }
 

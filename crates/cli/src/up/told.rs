@@ -10,6 +10,7 @@ pub(super) struct Told {
     pub(super) placement: SocketAddr,
     pub(super) scheduler: Option<SocketAddr>,
     pub(super) compute: Option<SocketAddr>,
+    pub(super) health: Option<SocketAddr>,
     pub(super) cells: Vec<(CellId, SocketAddr)>,
     pub(super) folder: PathBuf,
     pub(super) hosts: usize,
@@ -35,6 +36,9 @@ impl Told {
         );
         if let Some(scheduler) = self.scheduler {
             text.push_str(&format!("  scheduler  http://{scheduler}\n"));
+        }
+        if let Some(health) = self.health {
+            text.push_str(&format!("  health     http://{health} (and /metrics)\n"));
         }
         for (number, (cell, address)) in self.cells.iter().enumerate() {
             text.push_str(&format!(

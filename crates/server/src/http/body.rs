@@ -113,9 +113,9 @@ where
     if let Some(result) = at_once(collected.as_mut()).await {
         return result;
     }
-    match tokio::time::timeout(timeout, collected).await {
-        Ok(result) => result,
-        Err(_) => Err(ApiError::new(408, "The body did not arrive in time.")),
+    match placewright_net::within(timeout, collected).await {
+        Some(result) => result,
+        None => Err(ApiError::new(408, "The body did not arrive in time.")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Placewright's own pages beside the Placement API.
 //!
-//! Open to all: `/metrics`, `/healthz`, `/readyz`, `/placewright/v1/openapi.json`. For those whom a
-//! policy rule lets: `/placewright/v1/changes`, `/placewright/v1/explain`,
+//! Open to all: `/healthz`, `/readyz`, `/placewright/v1/openapi.json`, and `/metrics` where the options
+//! say so. For those whom a policy rule lets: `/placewright/v1/changes`, `/placewright/v1/explain`,
 //! `/placewright/v1/audit`, `/placewright/v1/audit/repair`.
 
 mod change_json;
@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use hyper::http::request::Parts;
 use placewright_auth::{Identity, Rule, Target};
+use prometheus_client::registry::Registry;
 
+use crate::health::{self, Vital};
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -113,11 +115,16 @@ pub(crate) async fn show(
     }
     let query = Query::parse(parts.uri.query().unwrap_or("")).map_err(ApiError::bad_request)?;
     match page {
-        Page::Metrics => metrics(service),
+        Page::Metrics if service.options.metrics_on_apis => metrics(service),
+        Page::Metrics => Err(ApiError::not_found(
+            "Metrics are shown at health.listen; health.metrics_on_apis = true shows them here too.",
+        )
+        .at_door()),
         Page::Health => Ok(plain(200, "ok\n")),
-        Page::Ready if *service.stopping.borrow() => Ok(plain(503, "stopping\n")),
-        Page::Ready if store_fails(service) => Ok(plain(503, "the store fails\n")),
-        Page::Ready => Ok(plain(200, "ready\n")),
+        Page::Ready => Ok(match service.why_not_ready() {
+            Some(reason) => plain(503, reason),
+            None => plain(200, "ready\n"),
+        }),
         Page::OpenApi => openapi::show(&query),
         Page::Changes => changes::follow(service, &query, &parts.headers),
         Page::Explain => explain::show(service, parts).await,
@@ -130,9 +137,19 @@ pub(crate) async fn show(
 /// requests again: only a change can show whether the store works.
 const STORE_FAILED: Duration = Duration::from_secs(15);
 
-fn store_fails(service: &Service) -> bool {
-    let ago = service.engine.store_failed_ago();
-    ago.is_some_and(|ago| ago < STORE_FAILED)
+impl Vital for Service {
+    fn why_not_ready(&self) -> Option<&'static str> {
+        if *self.stopping.borrow() {
+            return Some("stopping\n");
+        }
+        let ago = self.engine.store_failed_ago();
+        let fails = ago.is_some_and(|ago| ago < STORE_FAILED);
+        fails.then_some("the store fails\n")
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
 }
 
 async fn audit(service: &Service, repair: Option<RepairOptions>) -> ApiResult<Reply> {
@@ -164,14 +181,9 @@ fn plain(status: u16, text: &'static str) -> Reply {
 }
 
 fn metrics(service: &Service) -> ApiResult<Reply> {
-    let mut text = String::with_capacity(16 << 10);
-    prometheus_client::encoding::text::encode(&mut text, &service.registry)
+    let text = health::metrics_text(&service.registry)
         .map_err(|error| ApiError::new(500, format!("cannot write the metrics: {error}")))?;
-    Ok(Reply::text(
-        200,
-        "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        text,
-    ))
+    Ok(Reply::text(200, health::METRICS_TYPE, text))
 }
 
 /// The only parameters that a page takes.

@@ -83,6 +83,8 @@ pub struct Exchange {
     pub(crate) route: &'static str,
     /// The microversion, once it is negotiated.
     version: Option<Microversion>,
+    /// Who is calling, once it is known.
+    identity: Option<Arc<Identity>>,
 }
 
 impl Exchange {
@@ -94,12 +96,18 @@ impl Exchange {
             request_id: RequestId::new(),
             route: "other",
             version: None,
+            identity: None,
         }
     }
 
     /// The identifier that its answer will carry.
     pub fn request_id(&self) -> &str {
         self.request_id.as_str()
+    }
+
+    /// Says who is calling, for the log.
+    pub fn set_identity(&mut self, identity: &Arc<Identity>) {
+        self.identity = Some(Arc::clone(identity));
     }
 
     /// Says which route it takes, as in the documentation; metrics are kept by it.
@@ -256,6 +264,7 @@ impl Service {
             (_, Some(page)) if page.is_open() => None,
             _ => Some(self.authenticate(&parts.headers, exchange).await?),
         };
+        exchange.identity.clone_from(&identity);
         if let Some(page) = page {
             return match identity {
                 Some(identity) if page.is_costly() => self.show_costly(page, parts, identity).await,

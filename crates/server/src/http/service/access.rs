@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use hyper::body::Body as _;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, Uri};
+use placewright_auth::Identity;
 
 use super::{Exchange, REQUEST_ID, Service};
 use crate::http::body::Body;
@@ -34,6 +35,8 @@ impl Service {
             target: "placewright_server::access",
             request_id = exchange.request_id.as_str(),
             global_request_id = request_id::global(global),
+            user_id = exchange.identity.as_deref().and_then(Identity::user_id),
+            project_id = exchange.identity.as_deref().and_then(Identity::project_id),
             remote = remote.map(|remote| tracing::field::display(Peer(remote))),
             method = %parts.method,
             uri = %Target(&parts.uri),

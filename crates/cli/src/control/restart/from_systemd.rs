@@ -1,0 +1,90 @@
+//! What systemd keeps for the next process of a service, and passes to it.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use listenfd::ListenFd;
+use placewright_server::Successor;
+use rustix::net::sockopt::socket_acceptconn;
+use sd_notify::NotifyState;
+
+use super::Inherited;
+
+/// The name of kept connections in systemd's store. A connection goes from it by itself when its client
+/// closes it.
+const KEPT: &str = "kept";
+
+/// The sockets that systemd passed to this process (`$LISTEN_FDS`).
+pub(super) fn find() -> Inherited {
+    let mut inherited = Inherited::default();
+    let mut passed = ListenFd::from_env();
+    for number in 0..passed.len() {
+        // By its name it takes every TCP socket.
+        let socket = match passed.take_tcp_listener(number) {
+            Ok(Some(socket)) => socket,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "systemd passed something that is no TCP socket");
+                continue;
+            }
+        };
+        match socket_acceptconn(&socket) {
+            Ok(true) => inherited.listeners.push(socket),
+            Ok(false) => {
+                let stream = TcpStream::from(OwnedFd::from(socket));
+                inherited.connections.push(stream);
+            }
+            Err(error) => tracing::warn!(%error, "systemd passed a socket that cannot be used"),
+        }
+    }
+    if !inherited.connections.is_empty() {
+        // They are this process's from now on; in the store they would outlive it.
+        tell(
+            &[NotifyState::FdStoreRemove, NotifyState::FdName(KEPT)],
+            &[],
+        );
+    }
+    inherited
+}
+
+/// Has systemd keep the listening sockets for the next process. It does where the unit says
+/// `FileDescriptorStoreMax=`, and until the service is stopped for good.
+pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
+    for (name, listener) in listeners {
+        // One of an earlier configuration would listen for nobody.
+        tell(
+            &[NotifyState::FdStoreRemove, NotifyState::FdName(name)],
+            &[],
+        );
+        let store = [NotifyState::FdStore, NotifyState::FdName(name)];
+        tell(&store, &[listener.as_fd()]);
+    }
+}
+
+/// systemd as the one who keeps connections until the next process is there.
+pub(super) fn successor() -> Option<Arc<dyn Successor>> {
+    std::env::var_os("NOTIFY_SOCKET")?;
+    Some(Arc::new(Store))
+}
+
+struct Store;
+
+impl Successor for Store {
+    fn take(&self, connection: TcpStream) {
+        let store = [NotifyState::FdStore, NotifyState::FdName(KEPT)];
+        tell(&store, &[connection.as_fd()]);
+    }
+}
+
+/// That systemd cannot be told is no reason to stop: its clients connect again.
+fn tell(states: &[NotifyState<'_>], descriptors: &[std::os::fd::BorrowedFd<'_>]) {
+    let told = if descriptors.is_empty() {
+        sd_notify::notify(states)
+    } else {
+        sd_notify::notify_with_fds(states, descriptors)
+    };
+    if let Err(error) = told {
+        tracing::debug!(%error, "systemd could not be told");
+    }
+}

@@ -1,0 +1,100 @@
+//! The addresses that control listens on, taken before the store is loaded, so that a start fails
+//! early.
+
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::restart::Inherited;
+use super::{BACKLOG, bind};
+use crate::options::Options;
+
+/// An address that is taken.
+pub(crate) enum Socket {
+    /// By this process. Nobody can connect until it listens.
+    Bound(TcpSocket),
+    /// By the process before this one, or by systemd. Clients can connect already, and wait.
+    Listening(std::net::TcpListener),
+}
+
+impl Socket {
+    /// Takes an address, or the socket that was passed for it.
+    fn take(inherited: &mut Inherited, address: SocketAddr, section: &str) -> anyhow::Result<Self> {
+        match inherited.listener(address) {
+            Some(listener) => {
+                listener.set_nonblocking(true)?;
+                Ok(Self::Listening(listener))
+            }
+            None => Ok(Self::Bound(bind(address, section)?)),
+        }
+    }
+
+    /// Listens.
+    pub(crate) fn listen(self) -> std::io::Result<TcpListener> {
+        match self {
+            Self::Bound(socket) => socket.listen(BACKLOG),
+            Self::Listening(listener) => TcpListener::from_std(listener),
+        }
+    }
+}
+
+/// The addresses of control's services.
+pub(crate) struct Sockets {
+    pub(crate) placement: Socket,
+    pub(crate) scheduler: Option<Socket>,
+    pub(crate) compute: Option<Socket>,
+    pub(crate) asks: Option<Socket>,
+    pub(crate) health: Option<Socket>,
+}
+
+impl Sockets {
+    /// Takes them all.
+    ///
+    /// # Errors
+    /// Somebody else has one.
+    pub(crate) fn take(options: &Options, inherited: &mut Inherited) -> anyhow::Result<Self> {
+        let mut maybe = |listen: Option<SocketAddr>, section| {
+            let socket = listen.map(|listen| Socket::take(inherited, listen, section));
+            socket.transpose()
+        };
+        Ok(Self {
+            scheduler: maybe(options.scheduler.listen, "scheduler")?,
+            compute: maybe(options.compute.listen, "compute")?,
+            asks: maybe(options.control.listen, "control")?,
+            health: maybe(options.health.listen, "health")?,
+            placement: Socket::take(inherited, options.placement.listen, "placement")?,
+        })
+    }
+
+    /// Whether one of them is the conductor's.
+    pub(crate) fn conduct(&self) -> bool {
+        self.compute.is_some() || self.asks.is_some()
+    }
+}
+
+/// A listening socket with the connections that were kept by the process before this one.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) listener: TcpListener,
+    pub(crate) inherited: Vec<TcpStream>,
+}
+
+impl Port {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn open(socket: Socket, inherited: &mut Inherited) -> std::io::Result<Self> {
+        let listener = socket.listen()?;
+        let kept = inherited.connections(listener.local_addr()?);
+        let kept = kept.into_iter().filter_map(|stream| {
+            // One that cannot be used is gone, and its client connects again.
+            stream.set_nonblocking(true).ok()?;
+            TcpStream::from_std(stream).ok()
+        });
+        Ok(Self {
+            inherited: kept.collect(),
+            listener,
+        })
+    }
+}

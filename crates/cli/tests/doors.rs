@@ -1,0 +1,192 @@
+//! How `placewright control` takes connections: health aside, restarts that refuse nobody, few file
+//! descriptors.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Control, free_address, placewright};
+use rustix::process::Signal;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// The answer to a request on a connection that is closed behind it.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// What is there of an answer on a connection that is kept.
+fn read(stream: &mut TcpStream) -> String {
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let mut buffer = [0; 65_536];
+    let length = stream.read(&mut buffer).unwrap();
+    String::from_utf8_lossy(&buffer[..length]).into_owned()
+}
+
+const ROOT: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+
+#[test]
+fn health_and_metrics_have_a_port_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let health = free_address();
+    let listen = health.to_string();
+    let flags = ["--health-listen", &listen];
+    let server = Control::start(&directory.path().join("store"), &flags);
+    assert!(get(health, "/healthz").ends_with("ok\n"));
+    assert!(get(health, "/readyz").ends_with("ready\n"));
+    let metrics = get(health, "/metrics");
+    assert!(
+        metrics.contains("placewright_http_connections"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("placewright_journal"), "{metrics}");
+    assert!(get(health, "/resource_providers").starts_with("HTTP/1.1 404"));
+    let hidden = get(server.address, "/metrics");
+    assert!(hidden.starts_with("HTTP/1.1 404"), "{hidden}");
+    assert!(get(server.address, "/readyz").ends_with("ready\n"));
+    let shown = ["--health-metrics-on-apis", "true"];
+    let server = Control::start(&directory.path().join("other"), &shown);
+    assert!(get(server.address, "/metrics").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn the_access_log_names_who_called() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Control::start(&directory.path().join("store"), &[]);
+    server.request_with("GET /resource_classes", "X-Auth-Token: alice:wonderland");
+    let line = server.wait_for_line("/resource_classes");
+    assert!(line.contains("user_id=\"alice\""), "{line}");
+    assert!(line.contains("project_id=\"wonderland\""), "{line}");
+    server.request_with("GET /resource_classes", "X-Other: 1");
+    let line = server.wait_for_line("/resource_classes");
+    assert!(!line.contains("user_id"), "{line}");
+}
+
+#[test]
+fn another_process_takes_the_place_of_the_one_that_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let mut old = Control::start(&store, &[]);
+    let address = old.address.to_string();
+    let created = old.request("POST /resource_providers", "{\"name\": \"before\"}");
+    assert!(created.starts_with("HTTP/1.1 200"), "{created}");
+    let mut kept = TcpStream::connect(old.address).unwrap();
+    kept.write_all(ROOT).unwrap();
+    assert!(read(&mut kept).starts_with("HTTP/1.1 200"));
+
+    // One that cannot start leaves the old one as it is.
+    let start = |flags: &[&str]| {
+        let mut command = placewright(&["control", "--config", "/dev/null", "--store-path"]);
+        command.arg(&store);
+        command.args([
+            "--placement-listen",
+            &address,
+            "--control-take-over",
+            "true",
+        ]);
+        command.args(flags).stderr(Stdio::piped());
+        command
+    };
+    let failed = start(&["--policy-file", "/nowhere"]).output().unwrap();
+    assert_eq!(failed.status.code(), Some(2), "{failed:?}");
+    kept.write_all(ROOT).unwrap();
+    assert!(read(&mut kept).starts_with("HTTP/1.1 200"));
+
+    let mut child = start(&[]).spawn().unwrap();
+    let line = old.wait_for_line("takes this one's place");
+    assert!(line.contains("INFO"), "{line}");
+    // Nobody is refused, whenever it is.
+    let mut new = TcpStream::connect(old.address).unwrap();
+    for stream in [&mut new, &mut kept] {
+        stream.write_all(ROOT).unwrap();
+        assert!(read(stream).starts_with("HTTP/1.1 200"));
+    }
+    let (code, log) = old.end();
+    assert_eq!(code, 0, "{log}");
+    let found = get_with_token(&address, "/resource_providers?name=before");
+    assert!(found.contains("\"before\""), "{found}");
+    kept.write_all(ROOT).unwrap();
+    assert!(read(&mut kept).starts_with("HTTP/1.1 200"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn get_with_token(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: test\r\nX-Auth-Token: admin\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn with_nobody_to_follow_it_starts_as_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let flags = ["--control-take-over", "true"];
+    let server = Control::start(&store, &flags);
+    server.signal(Signal::KILL);
+    drop(server);
+    // What a process left that was killed is nobody either.
+    let server = Control::start(&store, &flags);
+    assert!(get(server.address, "/readyz").ends_with("ready\n"));
+}
+
+#[test]
+fn few_descriptors_are_shared_and_nothing_spins() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, health) = (free_address(), free_address());
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_placewright"))
+        .args(["control", "--config", "/dev/null", "--store-path"])
+        .arg(directory.path().join("store"))
+        .args(["--placement-listen", &address.to_string()])
+        .args(["--health-listen", &health.to_string()])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while TcpStream::connect(health).is_err() || !get(health, "/readyz").ends_with("ready\n") {
+        assert!(began.elapsed() < SOON, "it starts");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let crowd: Vec<TcpStream> = (0..300)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    assert!(get(address, "/healthz").ends_with("ok\n"));
+    let before = cpu_ticks(child.id());
+    std::thread::sleep(Duration::from_secs(1));
+    let used = cpu_ticks(child.id()) - before;
+    assert!(used < 30, "{used} ticks of 100 in a second");
+    assert!(get(health, "/healthz").ends_with("ok\n"));
+    drop(crowd);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Processor time of a process in hundredths of a second.
+fn cpu_ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    let ticks = |place: usize| fields[place].parse::<u64>().unwrap();
+    ticks(11) + ticks(12)
+}

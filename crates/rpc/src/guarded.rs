@@ -1,0 +1,173 @@
+//! Connections of callers: limits of their number, and of the time in which a caller has to show that
+//! it is one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use placewright_net::{Admitted, Clock, Door, Gate, GateMetrics, Limits, Place, Seat, Verdict};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
+
+/// Times that a new caller has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// For its first byte.
+    pub(crate) first_byte: Duration,
+    /// For a call that is let in.
+    pub(crate) first_call: Duration,
+}
+
+/// Who is behind a connection, for whoever lets calls in.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Arc<Seat>);
+
+impl Caller {
+    /// One of its calls was let in: from now on pings say whether it is there.
+    pub(crate) fn is_let_in(&self) {
+        self.0.set_busy(true);
+    }
+}
+
+/// A connection that ends when no call was let in for too long, or when others need its place before
+/// one was.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    stream: TcpStream,
+    place: Place,
+    times: Times,
+    since: Instant,
+    has_begun: bool,
+    clock: Clock,
+}
+
+impl Guarded {
+    fn new(admitted: Admitted, times: Times) -> Self {
+        Self {
+            stream: admitted.stream,
+            place: admitted.place,
+            times,
+            since: Instant::now(),
+            has_begun: false,
+            clock: Clock::default(),
+        }
+    }
+
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let seat = self.place.seat();
+        if !seat.is_silent() {
+            return Poll::Pending;
+        }
+        seat.wake_by(context);
+        if seat.must_leave() {
+            return Poll::Ready(());
+        }
+        loop {
+            let time = if self.has_begun {
+                self.times.first_call
+            } else {
+                self.times.first_byte
+            };
+            match ready!(self.clock.poll(self.since + time, context)) {
+                Verdict::Over => return Poll::Ready(()),
+                Verdict::HeldUp => self.since = Instant::now(),
+            }
+        }
+    }
+}
+
+impl Connected for Guarded {
+    type ConnectInfo = Caller;
+
+    fn connect_info(&self) -> Caller {
+        Caller(Arc::clone(self.place.seat()))
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if result.is_pending() {
+            ready!(self.poll_overdue(context));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.has_begun = true;
+        result
+    }
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The connections of a listening socket, until nobody wants them.
+pub(crate) fn incoming(
+    listener: TcpListener,
+    limits: Limits,
+    times: Times,
+) -> ReceiverStream<io::Result<Guarded>> {
+    // Whoever is refused hears nothing: there is no word for it before HTTP/2 has begun.
+    let gate = Gate::new(limits, GateMetrics::default());
+    let mut door = Door::new(listener, gate, |_| String::new());
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        loop {
+            let admitted = tokio::select! {
+                () = sender.closed() => break,
+                admitted = door.next() => admitted,
+            };
+            prepare(&admitted.stream, admitted.remote);
+            if sender
+                .send(Ok(Guarded::new(admitted, times)))
+                .await
+                .is_err()
+            {
+                break;
+            }
+        }
+    });
+    ReceiverStream::new(receiver)
+}
+
+fn prepare(stream: &TcpStream, remote: SocketAddr) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
+    }
+}

@@ -1,0 +1,171 @@
+//! Health and metrics on a listener of their own, which answers while everything else is busy.
+//!
+//! [`Health::serve_aside`] runs on a thread with a runtime of its own. What it shows takes no lock of
+//! the state: readiness is read from flags, metrics from counters.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use placewright_net::Limits;
+use prometheus_client::registry::Registry;
+
+use crate::http::body::Body;
+use crate::metrics::HttpMetrics;
+use crate::options::ServerOptions;
+use crate::server::{HttpService, Server};
+
+pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+
+/// What can be asked how it is.
+pub trait Vital: Send + Sync {
+    /// Why it should get no requests just now, as a line.
+    fn why_not_ready(&self) -> Option<&'static str>;
+
+    /// Its metrics.
+    fn registry(&self) -> &Registry;
+}
+
+/// All metrics as Prometheus reads them.
+pub(crate) fn metrics_text(registry: &Registry) -> Result<String, fmt::Error> {
+    let mut text = String::with_capacity(16 << 10);
+    prometheus_client::encoding::text::encode(&mut text, registry)?;
+    Ok(text)
+}
+
+/// Answers `/healthz`, `/readyz` and `/metrics`.
+pub struct Health {
+    options: ServerOptions,
+    metrics: HttpMetrics,
+    /// What it tells of, once that is there.
+    vital: Arc<OnceLock<Arc<dyn Vital>>>,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Health").finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    /// The most connections of a health listener at the same time, and of one peer. Whoever asks for
+    /// health makes a connection each time, or keeps one.
+    pub const CONNECTIONS_MAX: usize = 64;
+    const LIMITS: Limits = Limits {
+        connections: Self::CONNECTIONS_MAX,
+        per_peer: Self::CONNECTIONS_MAX / 2,
+        connections_option: "the health listener",
+        per_peer_option: "the health listener",
+    };
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// Tells of what will be put into `vital`; before that it is not ready.
+    pub fn new(vital: Arc<OnceLock<Arc<dyn Vital>>>) -> Self {
+        let options = ServerOptions {
+            head_bytes_max: 8192,
+            first_byte_timeout: Self::TIMEOUT,
+            head_timeout: Self::TIMEOUT,
+            write_timeout: Self::TIMEOUT,
+            ..ServerOptions::default()
+        };
+        Self {
+            options,
+            // Its own connections are nobody's concern.
+            metrics: HttpMetrics::new(&mut Registry::default()),
+            vital,
+        }
+    }
+
+    /// Serves until the process ends, on a thread of its own.
+    ///
+    /// # Errors
+    /// There is no thread to be had, or no runtime.
+    pub fn serve_aside(self, listener: TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let serve = move || {
+            runtime.block_on(async {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => {
+                        Server::new(self)
+                            .with_limits(Self::LIMITS)
+                            .serve(listener, std::future::pending())
+                            .await;
+                    }
+                    Err(error) => tracing::error!(%error, "nobody can ask for health"),
+                }
+            });
+        };
+        std::thread::Builder::new()
+            .name("health".to_owned())
+            .spawn(serve)?;
+        Ok(())
+    }
+
+    /// Answers a request for a path.
+    fn answer(&self, method: &Method, path: &str) -> Response<Body> {
+        if method != Method::GET && method != Method::HEAD {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
+            let allow = HeaderValue::from_static("GET, HEAD");
+            response.headers_mut().insert(ALLOW, allow);
+            return response;
+        }
+        let vital = self.vital.get();
+        match (path, vital) {
+            ("/healthz", _) => text(StatusCode::OK, "ok\n"),
+            ("/readyz" | "/metrics", None) => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+            ("/readyz", Some(vital)) => match vital.why_not_ready() {
+                Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+                None => text(StatusCode::OK, "ready\n"),
+            },
+            ("/metrics", Some(vital)) => match metrics_text(vital.registry()) {
+                Ok(metrics) => respond(StatusCode::OK, METRICS_TYPE, metrics.into()),
+                Err(_) => text(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "cannot write the metrics\n",
+                ),
+            },
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there is nothing but /healthz, /readyz and /metrics here\n",
+            ),
+        }
+    }
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response<Body> {
+    respond(status, TEXT_TYPE, Bytes::from_static(text.as_bytes()))
+}
+
+fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::Whole(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+impl HttpService for Health {
+    fn options(&self) -> &ServerOptions {
+        &self.options
+    }
+
+    fn metrics(&self) -> &HttpMetrics {
+        &self.metrics
+    }
+
+    fn stopping(&self) {}
+
+    async fn handle(&self, request: Request<Incoming>, _: SocketAddr) -> Response<Body> {
+        self.answer(request.method(), request.uri().path())
+    }
+}

@@ -1,0 +1,144 @@
+//! One connection from its start to its end.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::server::conn::http1::Connection;
+use hyper::service::{HttpService as HyperService, service_fn};
+use hyper::{Request, Response, StatusCode, Version};
+use hyper_util::rt::TokioIo;
+use placewright_net::{Place, Seat};
+use tokio::net::TcpStream;
+
+use super::{ENDS, HANDS_OVER, HttpService, SERVES, Serving, Stage};
+use crate::http::body::Body;
+use crate::wire::{Times, Wire};
+
+/// How a connection ended.
+enum End {
+    /// By itself, or because its server ends.
+    Over(hyper::Result<()>),
+    /// It is idle, and somebody else goes on with it.
+    Kept,
+}
+
+impl<S: HttpService> Serving<S> {
+    /// Serves a connection on a task of its own.
+    pub(super) fn start(&self, stream: TcpStream, remote: SocketAddr, place: Place) {
+        let options = self.service.options();
+        let times = Times {
+            first_byte: options.first_byte_timeout,
+            keep_alive: options.keep_alive_timeout,
+            head: options.head_timeout,
+            write: options.write_timeout,
+        };
+        let seat = Arc::clone(place.seat());
+        let io = TokioIo::new(Wire::new(stream, times, Arc::clone(&seat)));
+        let service = Arc::clone(&self.service);
+        let busy = Arc::clone(&seat);
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let service = Arc::clone(&service);
+            let busy = Arc::clone(&busy);
+            busy.set_busy(true);
+            async move {
+                let response = match wrong_host(&request) {
+                    None => service.handle(request, remote).await,
+                    Some(why) => refused(why),
+                };
+                busy.set_busy(false);
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let connection = self.http.serve_connection(io, answer);
+        let metrics = self.service.metrics();
+        let (gauge, polls) = (metrics.connections.clone(), metrics.polls.clone());
+        let (stage, kept) = (Arc::clone(&self.stage), self.kept.clone());
+        gauge.inc();
+        tokio::spawn(async move {
+            let (end, connection) = polls.time(run(connection, &seat, &stage)).await;
+            match end {
+                End::Over(Ok(())) => {}
+                End::Over(Err(error)) => tracing::debug!(%error, %remote, "connection broken"),
+                End::Kept => {
+                    let parts = connection.into_parts();
+                    let stream = parts.io.into_inner().into_inner().into_std();
+                    // Part of a head that came together with the request before it cannot be passed
+                    // on; its client connects again.
+                    if let (Ok(stream), true) = (stream, parts.read_buf.is_empty()) {
+                        let _ = kept.send(stream);
+                    }
+                }
+            }
+            gauge.dec();
+            drop(place);
+        });
+    }
+}
+
+/// Serves a connection to its end, or until somebody else is to go on with it.
+async fn run<S>(
+    mut connection: Connection<TokioIo<Wire<TcpStream>>, S>,
+    seat: &Seat,
+    stage: &Stage,
+) -> (End, Connection<TokioIo<Wire<TcpStream>>, S>)
+where
+    S: HyperService<Incoming, ResBody = Body> + Unpin,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S::Future: 'static,
+{
+    let mut is_ending = false;
+    let end = std::future::poll_fn(|context: &mut Context<'_>| {
+        loop {
+            if !is_ending && stage.is(ENDS) {
+                is_ending = true;
+                // Closed if it is idle; else its answer says that it is the last.
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            if let Poll::Ready(result) = Pin::new(&mut connection).poll(context) {
+                return Poll::Ready(End::Over(result));
+            }
+            if stage.is(HANDS_OVER) && seat.is_idle() {
+                return Poll::Ready(End::Kept);
+            }
+            // It may have come to that before anybody could be woken.
+            if is_ending || stage.is(SERVES) || stage.is(HANDS_OVER) {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
+    (end, connection)
+}
+
+/// Why a request's host is none, if so (RFC 9112, section 3.2). A request of HTTP/1.0 needs none.
+fn wrong_host<B>(request: &Request<B>) -> Option<&'static str> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) if request.version() <= Version::HTTP_10 => None,
+        (None, _) => Some("A request of HTTP/1.1 needs a Host header.\n"),
+        (Some(_), Some(_)) => Some("A request has one Host header, not several.\n"),
+        (Some(host), None) if host.as_bytes().iter().all(is_of_host) => None,
+        (Some(_), None) => Some("The Host header is no host with a port.\n"),
+    }
+}
+
+/// Whether a byte may be in a host with a port (RFC 3986, section 3.2.2).
+fn is_of_host(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte)
+}
+
+fn refused(why: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::Whole(Bytes::from_static(why.as_bytes())));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let headers = response.headers_mut();
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    headers.insert(CONTENT_TYPE, text);
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
