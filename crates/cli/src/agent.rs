@@ -12,6 +12,8 @@ use placewright_auth::ServiceUser;
 use placewright_link::AgentLink;
 use placewright_rpc::{AgentClient, ClientOptions, Token};
 
+use placewright_tasks::{Task, watched};
+
 use crate::config::{Config, ConfigErrors, Environment, Flags};
 use crate::control::signals::{self, nth};
 use crate::control::{logs, systemd, wire};
@@ -33,7 +35,8 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(options, driver, placement, token, start));
+    let serve = serve(options, driver, placement, token, start);
+    let result = runtime.block_on(watched(Task::Main, serve));
     runtime.shutdown_background();
     drop(log);
     result
@@ -61,7 +64,7 @@ async fn serve(
         error => anyhow::Error::from(error),
     })?;
     systemd::ready();
-    tokio::spawn(systemd::feed_watchdog());
+    systemd::feed_watchdog();
     tokio::select! {
         () = agent.ready() => tracing::info!(
             version = env!("CARGO_PKG_VERSION"),

@@ -16,6 +16,7 @@ use placewright_conductor::{CellId, cell_conductor};
 use placewright_rpc::{
     ClientOptions, PlacementClient, ServeOptions, Services, Token, serve as serve_grpc,
 };
+use placewright_tasks::{Task, watched};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
@@ -38,7 +39,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(&config, token, start));
+    let result = runtime.block_on(watched(Task::Main, serve(&config, token, start)));
     // A store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -99,10 +100,11 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     let listener = socket.listen(BACKLOG)?;
     banner(config, &listener, &cell, &directory, start)?;
     if let Some(socket) = metrics {
-        tokio::spawn(metrics::serve(socket.listen(BACKLOG)?, registry));
+        let serve = metrics::serve(socket.listen(BACKLOG)?, registry);
+        placewright_tasks::spawn(Task::Metrics, serve);
     }
     systemd::ready();
-    tokio::spawn(systemd::feed_watchdog());
+    systemd::feed_watchdog();
 
     let services = Services {
         cell: Some(Arc::clone(&cell) as _),
@@ -156,6 +158,7 @@ fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
         resend_after: milliseconds(cell.resend_ms),
         ask_timeout: milliseconds(cell.ask_timeout_ms),
         remember_deleted: milliseconds(cell.remember_deleted_s) * 1000,
+        hosts_max: cell.hosts_max.count(),
         ..placewright_cell::Options::new(id)
     }
 }

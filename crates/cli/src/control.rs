@@ -11,6 +11,7 @@ mod log_fields;
 mod log_lines;
 pub(crate) mod logs;
 pub(crate) mod observer;
+pub(crate) mod panics;
 pub(crate) mod running;
 pub(crate) mod scheduler_rules;
 pub(crate) mod signals;
@@ -27,6 +28,7 @@ use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_server::{ControlMachine, submit_placement};
+use placewright_tasks::{Task, watched};
 use tokio::net::TcpSocket;
 
 use crate::config::{Config, ConfigErrors, Environment, Flags};
@@ -46,7 +48,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(&config, start));
+    let result = runtime.block_on(watched(Task::Main, serve(&config, start)));
     // A store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -107,7 +109,7 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     running.reread_access(&config.options, hang_ups);
     running.banner(config, start).await?;
     systemd::ready();
-    tokio::spawn(systemd::feed_watchdog());
+    systemd::feed_watchdog();
     let (runtime, engine) = (running.runtime.clone(), running.engine.clone());
     let stopping = async {
         nth(&stops, 1).await;

@@ -6,12 +6,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
+use placewright_tasks::{Contained, caught, spawn_contained};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -137,7 +140,8 @@ impl<S: HttpService> Server<S> {
                 let busy = busy.clone();
                 busy.set(true);
                 async move {
-                    let response = service.handle(request, remote).await;
+                    let answering = caught(Contained::HttpRequest, service.handle(request, remote));
+                    let response = answering.await.unwrap_or_else(|_| broken());
                     busy.set(false);
                     Ok::<_, std::convert::Infallible>(response)
                 }
@@ -145,7 +149,7 @@ impl<S: HttpService> Server<S> {
             let connection = graceful.watch(http.serve_connection(io, answer));
             let gauge = self.service.metrics().connections.clone();
             gauge.inc();
-            tokio::spawn(async move {
+            spawn_contained(Contained::HttpConnection, async move {
                 if let Err(error) = connection.await {
                     tracing::debug!(%error, %remote, "connection broken");
                 }
@@ -171,6 +175,16 @@ impl<S: HttpService> Server<S> {
             .half_close(true);
         http
     }
+}
+
+/// What a request is answered that met a bug: its panic is in the log, and concerns nobody else.
+fn broken() -> Response<Body> {
+    let text = r#"{"errors": [{"status": 500, "title": "Internal Server Error", "detail": "An internal error occurred; the server's log says which."}]}"#;
+    let mut response = Response::new(Body::Whole(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
 }
 
 async fn accept(

@@ -13,6 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use placewright_cell::Cell;
+use placewright_tasks::{Contained, spawn_contained};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -20,8 +21,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
+use crate::control::panics;
+
 /// Registers a cell's figures.
 pub(super) fn register(registry: &mut Registry, cell: &Arc<Cell>) {
+    panics::register(registry);
     let registry = registry.sub_registry_with_prefix("placewright_cell");
     registry.register_collector(Box::new(Figures(Arc::downgrade(cell))));
 }
@@ -101,7 +105,7 @@ pub(super) async fn serve(listener: TcpListener, registry: Registry) {
             continue;
         };
         let registry = Arc::clone(&registry);
-        tokio::spawn(async move {
+        spawn_contained(Contained::HttpConnection, async move {
             let answer = service_fn(|request| {
                 let answer = answer(&request, &registry);
                 async { Ok::<_, Infallible>(answer) }

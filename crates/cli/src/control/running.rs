@@ -16,6 +16,7 @@ use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_server::{
     ControlMachine, HttpMetrics, HttpService, SchedulerService, Server, Service, Stopped,
 };
+use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::Signal;
@@ -24,7 +25,9 @@ use tokio::sync::watch;
 use super::journal_metrics::JournalMetrics;
 use super::observer::Logged;
 use super::signals::nth;
-use super::{BACKLOG, access, bind, ensure_standard_names, open_store, scheduler_rules, wire};
+use super::{
+    BACKLOG, access, bind, ensure_standard_names, open_store, panics, scheduler_rules, wire,
+};
 use crate::config::{Config, ConfigErrors};
 use crate::options::{AuthStrategy, Options};
 
@@ -100,6 +103,7 @@ impl Running {
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
+        panics::register(&mut registry);
         let observer = Logged(JournalMetrics::new(&mut registry));
         let directory = options.store.directory();
         let engine = tokio::select! {
@@ -160,7 +164,8 @@ impl Running {
     /// From now on reads the files that say who may do what again with each signal.
     pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
         let service = Arc::clone(self.placement.0.service());
-        tokio::spawn(access::reread_on(hang_ups, wire::policy(options), service));
+        let reread = access::reread_on(hang_ups, wire::policy(options), service);
+        placewright_tasks::spawn(Task::Access, reread);
     }
 
     /// Makes the configured cells known.
