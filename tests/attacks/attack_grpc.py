@@ -181,6 +181,7 @@ class FakeCell:
     """A cell that tells its agents what it is told to."""
 
     def __init__(self, grpc: Any) -> None:
+        self.joined = 0
         self.heard: queue.Queue[bytes] = queue.Queue()
         self.orders: queue.Queue[bytes | None] = queue.Queue()
         handler = grpc.method_handlers_generic_handler(
@@ -193,7 +194,12 @@ class FakeCell:
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         self.server.start()
 
-    def _join(self, batches: Iterator[bytes], _context: Any) -> Iterator[bytes]:
+    def _join(self, batches: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        self.joined += 1
+        number = self.joined
+        # An agent waits for it before it says anything.
+        context.send_initial_metadata(())
+
         def hear() -> None:
             try:
                 for batch in batches:
@@ -203,7 +209,14 @@ class FakeCell:
                 return
 
         self.pool.submit(hear)
-        while (order := self.orders.get()) is not None:
+        # The latest connection is the one that is told something.
+        while number == self.joined and context.is_active():
+            try:
+                order = self.orders.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if order is None:
+                return
             yield order
 
     def session(self, host: str | None, beyond: int, seconds: float = 15) -> tuple[str, int]:
