@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use placewright_conductor::HostId;
 use placewright_link::AgentLink;
+use placewright_tasks::{Task, watched};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -152,19 +153,17 @@ impl Agent {
         if let Some(placement) = placement {
             let every = options.resync;
             let ready = Arc::clone(&ready);
-            helpers.push(tokio::spawn(inventory::follow(
-                placement,
-                for_placement,
-                every,
-                ready,
-            )));
+            let follow = inventory::follow(placement, for_placement, every, ready);
+            helpers.push(tokio::spawn(watched(Task::AgentPlacement, follow)));
         }
         if !options.inspect.is_zero() {
             let (driver, every) = (Arc::clone(&driver), options.inspect);
-            helpers.push(tokio::spawn(inventory::watch(driver, every, seen)));
+            let watch = inventory::watch(driver, every, seen);
+            helpers.push(tokio::spawn(watched(Task::AgentInspect, watch)));
         }
         let runner = runner::Runner::new(options, driver, record, hosts, to_placement, ready);
-        let runner = tokio::spawn(runner.run(link, stopped, to_see));
+        let run = runner.run(link, stopped, to_see);
+        let runner = tokio::spawn(watched(Task::AgentRunner, run));
         Ok(Self {
             stop,
             ready: is_ready,

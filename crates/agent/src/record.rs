@@ -10,6 +10,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use placewright_conductor::cell_conductor::Order;
+use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{Amounts, HostId, InstanceId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -237,6 +238,14 @@ impl Record {
             }
             at = next;
         }
+        if self.session >= NUMBER_END {
+            // Earlier releases believed whatever somebody said who spoke as a cell.
+            tracing::warn!(
+                session = self.session,
+                "the record has a session that nobody can have begun: sessions are counted anew"
+            );
+            self.session = 0;
+        }
         at
     }
 
@@ -268,11 +277,18 @@ impl Record {
     }
 
     /// The number of a new session: greater than those before, those of an agent without a record
-    /// too, unless the clock was set back since.
-    pub fn next_session(&mut self, now_us: u64, after: u64) -> u64 {
-        self.session = now_us.max(self.session + 1).max(after.saturating_add(1));
-        self.append(&Entry::Session(self.session));
-        self.session
+    /// too, unless the clock was set back since. None: there is no greater one, because `after` is a
+    /// number that nobody can have meant.
+    pub fn next_session(&mut self, now_us: u64, after: u64) -> Option<u64> {
+        let next = now_us
+            .max(self.session.saturating_add(1))
+            .max(after.saturating_add(1));
+        if next >= NUMBER_END {
+            return None;
+        }
+        self.session = next;
+        self.append(&Entry::Session(next));
+        Some(next)
     }
 
     /// Has everything on record.
@@ -361,7 +377,15 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
     let Ok(body) = postcard::to_stdvec(entry) else {
         return;
     };
-    let Ok(length) = u32::try_from(body.len()) else {
+    let Some(length) = u32::try_from(body.len())
+        .ok()
+        .filter(|_| body.len() <= ENTRY_BYTES_MAX)
+    else {
+        // It would not be read again, nor would anything behind it.
+        tracing::error!(
+            bytes = body.len(),
+            "a guest is too large for the record, which does not have it"
+        );
         return;
     };
     bytes.extend_from_slice(&length.to_le_bytes());

@@ -1,12 +1,14 @@
 //! Connections of agents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use placewright_conductor::cell_conductor::{Event, Refusal};
+use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{HostId, Reply};
 use placewright_link::{AgentConnection, HostStart, ToAgent, ToCell};
+use placewright_tasks::{Contained, spawn_contained};
 use tokio::sync::mpsc;
 
 use crate::known::{Route, Standing};
@@ -33,7 +35,7 @@ pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
         to_agent,
         hosts: BTreeSet::new(),
     };
-    tokio::spawn(connection.serve(from_agent));
+    spawn_contained(Contained::AgentConnection, connection.serve(from_agent));
     AgentConnection { to_cell, from_cell }
 }
 
@@ -43,6 +45,14 @@ struct Connection {
     to_agent: mpsc::Sender<ToAgent>,
     /// The hosts that ever began a session on it.
     hosts: BTreeSet<HostId>,
+}
+
+/// Whatever ends a connection, a panic too, its hosts have none from then on.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut known = self.shared.known.lock();
+        known.disconnect(self.number, &self.hosts);
+    }
 }
 
 impl Connection {
@@ -59,8 +69,6 @@ impl Connection {
             }
             self.take(messages.drain(..));
         }
-        let mut known = self.shared.known.lock();
-        known.disconnect(self.number, &self.hosts);
     }
 
     fn take(&mut self, messages: impl Iterator<Item = ToCell>) {
@@ -99,12 +107,14 @@ impl Connection {
             self.shared.submit_and_forget(event);
         }
         if !starts.is_empty() {
-            tokio::spawn(submit_starts(
-                Arc::clone(&self.shared),
-                self.number,
-                self.to_agent.clone(),
-                starts,
-            ));
+            let undecided = starts.iter().map(|start| (start.host, start.session));
+            let starting = Starting {
+                undecided: undecided.collect(),
+                shared: Arc::clone(&self.shared),
+                connection: self.number,
+                to_agent: self.to_agent.clone(),
+            };
+            spawn_contained(Contained::SessionStarts, submit_starts(starting, starts));
         }
     }
 
@@ -116,6 +126,10 @@ impl Connection {
         starts: &mut Vec<HostStart>,
     ) {
         let after = known.find_host(start.host).map_or(0, |host| host.session());
+        if start.session >= NUMBER_END {
+            tracing::warn!(host = %start.host, session = start.session, "a session that nobody can count further is ignored");
+            return;
+        }
         if start.session <= after {
             self.is_good(start.host, Standing::MustStart(after));
             return;
@@ -123,6 +137,14 @@ impl Connection {
         let name_is_good = !start.name.is_empty() && start.name.len() <= NAME_BYTES_MAX;
         if !name_is_good {
             tracing::warn!(host = %start.host, "a host without a name, or with one of more than 255 bytes, is ignored");
+            return;
+        }
+        let hosts_max = self.shared.options.hosts_max;
+        if known.find_host(start.host).is_none() && known.host_count() >= hosts_max {
+            tracing::warn!(
+                host = %start.host, name = start.name,
+                "a host is ignored: there are as many as cell.hosts_max allows, {hosts_max}"
+            );
             return;
         }
         let route = Route {
@@ -203,13 +225,28 @@ pub(crate) fn start_again(shared: &Shared, host: HostId) -> Reply {
     }
 }
 
-/// Submits the starts of sessions until they are decided: agents say them once.
-async fn submit_starts(
+/// Starts of sessions that are being submitted. Whatever ends that, a panic too, the agent begins those
+/// anew that are not decided: it says them once.
+struct Starting {
+    undecided: BTreeMap<HostId, u64>,
     shared: Arc<Shared>,
     connection: u64,
     to_agent: mpsc::Sender<ToAgent>,
-    mut starts: Vec<HostStart>,
-) {
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        for (host, session) in std::mem::take(&mut self.undecided) {
+            let after = session;
+            // If there is no room it is heard of no more, and given up in time.
+            let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
+        }
+    }
+}
+
+/// Submits the starts of sessions until they are decided.
+async fn submit_starts(mut starting: Starting, mut starts: Vec<HostStart>) {
+    let shared = Arc::clone(&starting.shared);
     loop {
         let submitted: Vec<_> = starts
             .into_iter()
@@ -233,12 +270,18 @@ async fn submit_starts(
                         row.map_or(0, |row| row.session)
                     });
                     // If there is no room it is told with its next message.
-                    let _ = to_agent.try_send(ToAgent::StartAgain { host, after });
+                    let _ = starting
+                        .to_agent
+                        .try_send(ToAgent::StartAgain { host, after });
                 }
                 Ok(Err(refusal)) => tracing::error!(%host, %refusal, "a session was refused"),
-                Err(_) if is_current(&shared, connection, &start) => failed.push(start),
+                Err(_) if is_current(&shared, starting.connection, &start) => {
+                    failed.push(start);
+                    continue;
+                }
                 Err(_) => {}
             }
+            starting.undecided.remove(&host);
         }
         if failed.is_empty() {
             return;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::{Answer, Ask, InstanceId};
 use placewright_link::LinkError;
+use placewright_tasks::{Contained, caught};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -76,6 +77,31 @@ impl Asks {
     }
 }
 
+/// Asks that are under way. Whatever ends the call, a panic too, those without an answer wait again.
+struct UnderWay {
+    shared: Arc<Shared>,
+    asked: Vec<(InstanceId, u64)>,
+    unanswered: Vec<Ask>,
+}
+
+impl UnderWay {
+    fn new(shared: &Arc<Shared>, asks: Vec<Ask>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            asked: asks.iter().map(|ask| (ask.instance, ask.number)).collect(),
+            unanswered: asks,
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.shared
+            .asks
+            .end(&self.asked, std::mem::take(&mut self.unanswered));
+    }
+}
+
 /// Asks until the cell ends.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut calls = JoinSet::new();
@@ -87,13 +113,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Vec::new()
         };
         if !asks.is_empty() {
-            calls.spawn(call(Arc::clone(&shared), asks));
+            let under_way = UnderWay::new(&shared, asks);
+            calls.spawn(caught(Contained::Ask, call(under_way)));
             continue;
         }
         tokio::select! {
             () = shared.asks.wake.notified(), if calls.len() < shared.options.calls_at_once.max(1) => {}
             Some(ended) = calls.join_next() => {
-                if matches!(ended, Ok(true)) {
+                if matches!(ended, Ok(Ok(true))) {
                     back_off = BACK_OFF_MIN;
                     continue;
                 }
@@ -109,26 +136,26 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// One call. Whether it was answered.
-async fn call(shared: Arc<Shared>, asks: Vec<Ask>) -> bool {
-    let asked: Vec<(InstanceId, u64)> = asks.iter().map(|ask| (ask.instance, ask.number)).collect();
-    let answering = shared.placement.ask(asks.clone());
+async fn call(mut under_way: UnderWay) -> bool {
+    let shared = Arc::clone(&under_way.shared);
+    let count_asked = under_way.asked.len();
+    let answering = shared.placement.ask(under_way.unanswered.clone());
     let answered = tokio::time::timeout(shared.options.ask_timeout, answering).await;
     let answered = answered.unwrap_or(Err(LinkError::TimedOut {
         peer: "placement".into(),
     }));
     let why = match answered {
-        Ok(answers) if answers.len() == asks.len() => {
-            count(&shared.counts.asks, asks.len());
-            hear(&shared, &asked, answers);
-            shared.asks.end(&asked, Vec::new());
+        Ok(answers) if answers.len() == count_asked => {
+            count(&shared.counts.asks, count_asked);
+            hear(&shared, &under_way.asked, answers);
+            under_way.unanswered.clear();
             return true;
         }
-        Ok(answers) => format!("{} answers to {} asks", answers.len(), asks.len()),
+        Ok(answers) => format!("{} answers to {count_asked} asks", answers.len()),
         Err(error) => error.to_string(),
     };
-    count(&shared.counts.asks_failed, asks.len());
-    tracing::warn!(%why, asks = asks.len(), "placement gave no answer; it is asked again");
-    shared.asks.end(&asked, asks);
+    count(&shared.counts.asks_failed, count_asked);
+    tracing::warn!(%why, asks = count_asked, "placement gave no answer; it is asked again");
     false
 }
 

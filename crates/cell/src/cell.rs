@@ -12,9 +12,9 @@ use placewright_journal::{Journal, JournalError, SqliteJournal, SqliteOptions};
 use placewright_link::{
     Act, AgentConnection, AgentLink, CellLink, CellNews, Coming, LinkError, PlacementLink,
 };
+use placewright_tasks::{Contained, Task, Tasks, spawn_contained};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 
 use crate::asks::{self, Asks};
 use crate::known::Known;
@@ -28,7 +28,7 @@ const NEWS_IN_CHANNEL: usize = 512;
 /// A running cell. Dropping it ends it; see [`Cell::shutdown`].
 pub struct Cell {
     shared: Arc<Shared>,
-    tasks: Mutex<JoinSet<()>>,
+    tasks: Tasks,
 }
 
 /// Why a cell cannot be opened.
@@ -107,15 +107,13 @@ impl Cell {
             stop: watch::Sender::new(false),
             counts: Counts::default(),
         });
-        let mut tasks = JoinSet::new();
-        tasks.spawn(outbox::run(Arc::clone(&shared), follower));
-        tasks.spawn(asks::run(Arc::clone(&shared)));
-        tasks.spawn(timers::tick(Arc::clone(&shared)));
-        tasks.spawn(timers::repeat(Arc::clone(&shared)));
-        Ok(Arc::new(Self {
-            shared,
-            tasks: Mutex::new(tasks),
-        }))
+        let tasks = Tasks::default();
+        let outbox = outbox::run(Arc::clone(&shared), follower);
+        tasks.spawn(Task::CellOutbox, outbox);
+        tasks.spawn(Task::CellAsks, asks::run(Arc::clone(&shared)));
+        tasks.spawn(Task::CellTick, timers::tick(Arc::clone(&shared)));
+        tasks.spawn(Task::CellRepeat, timers::repeat(Arc::clone(&shared)));
+        Ok(Arc::new(Self { shared, tasks }))
     }
 
     /// Which cell this is.
@@ -139,9 +137,9 @@ impl Cell {
     /// Ends the cell: connections end, what was submitted is made durable and answered, the store
     /// is closed. A second call does nothing.
     pub async fn shutdown(&self) {
+        self.tasks.may_end();
         self.shared.stop.send_replace(true);
-        let mut tasks = std::mem::take(&mut *self.tasks.lock());
-        while tasks.join_next().await.is_some() {}
+        self.tasks.join().await;
         let engine = self.shared.engine.clone();
         // It cannot panic, and if it did there would be nothing left to do.
         let _ = tokio::task::spawn_blocking(move || engine.shutdown()).await;
@@ -174,6 +172,7 @@ impl Cell {
 
 impl Drop for Cell {
     fn drop(&mut self) {
+        self.tasks.may_end();
         self.shared.stop.send_replace(true);
     }
 }
@@ -236,7 +235,9 @@ impl CellLink for Cell {
             self.check_running()?;
             let (to, from) = mpsc::channel(NEWS_IN_CHANNEL);
             let (follower, wake) = self.shared.known.lock().follow();
-            tokio::spawn(follow::feed(Arc::clone(&self.shared), follower, wake, to));
+            let shared = Arc::clone(&self.shared);
+            let fed = follow::Fed { shared, follower };
+            spawn_contained(Contained::Follower, follow::feed(fed, wake, to));
             Ok(from)
         })
     }

@@ -11,19 +11,25 @@ use crate::shared::{Shared, count};
 /// So many things are told between two looks.
 const NEWS_AT_ONCE: usize = 256;
 
-/// Tells a follower everything, then every change, until one of both goes away.
-pub(crate) async fn feed(
-    shared: Arc<Shared>,
-    follower: u64,
-    wake: Arc<Notify>,
-    to: mpsc::Sender<CellNews>,
-) {
-    tokio::select! {
-        () = tell(&shared, follower, &wake, &to) => {}
-        () = to.closed() => {}
-        () = shared.stopped() => {}
+/// A follower that is fed. Whatever ends that, a panic too, it is fed no longer.
+pub(crate) struct Fed {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) follower: u64,
+}
+
+impl Drop for Fed {
+    fn drop(&mut self) {
+        self.shared.known.lock().feeds.remove(self.follower);
     }
-    shared.known.lock().feeds.remove(follower);
+}
+
+/// Tells a follower everything, then every change, until one of both goes away.
+pub(crate) async fn feed(fed: Fed, wake: Arc<Notify>, to: mpsc::Sender<CellNews>) {
+    tokio::select! {
+        () = tell(&fed.shared, fed.follower, &wake, &to) => {}
+        () = to.closed() => {}
+        () = fed.shared.stopped() => {}
+    }
 }
 
 async fn tell(shared: &Shared, follower: u64, wake: &Notify, to: &mpsc::Sender<CellNews>) {

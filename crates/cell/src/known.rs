@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use placewright_conductor::cell_conductor::{self, Change, Instance, Job, State, Target};
+use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{HostId, InstanceId};
 use placewright_link::{CellNews, HostView, InstanceView, JobView, ToAgent};
 use placewright_placement::Timestamp;
@@ -69,8 +70,11 @@ impl KnownHost {
     }
 
     /// The latest session that is known of it, durable or not.
+    ///
+    /// One that nobody can count further is none: an earlier release let it in.
     pub(crate) fn session(&self) -> u64 {
         let durable = self.row.as_ref().map_or(0, |row| row.session);
+        let durable = if durable < NUMBER_END { durable } else { 0 };
         durable.max(self.route.as_ref().map_or(0, |route| route.session))
     }
 
@@ -81,7 +85,7 @@ impl KnownHost {
 
     /// Whether the session of its connection was given up, or replaced.
     fn is_given_up(&self, session: u64) -> bool {
-        let row = self.row.as_ref();
+        let row = self.row.as_ref().filter(|row| row.session < NUMBER_END);
         row.is_some_and(|row| row.session > session || (row.session == session && !row.is_up))
     }
 
@@ -150,6 +154,10 @@ impl Known {
 
     pub(crate) fn hosts(&self) -> impl Iterator<Item = (HostId, &KnownHost)> {
         self.hosts.iter().map(|(id, host)| (*id, host))
+    }
+
+    pub(crate) fn host_count(&self) -> usize {
+        self.hosts.len()
     }
 
     pub(crate) fn instance_count(&self) -> usize {

@@ -40,6 +40,8 @@ pub struct Options {
     /// How long deletions are remembered, so that an old message creates nothing again. Default
     /// one day.
     pub remember_deleted: Duration,
+    /// The most hosts that the cell knows; those of others that come are ignored. Default 200,000.
+    pub hosts_max: usize,
 }
 
 impl Options {
@@ -61,6 +63,7 @@ impl Options {
             follower_queue: 4096,
             follower_timeout: Duration::from_secs(10),
             remember_deleted: Duration::from_secs(86_400),
+            hosts_max: 200_000,
         }
     }
 }

@@ -12,6 +12,8 @@ use placewright_auth::ServiceUser;
 use placewright_link::AgentLink;
 use placewright_rpc::{AgentClient, ClientOptions, Token};
 
+use placewright_tasks::{Task, watched};
+
 use crate::config::{AgentFlags, Config, ConfigErrors, Environment};
 use crate::control::signals::{self, nth};
 use crate::control::{logs, systemd, wire};
@@ -32,7 +34,8 @@ pub(crate) fn run(flags: &AgentFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(options, checked, start));
+    let serve = serve(options, checked, start);
+    let result = runtime.block_on(watched(Task::Main, serve));
     runtime.shutdown_background();
     drop(log);
     result
@@ -84,7 +87,7 @@ async fn serve(options: &AgentOptions, checked: Checked, start: Instant) -> anyh
         error => anyhow::Error::from(error),
     })?;
     systemd::ready();
-    tokio::spawn(systemd::feed_watchdog());
+    systemd::feed_watchdog();
     tokio::select! {
         () = agent.ready() => tracing::info!(
             version = env!("CARGO_PKG_VERSION"),

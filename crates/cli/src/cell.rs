@@ -16,6 +16,7 @@ use placewright_conductor::{CellId, cell_conductor};
 use placewright_rpc::{
     ClientOptions, PlacementClient, ServeOptions, Services, Token, serve as serve_grpc,
 };
+use placewright_tasks::{Task, watched};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
@@ -41,7 +42,7 @@ pub(crate) fn run(flags: &CellFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(&config, token, start));
+    let result = runtime.block_on(watched(Task::Main, serve(&config, token, start)));
     // A store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -110,7 +111,7 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     banner(config, &listener, &cell, &directory, start)?;
     told.set(metrics::Vitals::new(registry, stops.clone()));
     systemd::ready();
-    tokio::spawn(systemd::feed_watchdog());
+    systemd::feed_watchdog();
 
     let services = Services {
         cell: Some(Arc::clone(&cell) as _),
@@ -165,6 +166,7 @@ fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
         resend_after: milliseconds(cell.resend_ms),
         ask_timeout: milliseconds(cell.ask_timeout_ms),
         remember_deleted: milliseconds(cell.remember_deleted_s) * 1000,
+        hosts_max: cell.hosts_max.count(),
         ..placewright_cell::Options::new(id)
     }
 }

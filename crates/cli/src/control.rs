@@ -14,6 +14,7 @@ mod log_fields;
 mod log_lines;
 pub(crate) mod logs;
 pub(crate) mod observer;
+pub(crate) mod panics;
 pub(crate) mod restart;
 pub(crate) mod running;
 pub(crate) mod scheduler_rules;
@@ -36,6 +37,7 @@ use placewright_placement::{Command, Timestamp};
 use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
 use placewright_server::{ControlMachine, submit_placement};
+use placewright_tasks::{Task, watched};
 use tokio::net::TcpSocket;
 
 use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
@@ -56,7 +58,7 @@ pub(crate) fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(&config, start));
+    let result = runtime.block_on(watched(Task::Main, serve(&config, start)));
     // A store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -155,7 +157,7 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     running.reread_access(&config.options, hang_ups);
     running.banner(config, start).await?;
     systemd::ready();
-    tokio::spawn(systemd::feed_watchdog());
+    systemd::feed_watchdog();
     let (runtime, engine) = (running.runtime.clone(), running.engine.clone());
     let restart = Arc::clone(&running.restart);
     let stopping = async {

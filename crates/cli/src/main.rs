@@ -72,6 +72,9 @@ enum Command {
     /// Measure a server
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Print what runs, and in which commands: a test build can have each of it panic
+    #[cfg(feature = "fault-injection")]
+    Tasks,
 }
 
 #[derive(Debug, Subcommand)]
@@ -145,6 +148,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        #[cfg(feature = "fault-injection")]
+        Command::Tasks => print(&tasks())?,
         Command::Bench(command) => {
             if !command.run()? {
                 return Ok(ExitCode::FAILURE);
@@ -152,6 +157,22 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each long-lived task with the commands that it runs in, and what is contained.
+#[cfg(feature = "fault-injection")]
+fn tasks() -> String {
+    use placewright_tasks::{Contained, Role, Task};
+
+    let mut text = String::new();
+    for task in Task::ALL {
+        let roles: Vec<&str> = task.roles().iter().map(|role| Role::name(*role)).collect();
+        text += &format!("{} {}\n", task.name(), roles.join(","));
+    }
+    for what in Contained::ALL {
+        text += &format!("{} contained\n", what.name());
+    }
+    text
 }
 
 /// Prints a text. Whoever reads it (`head`, say) may stop early.

@@ -548,6 +548,8 @@ options! {
         /// How long deletions are remembered, so that a message that was late creates nothing again.
         #[unit("seconds")]
         remember_deleted_s: Number<60, 31_536_000> = "86400";
+        /// The most hosts that the cell knows. Others that come are ignored, with a warning.
+        hosts_max: Number<1, 10_000_000> = "200000";
         /// Time that calls under way have to end after SIGTERM or SIGINT.
         #[unit("milliseconds")]
         drain_timeout_ms: Number<0, 86_400_000> = "5000";

@@ -20,6 +20,7 @@ use placewright_conductor::CellId;
 use placewright_control::{CellConfig, Conductor, Runtime};
 use placewright_engine::Observer;
 use placewright_rpc::{ServeOptions, Services};
+use placewright_tasks::{Task, watched};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -101,7 +102,8 @@ pub(crate) fn run(up: &Up) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(up.serve(&config, simulation, start));
+    let serve = up.serve(&config, simulation, start);
+    let result = runtime.block_on(watched(Task::Main, serve));
     // A store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
@@ -197,8 +199,8 @@ impl Up {
         running.banner(config, start).await?;
         let stops_of_serving = stops.clone();
         let (options, restart) = (config.options.clone(), Arc::clone(&running.restart));
-        let mut serving =
-            tokio::spawn(async move { running.serve(&options, &stops_of_serving).await });
+        let serve = async move { running.serve(&options, &stops_of_serving).await };
+        let mut serving = tokio::spawn(watched(Task::Serving, serve));
         let agents = tokio::select! {
             agents = self.start_agents(simulation, &cells, placement) => agents?,
             () = nth(&stops, 1) => Vec::new(),
@@ -208,6 +210,7 @@ impl Up {
                 tracing::info!(hosts = told.hosts, start_ms = start.elapsed().as_millis(), "up");
                 told.print()?;
                 systemd::ready();
+                systemd::feed_watchdog();
             }
             () = nth(&stops, 1) => {}
             served = &mut serving => return served?,
@@ -293,12 +296,13 @@ impl Up {
             placement: None,
         };
         let stops = stops.clone();
-        grpc.spawn(async move {
+        grpc.spawn(watched(Task::CellServer, async move {
             let stop = async move { nth(&stops, 1).await };
             if let Err(error) = placewright_rpc::serve(listener, services, options, stop).await {
-                tracing::error!(%error, %address, "agents cannot reach the cell");
+                let why = format!("agents cannot reach the cell at {address}: {error}");
+                placewright_tasks::ended(Task::CellServer, &why);
             }
-        });
+        }));
         Ok((cell.id(), address))
     }
 

@@ -6,6 +6,10 @@ use placewright_placement::ConsumerUuid;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+/// The numbers that roles give each other (sessions, claims, updates) are below this, so that they can
+/// always be counted further.
+pub const NUMBER_END: u64 = 1 << 62;
+
 macro_rules! typed_uuid {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

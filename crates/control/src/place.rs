@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{Candidate, Fault, InstanceId, MigrationId};
 use placewright_server::{Moment, Ranker, cause_of_claim};
+use placewright_tasks::Task;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -89,8 +90,8 @@ impl Places {
         });
         let (submitted, outcomes) = mpsc::unbounded_channel();
         let of_thread = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("pw-places".to_owned());
-        let thread = thread.spawn(move || of_thread.run(&submitted));
+        let run = move || of_thread.run(&submitted);
+        let thread = placewright_tasks::spawn_thread(Task::ControlPlaces, run);
         if let Err(error) = &thread {
             tracing::error!(%error, "the system gives no thread: nothing is scheduled");
         }
@@ -165,6 +166,7 @@ impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.conductor.options().clone());
         while let Some(jobs) = self.take() {
+            placewright_tasks::pass(Task::ControlPlaces);
             planner.unheard = self.conductor.shared.views.read().unheard();
             let plans = self.ranker.decide(|scheduler, control| {
                 let mut plans = Vec::with_capacity(jobs.len());

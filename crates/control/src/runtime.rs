@@ -11,7 +11,7 @@ use placewright_conductor::super_conductor::{self, Command, Refusal};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitError};
 use placewright_link::CellLink;
 use placewright_server::{Audit, ControlMachine, Ranker, RepairOptions};
-use tokio::task::JoinSet;
+use placewright_tasks::{Task, Tasks};
 
 use crate::auditor::{AuditMetrics, Audited, Auditor};
 use crate::cells::Followed;
@@ -50,7 +50,7 @@ pub(crate) struct Parts {
 /// Control at work. Dropping it ends the tasks; see [`Runtime::shutdown`].
 pub struct Runtime {
     parts: Arc<Parts>,
-    tasks: Mutex<JoinSet<()>>,
+    tasks: Tasks,
 }
 
 /// Why a cell cannot be added.
@@ -87,21 +87,21 @@ impl Runtime {
             places,
         });
         parts.tell_fleet();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(place::hear(parts.places.clone(), outcomes));
-        tasks.spawn(follow(Arc::clone(&parts), follower));
-        tasks.spawn(sweep(Arc::clone(&parts)));
-        Ok(Arc::new(Self {
-            parts,
-            tasks: Mutex::new(tasks),
-        }))
+        let tasks = Tasks::default();
+        let hear = place::hear(parts.places.clone(), outcomes);
+        tasks.spawn(Task::ControlOutcomes, hear);
+        let follow = follow(Arc::clone(&parts), follower);
+        tasks.spawn(Task::ControlFollow, follow);
+        tasks.spawn(Task::ControlSweep, sweep(Arc::clone(&parts)));
+        Ok(Arc::new(Self { parts, tasks }))
     }
 
     /// Looks for what does not add up, from now on from time to time and whenever the answer is
     /// asked.
     pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<dyn Audit> {
         let auditor = Arc::new(Auditor::new(Arc::clone(&self.parts), metrics));
-        self.tasks.lock().spawn(Arc::clone(&auditor).run());
+        let run = Arc::clone(&auditor).run();
+        self.tasks.spawn(Task::ControlAudits, run);
         auditor
     }
 
@@ -165,18 +165,17 @@ impl Runtime {
             }
             outboxes.insert(cell, Arc::clone(&outbox));
         }
-        let mut tasks = self.tasks.lock();
-        tasks.spawn(outbox::run(conductor.clone(), outbox));
-        tasks.spawn(Followed::new(cell, Arc::clone(&self.parts)).run());
-        drop(tasks);
+        let run = outbox::run(conductor.clone(), outbox);
+        self.tasks.spawn(Task::ControlOutbox, run);
+        let run = Followed::new(cell, Arc::clone(&self.parts)).run();
+        self.tasks.spawn(Task::ControlCell, run);
         self.parts.returned(cell);
         Ok(())
     }
 
     /// Ends the tasks. What is under way goes on after the next start. A second call does nothing.
     pub async fn shutdown(&self) {
-        let mut tasks = std::mem::take(&mut *self.tasks.lock());
-        tasks.shutdown().await;
+        self.tasks.shutdown().await;
         let places = self.parts.places.clone();
         // It cannot panic, and if it did there would be nothing left to do.
         let _ = tokio::task::spawn_blocking(move || places.stop()).await;

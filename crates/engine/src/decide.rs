@@ -1,10 +1,10 @@
 //! Decides waiting commands, and applies what they change.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use parking_lot::RwLockWriteGuard;
+use placewright_tasks::{Contained, caught_now};
 
 use crate::shared::{COMMANDS_READY, Decided, Group, Pending, Shared, State};
 use crate::{Machine, SubmitError};
@@ -74,9 +74,9 @@ impl<M: Machine> Decider<M> {
         let start = self.changes.len();
         let changes = &mut self.changes;
         // Deciding changes nothing, so a bug that panics there harms only its own command.
-        let decision = catch_unwind(AssertUnwindSafe(|| {
+        let decision = caught_now(Contained::Decision, || {
             state.machine.decide(&pending.command, changes)
-        }));
+        });
         let Ok(result) = decision else {
             self.changes.truncate(start);
             let _ = pending.reply.send(Err(SubmitError::Panicked));

@@ -4,11 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use placewright_journal::{Journal, JournalError};
+use placewright_tasks::Task;
 use tokio::sync::{oneshot, watch};
 
 use crate::feed::Recent;
@@ -308,22 +309,22 @@ fn start<M: Machine>(
     let stop = Arc::new(AtomicBool::new(false));
     let snapshot_journal = journal.another()?;
     let history_journal = journal.another()?;
-    let history = spawn("history", move || {
+    let history = spawn(Task::EngineHistory, move || {
         history::run(history_journal, &history_receiver);
     })?;
     let snapshot = {
         let (shared, stop) = (Arc::clone(shared), Arc::clone(&stop));
-        spawn("snapshot", move || {
+        spawn(Task::EngineSnapshot, move || {
             snapshot::run(&shared, snapshot_journal, &snapshot_receiver, &stop);
         })?
     };
     let ahead = {
         let shared = Arc::clone(shared);
-        spawn("decide", move || writer::run_ahead(&shared))?
+        spawn(Task::EngineAhead, move || writer::run_ahead(&shared))?
     };
     let writer = {
         let shared = Arc::clone(shared);
-        spawn("writer", move || writer::run(&shared, journal))?
+        spawn(Task::EngineWriter, move || writer::run(&shared, journal))?
     };
     Ok(Threads {
         writer,
@@ -334,9 +335,10 @@ fn start<M: Machine>(
     })
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, JournalError> {
-    let thread = thread::Builder::new().name(format!("pw-{name}"));
-    thread.spawn(run).map_err(|source| JournalError::Io {
+/// A panic in one of the engine's own threads leaves a state that nobody should see: what is durable is
+/// safe, and a restart finds it.
+fn spawn(task: Task, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, JournalError> {
+    placewright_tasks::spawn_thread(task, run).map_err(|source| JournalError::Io {
         path: "(threads)".into(),
         doing: "start a thread",
         source,

@@ -25,6 +25,7 @@ pub(crate) enum HistoryRequest {
 
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
     while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
+        placewright_tasks::pass(placewright_tasks::Task::EngineHistory);
         // A follower that went away does not want it.
         let _ = reply.send(read(journal.as_mut(), from, until));
     }

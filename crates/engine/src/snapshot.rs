@@ -86,6 +86,7 @@ pub(crate) fn run<M: Machine>(
     stop: &Arc<AtomicBool>,
 ) {
     while let Ok(request) = requests.recv() {
+        placewright_tasks::pass(placewright_tasks::Task::EngineSnapshot);
         let reply = match request {
             SnapshotRequest::Due => None,
             SnapshotRequest::Now(reply) => Some(reply),

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use parking_lot::MutexGuard;
 use placewright_journal::Journal;
+use placewright_tasks::{Task, pass};
 
 use crate::Machine;
 use crate::commit::{self, Appended};
@@ -19,24 +20,12 @@ use crate::shared::{Group, Queue, Shared};
 /// Fewer callers than this are not waited for: they gain too little from one common append.
 const GATHER_COMMANDS_MIN: usize = 8;
 
-/// A panic in one of the engine's own threads leaves a state that nobody should see: what is
-/// durable is safe, and a restart finds it.
-pub(crate) struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
-    }
-}
-
 /// Runs until the queue is closed and empty; then tidies the journal.
 pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
-    let _abort = AbortOnPanic;
     let mut decider = Decider::new();
     let mut last = None;
     while let Some(groups) = next_groups(shared, &mut decider, last) {
+        pass(Task::EngineWriter);
         last = commit::commit(shared, journal.as_mut(), groups);
     }
     // What is durable stays so without it.
@@ -128,7 +117,6 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
 
 /// The second thread: decides while the writer waits for the disk.
 pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
-    let _abort = AbortOnPanic;
     let mut decider = Decider::new();
     let options = &shared.options;
     let mut queue = shared.queue.lock();
@@ -142,7 +130,10 @@ pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
         }
         queue.ahead_busy = true;
         take_waiting(&mut queue, options.decide_commands_max, &mut decider);
-        MutexGuard::unlocked(&mut queue, || decider.decide(shared));
+        MutexGuard::unlocked(&mut queue, || {
+            pass(Task::EngineAhead);
+            decider.decide(shared);
+        });
         queue.ahead_busy = false;
         wake_writer(shared, &mut queue);
     }

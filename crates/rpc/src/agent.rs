@@ -6,6 +6,7 @@ mod encode;
 use std::sync::Arc;
 
 use placewright_link::{AgentConnection, AgentLink, Coming, ToAgent, ToCell};
+use placewright_tasks::{Contained, spawn_contained};
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -13,6 +14,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::PROTOCOL_VERSION;
+use crate::bounds::{At, LIST_MAX};
 use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
 use crate::error::{link_error, status};
 use crate::proto::agent::agents_client::AgentsClient;
@@ -66,10 +68,10 @@ impl AgentLink for AgentClient {
             let (to_cell, from_agent) = mpsc::channel(MESSAGES_WAITING);
             let (to_agent, from_cell) = mpsc::channel(MESSAGES_WAITING);
             let peer = peer.clone();
-            tokio::spawn(async move {
+            spawn_contained(Contained::GrpcStream, async move {
                 tokio::select! {
-                    () = send_to_cell(from_agent, to_network) => {}
-                    ended = receive_from_cell(orders, to_agent) => {
+                    () = send_to_cell(from_agent, to_network.clone()) => {}
+                    ended = receive_from_cell(orders, to_agent, &to_network) => {
                         if let Err(status) = ended {
                             let error = link_error(&peer.name, &status);
                             tracing::warn!(%error, "the connection to the cell ended");
@@ -101,6 +103,7 @@ async fn send_to_cell(mut messages: mpsc::Receiver<ToCell>, to: mpsc::Sender<Fro
 async fn receive_from_cell(
     mut orders: Streaming<FromCell>,
     to: mpsc::Sender<ToAgent>,
+    to_network: &mpsc::Sender<FromAgent>,
 ) -> Result<(), Status> {
     loop {
         let batch = tokio::select! {
@@ -108,17 +111,40 @@ async fn receive_from_cell(
             () = to.closed() => return Ok(()),
         };
         let Some(batch) = batch else { return Ok(()) };
+        At::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
-            // A newer cell may say what this agent does not know; it cannot expect an answer.
-            let Some(message) = decode::to_agent(message)? else {
-                tracing::warn!("the cell said something that this release does not know");
-                continue;
+            let message = match decode::to_agent(message) {
+                Ok(Some(message)) => message,
+                // A newer cell may say what this agent does not know; it cannot expect an answer.
+                Ok(None) => {
+                    tracing::warn!("the cell said something that this release does not know");
+                    continue;
+                }
+                // One order that makes no sense is no reason to leave all hosts alone.
+                Err(refused) => {
+                    let why = refused.why.message();
+                    tracing::error!(why, "what the cell said is refused");
+                    if let Some(answer) = refused.answer {
+                        refuse(answer, to_network).await;
+                    }
+                    continue;
+                }
             };
             if to.send(message).await.is_err() {
                 return Ok(());
             }
         }
     }
+}
+
+/// Tells the cell that a step of it cannot be understood.
+async fn refuse(answer: ToCell, to: &mpsc::Sender<FromAgent>) {
+    let batch = FromAgent {
+        version: PROTOCOL_VERSION,
+        messages: vec![encode::to_cell(answer)],
+    };
+    // If it went away there is nobody to tell.
+    let _ = to.send(batch).await;
 }
 
 /// Exposes any cell to agents.
@@ -134,7 +160,8 @@ impl Agents for AgentService {
     ) -> Result<Response<Self::JoinStream>, Status> {
         let connection = self.0.connect().await.map_err(|error| status(&error))?;
         let (to_network, orders) = mpsc::channel(BATCHES_WAITING);
-        tokio::spawn(serve(request.into_inner(), connection, to_network));
+        let serve = serve(request.into_inner(), connection, to_network);
+        spawn_contained(Contained::GrpcStream, serve);
         Ok(Response::new(ReceiverStream::new(orders)))
     }
 }
@@ -173,6 +200,7 @@ async fn receive_from_agent(
                 batch.version
             )));
         }
+        At::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = decode::to_cell(message)?;
             if to_cell.send(message).await.is_err() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, InstanceId, Reply};
 use placewright_link::{Act, CellLink, CellNews, Coming, LinkError};
+use placewright_tasks::{Contained, spawn_contained};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use crate::PAYLOAD_VERSION;
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
 use crate::error::{link_error, status};
-use crate::payload::{pack, pack_for, parts, unpack, unpack_from};
+use crate::payload::{pack, pack_for, parts, refused, unpack, unpack_from, unpack_good};
 use crate::proto::cell::cell_client::CellClient as Client;
 use crate::proto::cell::cell_server::Cell;
 use crate::proto::cell::{IdentifyRequest, Identity, Payload};
@@ -59,7 +60,7 @@ impl CellClient {
         let payload = pack_for(&peer.name, &messages)?;
         let deliver = |mut to: Connected, request| async move { to.deliver(request).await };
         let answer = peer.call(&self.client(), &payload, deliver).await?;
-        let replies: Vec<Reply> = unpack_from(&peer.name, &answer)?;
+        let replies: Vec<Reply> = unpack_from(&peer.name, "replies", &answer)?;
         if replies.len() != count {
             return Err(self.refused(format!(
                 "it gave {} replies to {count} messages",
@@ -104,7 +105,7 @@ impl CellLink for CellClient {
             let payload = pack_for(&peer.name, &act)?;
             let act = |mut to: Connected, request| async move { to.act(request).await };
             let answer = peer.call(&self.client(), &payload, act).await?;
-            unpack_from(&peer.name, &answer)
+            unpack_from(&peer.name, "reply", &answer)
         })
     }
 
@@ -114,7 +115,7 @@ impl CellLink for CellClient {
             let payload = pack_for(&peer.name, &instance)?;
             let actions = |mut to: Connected, request| async move { to.actions(request).await };
             let answer = peer.call(&self.client(), &payload, actions).await?;
-            unpack_from(&peer.name, &answer)
+            unpack_from(&peer.name, "actions", &answer)
         })
     }
 
@@ -125,7 +126,7 @@ impl CellLink for CellClient {
             let follow = |mut to: Connected, request| async move { to.follow(request).await };
             let news = peer.call(&self.client(), &payload, follow).await?;
             let (to, from) = mpsc::channel(NEWS_WAITING);
-            tokio::spawn(receive(peer.clone(), news, to));
+            spawn_contained(Contained::GrpcStream, receive(peer.clone(), news, to));
             Ok(from)
         })
     }
@@ -152,9 +153,10 @@ async fn receive(peer: Peer, mut news: Streaming<Payload>, to: mpsc::Sender<Cell
                 return;
             }
         };
-        let batch: Vec<CellNews> = match unpack_from(&peer.name, &payload) {
+        let batch: Vec<CellNews> = match unpack_good("news", &payload) {
             Ok(batch) => batch,
-            Err(error) => {
+            Err(status) => {
+                let error = refused(&peer.name, &status);
                 tracing::error!(%error, "a stream of news cannot be read");
                 return;
             }
@@ -181,20 +183,20 @@ impl Cell for CellService {
     }
 
     async fn deliver(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let messages: Vec<Envelope> = unpack(request.get_ref())?;
+        let messages: Vec<Envelope> = unpack("messages", request.get_ref())?;
         let replies = self.0.deliver(messages).await;
         let replies = replies.map_err(|error| status(&error))?;
         Ok(Response::new(pack(&replies)?))
     }
 
     async fn act(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let act: Act = unpack(request.get_ref())?;
+        let act: Act = unpack("act", request.get_ref())?;
         let reply = self.0.act(act).await.map_err(|error| status(&error))?;
         Ok(Response::new(pack(&reply)?))
     }
 
     async fn actions(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let instance: InstanceId = unpack(request.get_ref())?;
+        let instance: InstanceId = unpack("instance", request.get_ref())?;
         let actions = self.0.actions(instance).await;
         let actions = actions.map_err(|error| status(&error))?;
         Ok(Response::new(pack(&actions)?))
@@ -206,10 +208,10 @@ impl Cell for CellService {
         &self,
         request: Request<Payload>,
     ) -> Result<Response<Self::FollowStream>, Status> {
-        let () = unpack(request.get_ref())?;
+        let () = unpack("follow", request.get_ref())?;
         let news = self.0.follow().await.map_err(|error| status(&error))?;
         let (to, from) = mpsc::channel(MESSAGES_WAITING);
-        tokio::spawn(send(news, to));
+        spawn_contained(Contained::GrpcStream, send(news, to));
         Ok(Response::new(ReceiverStream::new(from)))
     }
 }

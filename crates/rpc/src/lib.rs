@@ -13,6 +13,7 @@
 //!   loopback, a private network, or a tunnel.
 
 mod agent;
+mod bounds;
 mod cell;
 mod channel;
 mod error;

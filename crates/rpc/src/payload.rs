@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use tonic::Status;
 
 use crate::PAYLOAD_VERSION;
+use crate::bounds::{Absurd, At, Bounded, LIST_MAX};
 use crate::channel::BATCH_BYTES;
 use crate::proto::cell::Payload;
 
@@ -24,27 +25,76 @@ pub(crate) fn pack_for<T: Serialize>(peer: &str, value: &T) -> Result<Payload, L
     pack(value).map_err(|status| crate::error::link_error(peer, &status))
 }
 
-/// Unpacks what a client sent, or a server.
-pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T, Status> {
+/// Unpacks what a client sent, or a server; all of it is within its bounds. `what` names it in
+/// refusals.
+pub(crate) fn unpack<T: DeserializeOwned + Bounded>(
+    what: &'static str,
+    payload: &Payload,
+) -> Result<T, Status> {
+    let unpacked: T = read(what, payload)?;
+    unpacked.check(At::message(what))?;
+    Ok(unpacked)
+}
+
+/// The same of a list whose bad items are left out, since the others are of other things.
+pub(crate) fn unpack_good<T: DeserializeOwned + Bounded>(
+    what: &'static str,
+    payload: &Payload,
+) -> Result<Vec<T>, Status> {
+    let mut list: Vec<T> = read(what, payload)?;
+    let mut bad = None;
+    let before = list.len();
+    list.retain(|one| match one.check(At::message(what)) {
+        Ok(()) => true,
+        Err(absurd) => {
+            bad.get_or_insert(absurd);
+            false
+        }
+    });
+    if let Some(Absurd(why)) = bad {
+        let count = before - list.len();
+        tracing::error!(
+            why,
+            count,
+            "what a peer said is ignored: nobody can mean it"
+        );
+    }
+    Ok(list)
+}
+
+fn read<T: DeserializeOwned + Bounded>(what: &'static str, payload: &Payload) -> Result<T, Status> {
     if payload.version != PAYLOAD_VERSION {
         return Err(Status::failed_precondition(format!(
             "version {} of the protocol is not known here; this release speaks {PAYLOAD_VERSION}",
             payload.version
         )));
     }
+    // Looked at first: an item may take a byte here and a hundred in memory.
+    if T::IS_LIST
+        && let Ok((count, _)) = postcard::take_from_bytes::<u64>(&payload.body)
+    {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        At::message(what).count(count, LIST_MAX)?;
+    }
     let unpacked = postcard::from_bytes(&payload.body);
-    unpacked.map_err(|error| Status::invalid_argument(format!("cannot be read: {error}")))
+    unpacked.map_err(|error| Status::invalid_argument(format!("{what}: cannot be read: {error}")))
 }
 
 /// Unpacks a server's answer.
-pub(crate) fn unpack_from<T: DeserializeOwned>(
+pub(crate) fn unpack_from<T: DeserializeOwned + Bounded>(
     peer: &str,
+    what: &'static str,
     payload: &Payload,
 ) -> Result<T, LinkError> {
-    unpack(payload).map_err(|status| LinkError::Refused {
+    unpack(what, payload).map_err(|status| refused(peer, &status))
+}
+
+/// What a server said that makes no sense.
+pub(crate) fn refused(peer: &str, status: &Status) -> LinkError {
+    LinkError::Refused {
         peer: peer.to_owned(),
         why: status.message().to_owned(),
-    })
+    }
 }
 
 /// Splits a list so that no part is much larger than a batch should be.

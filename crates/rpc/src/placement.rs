@@ -37,7 +37,7 @@ impl PlacementClient {
         let client = Client::new(peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let ask = |mut to: Client<Channel>, request| async move { to.ask(request).await };
         let answer = peer.call(&client, &payload, ask).await?;
-        let answers: Vec<Answer> = unpack_from(&peer.name, &answer)?;
+        let answers: Vec<Answer> = unpack_from(&peer.name, "answers", &answer)?;
         if answers.len() != count {
             return Err(LinkError::Refused {
                 peer: peer.name.clone(),
@@ -66,7 +66,7 @@ pub(crate) struct PlacementService(pub(crate) Arc<dyn PlacementLink>);
 #[tonic::async_trait]
 impl Placement for PlacementService {
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let asks: Vec<Ask> = unpack(request.get_ref())?;
+        let asks: Vec<Ask> = unpack("asks", request.get_ref())?;
         let answers = self.0.ask(asks).await.map_err(|error| status(&error))?;
         Ok(Response::new(pack(&answers)?))
     }

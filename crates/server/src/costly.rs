@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use placewright_auth::Identity;
+use placewright_tasks::{Contained, caught};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -167,12 +168,16 @@ impl CostlyWork {
         let Some(runtime) = &self.runtime else {
             return Ok(work.await);
         };
+        let work = caught(Contained::HttpRequest, work);
         let mut task = EndsWithCaller(runtime.spawn(async move {
             let value = work.await;
             drop(turn);
             value
         }));
-        (&mut task.0).await.map_err(|_| CostlyError::Panicked)
+        let ended = (&mut task.0).await;
+        ended
+            .map_err(|_| CostlyError::Panicked)?
+            .map_err(|_| CostlyError::Panicked)
     }
 
     async fn turn(&self, caller: Caller) -> Result<Turn, CostlyError> {

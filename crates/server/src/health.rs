@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use placewright_net::Limits;
+use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 
 use crate::http::body::Body;
@@ -105,9 +106,7 @@ impl Health {
                 }
             });
         };
-        std::thread::Builder::new()
-            .name("health".to_owned())
-            .spawn(serve)?;
+        placewright_tasks::spawn_thread(Task::Health, serve)?;
         Ok(())
     }
 
@@ -165,7 +164,7 @@ impl HttpService for Health {
 
     fn stopping(&self) {}
 
-    async fn handle(&self, request: Request<Incoming>, _: SocketAddr) -> Response<Body> {
+    async fn handle(self: &Arc<Self>, request: Request<Incoming>, _: SocketAddr) -> Response<Body> {
         self.answer(request.method(), request.uri().path())
     }
 }

@@ -49,7 +49,7 @@ async fn submit(engine: &Store, command: Command) {
 }
 
 /// A service, and its engine to load it without requests.
-async fn service_and_engine(options: ServerOptions) -> (Service, Store) {
+async fn service_and_engine(options: ServerOptions) -> (Arc<Service>, Store) {
     let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
     submit(&engine, Command::SyncStandardNames { at: at() }).await;
     let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
@@ -57,14 +57,14 @@ async fn service_and_engine(options: ServerOptions) -> (Service, Store) {
     let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), "{}").unwrap();
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
-    let service = Service::new(
+    let service = Arc::new(Service::new(
         options,
         engine.clone(),
         authenticator,
         policy,
         metrics,
         Arc::new(registry),
-    );
+    ));
     (service, engine)
 }
 
@@ -97,7 +97,7 @@ async fn provider(engine: &Store, uuid: Uuid, parent: Option<Uuid>, classes: &[&
 }
 
 /// Many hosts, every tenth of them with a part.
-async fn many(options: ServerOptions) -> (Service, Store) {
+async fn many(options: ServerOptions) -> (Arc<Service>, Store) {
     let (service, engine) = service_and_engine(options).await;
     for number in 0..HOSTS {
         provider(&engine, host(number), None, &["VCPU", "MEMORY_MB"]).await;
@@ -109,7 +109,7 @@ async fn many(options: ServerOptions) -> (Service, Store) {
     (service, engine)
 }
 
-async fn is_in_pieces(service: &Service, path: &str) -> bool {
+async fn is_in_pieces(service: &Arc<Service>, path: &str) -> bool {
     let response = get(path).raw(service).await;
     assert_eq!(response.status(), 200);
     let in_pieces = matches!(response.body(), Body::Pieces(_));

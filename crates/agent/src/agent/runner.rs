@@ -9,13 +9,14 @@ use futures_util::future::{AbortHandle, FutureExt as _, abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use placewright_conductor::HostId;
 use placewright_link::{AgentConnection, AgentLink, LinkError, ToAgent, ToCell};
+use placewright_tasks::{Contained, caught};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::work::Place;
 use super::{Options, Ready, checked};
 use crate::description::HostDescription;
-use crate::driver::Driver;
+use crate::driver::{Driver, DriverError};
 use crate::host::{Action, Ending, Host, Outcome, Room};
 use crate::record::Record;
 
@@ -26,6 +27,8 @@ type Connecting = Pin<Box<dyn Future<Output = Result<AgentConnection, LinkError>
 const AT_ONCE: usize = 256;
 /// While so many messages wait for the cell, no soft state is added to them.
 const WAITING_MAX: usize = 4096;
+/// While so many wait, no more is heard of the cell.
+const ANSWERS_WAITING_MAX: usize = 1 << 20;
 /// So many hosts are in one heartbeat.
 const HEARTBEAT_HOSTS: usize = 10_000;
 /// The wait before the cell is tried again; doubled each time.
@@ -133,7 +136,9 @@ impl Runner {
                         wait = (wait * 2).min(self.options.reconnect_max);
                     }
                 },
-                first = receive(&mut from_cell), if end_at.is_none() => match first {
+                // A cell that takes no answers gives no orders.
+                first = receive(&mut from_cell),
+                    if end_at.is_none() && self.outbox.len() < ANSWERS_WAITING_MAX => match first {
                     Some(first) => self.take_all(first, &mut from_cell),
                     None => {
                         tracing::warn!("the connection to the cell ended");
@@ -200,7 +205,10 @@ impl Runner {
             return;
         };
         let after = after.max(slot.host.session());
-        let session = self.record.next_session(now_us(), after);
+        let Some(session) = self.record.next_session(now_us(), after) else {
+            tracing::error!(host = %slot.name, after, "no session can be greater: the host goes on with the one it has");
+            return;
+        };
         let start = slot.host.begin_session(session, &slot.name);
         self.outbox.push_back(ToCell::Started(Box::new(start)));
         self.tell(id);
@@ -299,13 +307,21 @@ impl Runner {
                         prepare_timeout: self.options.prepare_timeout,
                     };
                     let (number, guest) = (work.number, work.guest);
-                    let (doing, cancel) = abortable(place.carry_out(work));
+                    let doing = caught(Contained::DriverWork, place.carry_out(work));
+                    let (doing, cancel) = abortable(doing);
                     self.cancels.insert((id, number), cancel);
                     self.working.push(Box::pin(async move {
                         let ending = Ending {
                             number,
                             guest,
-                            outcome: doing.await.unwrap_or(Outcome::Cancelled),
+                            outcome: match doing.await {
+                                Ok(Ok(outcome)) => outcome,
+                                Ok(Err(panicked)) => Outcome::Failed {
+                                    error: DriverError::of_host(panicked.to_string()),
+                                    is_undone: false,
+                                },
+                                Err(_) => Outcome::Cancelled,
+                            },
                         };
                         (id, ending)
                     }));

@@ -55,7 +55,7 @@ impl Room {
             let Some(shelf) = self.find(provider, class) else {
                 continue;
             };
-            let free = shelf.total - shelf.taken;
+            let free = shelf.total.saturating_sub(shelf.taken);
             if amount > free {
                 let _ = write!(lack, " {class}: {amount} asked for, {free} free.");
             }

@@ -38,8 +38,8 @@ impl Soft {
 
     pub(super) fn work_began(&mut self, verbs: &[Verb]) {
         if let Some(is_build) = counts(verbs) {
-            self.load.io_ops += 1;
-            self.load.running_builds += u32::from(is_build);
+            self.load.io_ops = self.load.io_ops.saturating_add(1);
+            self.load.running_builds = self.load.running_builds.saturating_add(u32::from(is_build));
         }
     }
 
@@ -53,14 +53,14 @@ impl Soft {
             load.running_builds = load.running_builds.saturating_sub(1);
             match outcome {
                 Outcome::Done => load.failed_builds = 0,
-                Outcome::Failed { .. } => load.failed_builds += 1,
+                Outcome::Failed { .. } => load.failed_builds = load.failed_builds.saturating_add(1),
                 Outcome::Cancelled => {}
             }
         }
     }
 
     pub(super) fn build_refused(&mut self) {
-        self.load.failed_builds += 1;
+        self.load.failed_builds = self.load.failed_builds.saturating_add(1);
     }
 }
 

@@ -12,8 +12,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use crate::control::panics;
+
 /// Registers a cell's figures.
 pub(super) fn register(registry: &mut Registry, cell: &Arc<Cell>) {
+    panics::register(registry);
     let registry = registry.sub_registry_with_prefix("placewright_cell");
     registry.register_collector(Box::new(Figures(Arc::downgrade(cell))));
 }

@@ -10,6 +10,7 @@ use std::thread::available_parallelism;
 
 use anyhow::Context as _;
 use placewright_server::{CostlyOptions, CostlyWork, HttpService, Server, Stopped, Successor};
+use placewright_tasks::{Task, watched};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
@@ -78,12 +79,13 @@ impl ApiThreads {
         let listener = port.listener.into_std()?;
         let inherited = port.inherited.into_iter().map(TcpStream::into_std);
         let inherited = inherited.collect::<io::Result<Vec<_>>>()?;
-        let served = runtime.spawn(async move {
+        let serve = async move {
             let listener = TcpListener::from_std(listener)?;
             let inherited = inherited.into_iter().map(TcpStream::from_std);
             let inherited = inherited.collect::<io::Result<_>>()?;
             anyhow::Ok(server.serve_until(listener, inherited, stop).await)
-        });
+        };
+        let served = runtime.spawn(watched(Task::Serving, serve));
         served.await.context("a server panicked")?
     }
 }

@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
+use std::time::{Duration, Instant};
 
+use placewright_tasks::Task;
 use tracing_subscriber::EnvFilter;
 
 use super::log_fields::LogFields;
@@ -30,6 +31,7 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     })?;
     let log = Log::start(io::stderr())?;
     let lines = Arc::clone(&log.lines);
+    let of_panics = Arc::clone(&log.lines);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || LineWriter(Arc::clone(&lines)))
@@ -41,6 +43,7 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
             .init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
+    placewright_tasks::install(move || of_panics.flush());
     Ok(log)
 }
 
@@ -60,6 +63,10 @@ const READY_BYTES: usize = 256 << 10;
 /// After a write, lines gather for so long, so that a busy server writes them many at a time.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// A process that lost a task waits so long for its last lines to be written, looking this often.
+const FLUSH_WITHIN: Duration = Duration::from_millis(200);
+const FLUSH_LOOK: Duration = Duration::from_millis(1);
+
 /// The thread that writes; dropped, it writes what waits and ends.
 pub(crate) struct Log {
     lines: Arc<Lines>,
@@ -69,6 +76,8 @@ pub(crate) struct Log {
 struct Lines {
     waiting: Mutex<Waiting>,
     wake: Condvar,
+    /// The thread that writes.
+    writer: OnceLock<ThreadId>,
 }
 
 struct Waiting {
@@ -79,6 +88,8 @@ struct Waiting {
     newest: VecDeque<Vec<u8>>,
     newest_bytes: usize,
     is_closed: bool,
+    /// Whether what was taken from here is being written.
+    is_writing: bool,
 }
 
 impl Waiting {
@@ -123,9 +134,29 @@ impl Lines {
                 newest: VecDeque::new(),
                 newest_bytes: 0,
                 is_closed: false,
+                is_writing: false,
             }),
             wake: Condvar::new(),
+            writer: OnceLock::new(),
         }
+    }
+
+    /// Waits until everything is written, or nobody takes it for too long.
+    fn flush(&self) {
+        let end = Instant::now() + FLUSH_WITHIN;
+        while Instant::now() < end && !self.is_writer() {
+            let waiting = self.lock();
+            if waiting.bytes.is_empty() && waiting.newest.is_empty() && !waiting.is_writing {
+                return;
+            }
+            drop(waiting);
+            std::thread::sleep(FLUSH_LOOK);
+        }
+    }
+
+    /// Whether this is the thread that writes: when it panics, it says so itself.
+    fn is_writer(&self) -> bool {
+        self.writer.get() == Some(&std::thread::current().id())
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -135,9 +166,12 @@ impl Lines {
 
     /// Writes until closed and empty.
     fn run(&self, mut out: impl io::Write) {
+        let _ = self.writer.set(std::thread::current().id());
         let mut bytes = Vec::with_capacity(READY_BYTES);
         loop {
+            placewright_tasks::pass(Task::Log);
             let mut waiting = self.lock();
+            waiting.is_writing = false;
             while waiting.bytes.is_empty() && !waiting.is_closed {
                 waiting = self
                     .wake
@@ -149,6 +183,7 @@ impl Lines {
             let lost = std::mem::take(&mut waiting.lost);
             let newest = std::mem::take(&mut waiting.newest);
             waiting.newest_bytes = 0;
+            waiting.is_writing = true;
             drop(waiting);
             // There is nowhere to report that the log cannot be written.
             let _ = write_all(&mut out, &bytes);
@@ -175,9 +210,7 @@ impl Log {
         let lines = Arc::new(Lines::new());
         let thread = {
             let lines = Arc::clone(&lines);
-            std::thread::Builder::new()
-                .name("pw-log".to_owned())
-                .spawn(move || lines.run(out))?
+            placewright_tasks::spawn_thread(Task::Log, move || lines.run(out))?
         };
         Ok(Self {
             lines,
@@ -201,6 +234,9 @@ struct LineWriter(Arc<Lines>);
 
 impl io::Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.0.is_writer() {
+            return io::stderr().write(line);
+        }
         let mut waiting = self.0.lock();
         if waiting.is_closed {
             // The last words of a program on its way out.

@@ -15,6 +15,7 @@ use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_server::{
     ControlMachine, HttpMetrics, HttpService, SchedulerService, Server, Service, Stopped,
 };
+use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
@@ -27,7 +28,7 @@ use super::observer::Logged;
 use super::restart::{self, Inherited, Restart};
 use super::signals::nth;
 use super::sockets::{Port, Socket, Sockets};
-use super::{Checked, access, ensure_standard_names, health, open_store, wire};
+use super::{Checked, access, ensure_standard_names, health, open_store, panics, wire};
 use crate::config::{Config, ConfigErrors};
 use crate::options::{AuthStrategy, Options};
 
@@ -83,6 +84,7 @@ impl Running {
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
+        panics::register(&mut registry);
         let observer = Logged(JournalMetrics::new(&mut registry));
         let (vital, health) = health::start(sockets.health.take())?;
         let opening = async {
@@ -170,7 +172,8 @@ impl Running {
     /// From now on reads the files that say who may do what again with each signal.
     pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
         let service = Arc::clone(self.placement.0.service());
-        tokio::spawn(access::reread_on(hang_ups, wire::policy(options), service));
+        let reread = access::reread_on(hang_ups, wire::policy(options), service);
+        placewright_tasks::spawn(Task::Access, reread);
     }
 
     /// Makes the configured cells known.

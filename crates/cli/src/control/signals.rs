@@ -1,5 +1,6 @@
 //! The signals that a service listens to.
 
+use placewright_tasks::Task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -12,7 +13,7 @@ pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (stops, counted) = watch::channel(0);
-    tokio::spawn(async move {
+    placewright_tasks::spawn(Task::Signals, async move {
         loop {
             tokio::select! {
                 _ = terminate.recv() => stops.send_modify(|stops| *stops += 1),
@@ -38,7 +39,7 @@ pub(crate) fn hang_ups() -> std::io::Result<Signal> {
 /// The system refuses.
 pub(crate) fn ignore_hang_ups() -> std::io::Result<()> {
     let mut hang_ups = hang_ups()?;
-    tokio::spawn(async move {
+    placewright_tasks::spawn(Task::HangUps, async move {
         while hang_ups.recv().await.is_some() {
             tracing::info!("SIGHUP: nothing to do. What changed in a file needs a restart");
         }

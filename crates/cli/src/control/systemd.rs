@@ -1,5 +1,6 @@
 //! What systemd is told. Without systemd (no `$NOTIFY_SOCKET`) all of this does nothing.
 
+use placewright_tasks::Task;
 use sd_notify::NotifyState;
 
 /// Sends a message; that nobody hears it is no reason to stop.
@@ -28,14 +29,16 @@ pub(crate) fn loading(status: &str) {
     ]);
 }
 
-/// Feeds the watchdog for as long as the runtime makes progress.
-pub(crate) async fn feed_watchdog() {
+/// Feeds the watchdog for as long as the runtime makes progress and no task is lost.
+pub(crate) fn feed_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };
-    let mut ticks = tokio::time::interval(limit / 2);
-    loop {
-        ticks.tick().await;
-        tell(&[NotifyState::Watchdog]);
-    }
+    placewright_tasks::spawn(Task::Watchdog, async move {
+        let mut ticks = tokio::time::interval(limit / 2);
+        while !placewright_tasks::has_fault() {
+            ticks.tick().await;
+            tell(&[NotifyState::Watchdog]);
+        }
+    });
 }

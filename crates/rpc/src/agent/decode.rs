@@ -12,6 +12,7 @@ use placewright_scheduler::platform::Platform;
 use tonic::Status;
 use uuid::Uuid;
 
+use crate::bounds::{Absurd, At, Bounded as _};
 use crate::proto::agent as proto;
 use proto::agent_message::Kind as AgentKind;
 use proto::cell_message::Kind as CellKind;
@@ -23,7 +24,7 @@ use proto::host_update::Update;
 /// A field that is missing or makes no sense, named.
 pub(super) fn to_cell(message: proto::AgentMessage) -> Result<ToCell, Status> {
     let kind = message.kind.ok_or_else(|| missing("kind"))?;
-    Ok(match kind {
+    let message = match kind {
         AgentKind::Started(one) => ToCell::Started(Box::new(started(one)?)),
         AgentKind::StepEnded(one) => ToCell::StepEnded {
             host: host("step_ended.host", &one.host)?,
@@ -50,7 +51,9 @@ pub(super) fn to_cell(message: proto::AgentMessage) -> Result<ToCell, Status> {
                 hosts: hosts.collect::<Result<_, _>>()?,
             }
         }
-    })
+    };
+    message.check(At::message("message"))?;
+    Ok(message)
 }
 
 fn started(one: proto::Started) -> Result<HostStart, Status> {
@@ -156,23 +159,12 @@ fn instance_report(one: proto::InstanceReport) -> Result<InstanceReport, Status>
 ///
 /// # Errors
 /// A field that is missing or makes no sense, named.
-pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, Status> {
+pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, Refused> {
     let Some(kind) = message.kind else {
         return Ok(None);
     };
-    Ok(Some(match kind {
-        CellKind::Step(one) => {
-            let host = host("step.host", &one.host)?;
-            let session = one.session;
-            let Some(order) = order(one)? else {
-                return Ok(None);
-            };
-            ToAgent::Step {
-                host,
-                session,
-                order: Box::new(order),
-            }
-        }
+    let message = match kind {
+        CellKind::Step(one) => return step(one),
         CellKind::Destroy(one) => ToAgent::Destroy {
             host: host("destroy.host", &one.host)?,
             session: one.session,
@@ -186,7 +178,58 @@ pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, S
             host: host("start_again.host", &one.host)?,
             after: one.after,
         },
-    }))
+    };
+    message.check(At::message("message"))?;
+    Ok(Some(message))
+}
+
+/// Why what a cell said is refused, and the answer to it, if it is a step and says which one.
+pub(super) struct Refused {
+    pub(super) why: Status,
+    pub(super) answer: Option<ToCell>,
+}
+
+impl From<Status> for Refused {
+    fn from(why: Status) -> Self {
+        Self { why, answer: None }
+    }
+}
+
+impl From<Absurd> for Refused {
+    fn from(absurd: Absurd) -> Self {
+        Status::from(absurd).into()
+    }
+}
+
+fn step(one: proto::StepOrder) -> Result<Option<ToAgent>, Refused> {
+    let host = host("step.host", &one.host)?;
+    let instance = instance("step.instance", &one.instance)?;
+    let (session, attempt) = (one.session, one.attempt);
+    let checked = order(one).and_then(|order| {
+        let Some(order) = order else { return Ok(None) };
+        let order = Box::new(order);
+        let step = ToAgent::Step {
+            host,
+            session,
+            order,
+        };
+        step.check(At::message("message"))?;
+        Ok(Some(step))
+    });
+    checked.map_err(|why| {
+        let failure = Failure {
+            message: format!("The order makes no sense to the agent: {}", why.message()),
+            may_retry: false,
+        };
+        let answer = Some(ToCell::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure: Some(failure),
+        });
+        Refused { why, answer }
+    })
 }
 
 fn order(one: proto::StepOrder) -> Result<Option<Order>, Status> {

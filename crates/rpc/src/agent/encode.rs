@@ -8,6 +8,7 @@ use placewright_scheduler::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
 };
 
+use crate::bounds::{TEXT_BYTES_MAX, cut};
 use crate::proto::agent as proto;
 use proto::agent_message::Kind as AgentKind;
 use proto::cell_message::Kind as CellKind;
@@ -39,9 +40,12 @@ pub(super) fn to_cell(message: ToCell) -> proto::AgentMessage {
             instance: instance.to_string(),
             session,
             attempt,
-            failure: failure.map(|failure| proto::Failure {
-                message: failure.message,
-                may_retry: failure.may_retry,
+            failure: failure.map(|mut failure| {
+                cut(&mut failure.message, TEXT_BYTES_MAX);
+                proto::Failure {
+                    message: failure.message,
+                    may_retry: failure.may_retry,
+                }
             }),
         }),
         ToCell::Destroyed {

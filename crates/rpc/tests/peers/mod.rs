@@ -339,7 +339,7 @@ pub(crate) fn every_word() -> Vec<ToCell> {
         ToCell::Started(Box::new(HostStart {
             host: host(),
             name: "compute-1".into(),
-            session: u64::MAX,
+            session: 1 << 60,
             guests: vec![(instance(1), 2), (instance(3), u32::MAX)],
         })),
         ToCell::Destroyed {
@@ -421,7 +421,10 @@ pub(crate) fn every_order() -> Vec<ToAgent> {
                 spec: spec(10),
                 amounts: vec![Amounts {
                     provider: Uuid::from_u128(5),
-                    resources: vec![("VCPU".into(), 2), ("MEMORY_MB".into(), i64::MAX)],
+                    resources: vec![
+                        ("VCPU".into(), 2),
+                        ("MEMORY_MB".into(), i64::from(i32::MAX)),
+                    ],
                 }],
                 origin: is_live.then_some(place),
                 target: (!is_live).then_some(place),

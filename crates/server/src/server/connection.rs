@@ -14,6 +14,7 @@ use hyper::service::{HttpService as HyperService, service_fn};
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use placewright_net::{Place, Seat};
+use placewright_tasks::{Contained, caught, spawn_contained};
 use tokio::net::TcpStream;
 
 use super::{ENDS, HANDS_OVER, HttpService, SERVES, Serving, Stage};
@@ -48,7 +49,11 @@ impl<S: HttpService> Serving<S> {
             busy.set_busy(true);
             async move {
                 let response = match wrong_host(&request) {
-                    None => service.handle(request, remote).await,
+                    None => {
+                        let answering = service.handle(request, remote);
+                        let answered = caught(Contained::HttpRequest, answering).await;
+                        answered.unwrap_or_else(|_| broken())
+                    }
                     Some(why) => refused(why),
                 };
                 busy.set_busy(false);
@@ -60,7 +65,7 @@ impl<S: HttpService> Serving<S> {
         let (gauge, polls) = (metrics.connections.clone(), metrics.polls.clone());
         let (stage, kept) = (Arc::clone(&self.stage), self.kept.clone());
         gauge.inc();
-        tokio::spawn(async move {
+        spawn_contained(Contained::HttpConnection, async move {
             let (end, connection) = polls.time(run(connection, &seat, &stage)).await;
             match end {
                 End::Over(Ok(())) => {}
@@ -131,6 +136,16 @@ fn wrong_host<B>(request: &Request<B>) -> Option<&'static str> {
 /// Whether a byte may be in a host with a port (RFC 3986, section 3.2.2).
 fn is_of_host(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte)
+}
+
+/// What a request is answered that met a bug: its panic is in the log, and concerns nobody else.
+fn broken() -> Response<Body> {
+    let text = r#"{"errors": [{"status": 500, "title": "Internal Server Error", "detail": "An internal error occurred; the server's log says which."}]}"#;
+    let mut response = Response::new(Body::Whole(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }
 
 fn refused(why: &'static str) -> Response<Body> {

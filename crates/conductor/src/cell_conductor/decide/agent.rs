@@ -9,7 +9,7 @@ use super::{Now, Refusal};
 use crate::cell_conductor::event::Failure;
 use crate::cell_conductor::state::{Change, Host, Place, Stage, VmState};
 use crate::fault::Fault;
-use crate::ids::{HostId, InstanceId};
+use crate::ids::{HostId, InstanceId, NUMBER_END};
 
 type GuestKey = (HostId, InstanceId, u32);
 
@@ -22,8 +22,10 @@ impl Now<'_> {
         guests: &[(InstanceId, u32)],
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        let known = self.state.hosts.get(&host);
-        if known.is_some_and(|known| known.session >= session) {
+        // A number that nobody can count further counts for nothing, so that its host is not lost.
+        let known = self.state.hosts.get(&host).map(|known| known.session);
+        let known = known.filter(|known| *known < NUMBER_END);
+        if session >= NUMBER_END || known.is_some_and(|known| known >= session) {
             return Err(Refusal::OldSession(host));
         }
         let there: BTreeSet<GuestKey> = guests.iter().map(|(id, n)| (host, *id, *n)).collect();

@@ -35,7 +35,7 @@ impl Work<'_> {
 
     /// Asks an agent.
     pub(super) fn start_step(&mut self, step: Step) {
-        self.row.attempt += 1;
+        self.row.attempt = self.row.attempt.saturating_add(1);
         self.set_stage(Stage::Step(step));
         let attempt = self.row.attempt;
         let timeout_us = i64::from(self.now.options.step_timeout_ms) * 1000;
@@ -128,7 +128,7 @@ impl Work<'_> {
             Step::Prepare | Step::Arrive if is_first => {
                 target.into_iter().for_each(|place| self.doom(place));
                 if has_alternate {
-                    self.row.claim += 1;
+                    self.row.claim = self.row.claim.saturating_add(1);
                     self.set_stage(Stage::Swap);
                 } else {
                     self.give_up(message);
@@ -211,7 +211,7 @@ impl Work<'_> {
 
     /// Asks placement.
     fn ask(&mut self, next: Next) {
-        self.row.claim += 1;
+        self.row.claim = self.row.claim.saturating_add(1);
         self.set_stage(Stage::Ask(next));
     }
 
@@ -224,7 +224,7 @@ impl Work<'_> {
         }
         match (stage, answer) {
             // Control counted further on its own: the ask is made again with a later number.
-            (_, Answer::Stale) => self.row.claim += 1,
+            (_, Answer::Stale) => self.row.claim = self.row.claim.saturating_add(1),
             (Stage::Ask(Next::Release), Answer::Gone) if kind == JobKind::Delete => self.forget(),
             // Nobody will ever ask for this instance.
             (_, Answer::Gone) => self.delete(0),

@@ -49,7 +49,7 @@ impl<'a> Work<'a> {
     /// Begins a job, as an action of this name, where the instance is.
     pub(super) fn begin(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
         self.close_action();
-        self.row.actions += 1;
+        self.row.actions = self.row.actions.saturating_add(1);
         self.action = Some(Action {
             name: name.to_owned(),
             started_at: self.now.at,
@@ -77,7 +77,7 @@ impl<'a> Work<'a> {
     /// Records an action that was refused before anything was done. The instance stays as it is.
     pub(super) fn note_refusal(&mut self, name: &str, fault: &Fault) {
         self.close_action();
-        self.row.actions += 1;
+        self.row.actions = self.row.actions.saturating_add(1);
         self.action = Some(Action {
             name: name.to_owned(),
             started_at: self.now.at,

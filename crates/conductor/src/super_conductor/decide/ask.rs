@@ -8,6 +8,9 @@ use crate::ids::{InstanceId, MigrationId};
 use crate::spec::Candidate;
 use crate::super_conductor::state::{Change, Mapping, Migration, MigrationStatus, Move, MoveStage};
 
+/// A cell counts a few asks further before control hears of them; never this many.
+const AHEAD_MAX: u64 = 1 << 20;
+
 impl<'a> Round<'a> {
     pub(super) fn ask(&mut self, ask: &Ask) -> Answer {
         let Some(mapping) = self.state.mappings.get(&ask.instance) else {
@@ -16,7 +19,8 @@ impl<'a> Round<'a> {
         if ask.number == mapping.claim {
             return mapping.answer.unwrap_or(Answer::Stale);
         }
-        if ask.number < mapping.claim {
+        // So far ahead is no cell that made the asks between: the numbers are not to be used up.
+        if ask.number < mapping.claim || ask.number - mapping.claim > AHEAD_MAX {
             return Answer::Stale;
         }
         let answer = match &ask.want {

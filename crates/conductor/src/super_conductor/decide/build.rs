@@ -129,7 +129,7 @@ impl<'a> Round<'a> {
         };
         let mut mapping = self.mapping(wish.instance)?.clone();
         mapping.cell = Some(cell);
-        mapping.claim += 1;
+        mapping.claim = mapping.claim.saturating_add(1);
         mapping.answer = None;
         self.record(Change::Build(wish.instance, Some(Box::new(request))));
         self.set_mapping(wish.instance, mapping);

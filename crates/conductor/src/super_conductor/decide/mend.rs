@@ -48,7 +48,7 @@ impl Round<'_> {
         })?;
         // What its cell asked before means nothing any more.
         let mapping = Mapping {
-            claim: mapping.claim + 1,
+            claim: mapping.claim.saturating_add(1),
             answer: None,
             ..mapping.clone()
         };

@@ -38,7 +38,7 @@ impl<'a> Round<'a> {
             return Err(wrong_state("instance", &instance, "being moved"));
         }
         let mut mapping = mapping.clone();
-        mapping.turn += 1;
+        mapping.turn = mapping.turn.saturating_add(1);
         mapping.migrations.push(migration);
         let row = Move {
             instance,
@@ -96,7 +96,7 @@ impl<'a> Round<'a> {
                 let mapping = self.state.mappings.get(&row.instance);
                 if let Some(mapping) = mapping {
                     let mapping = Mapping {
-                        claim: mapping.claim + 1,
+                        claim: mapping.claim.saturating_add(1),
                         answer: None,
                         ..mapping.clone()
                     };
@@ -160,7 +160,7 @@ impl<'a> Round<'a> {
         };
         let target = usable.get(chosen).map(|one| one.host);
         let mapping = Mapping {
-            claim: mapping.claim + 1,
+            claim: mapping.claim.saturating_add(1),
             answer: None,
             ..mapping.clone()
         };

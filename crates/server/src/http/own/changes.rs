@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use placewright_conductor::control::Change;
 use placewright_engine::{Engine, Entries, FollowError, Follower, Machine as _};
+use placewright_tasks::{Contained, spawn_contained};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
@@ -59,7 +60,7 @@ pub(super) fn follow(
         stopping: service.stopping.subscribe(),
         followers: service.metrics.followers.clone(),
     };
-    tokio::spawn(stream.run());
+    spawn_contained(Contained::HttpConnection, stream.run());
     Ok(Reply::events(receiver))
 }
 

@@ -1,0 +1,276 @@
+//! Peers that say what nobody can mean: random and extreme numbers, texts and lists in every message,
+//! over a real connection, through the decoder, into the real state machines. Nothing panics, and who
+//! was attacked goes on.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+mod hostile;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hostile::{Rng, Wicked};
+use placewright_agent::simulated::{self, Simulated, Uniform};
+use placewright_agent::{Agent, Options};
+use placewright_cell::Cell;
+use placewright_conductor::message::Envelope;
+use placewright_conductor::{Answer, Ask, CellId, HostId, Message};
+use placewright_journal::MemoryJournal;
+use placewright_link::{CellLink as _, Coming, PlacementLink};
+use placewright_placement::Timestamp;
+use placewright_rpc::proto::agent as proto;
+use placewright_rpc::proto::agent::agents_client::AgentsClient;
+use placewright_rpc::proto::cell::Payload;
+use placewright_rpc::proto::cell::cell_client::CellClient as RawCell;
+use placewright_rpc::{AgentClient, ClientOptions, PAYLOAD_VERSION, ServeOptions, Services, serve};
+use proto::agent_message::Kind as Said;
+use proto::cell_message::Kind as Order;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tonic::Code;
+use uuid::Uuid;
+
+const SOON: Duration = Duration::from_secs(30);
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on panics of any thread are counted: those of tasks are contained, and would be missed.
+fn count_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+        usual(info);
+    }));
+}
+
+fn no_panics() {
+    assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
+}
+
+fn order(kind: Order) -> proto::CellMessage {
+    proto::CellMessage { kind: Some(kind) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_outlives_a_cell_that_says_anything() {
+    count_panics();
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = Uniform {
+        hosts: 3,
+        prefix: "host".into(),
+        vcpus: 16,
+        cpu_ratio: 4.0,
+        memory_mb: 65_536,
+        disk_gb: 1000,
+        gpus: 0,
+        gpu_model: None,
+    };
+    let hosts = hosts.hosts();
+    let ids: Vec<String> = hosts.iter().map(|host| host.id().to_string()).collect();
+    let driver = Simulated::new(simulated::Options {
+        hosts,
+        times: BTreeMap::new(),
+        failures: BTreeMap::new(),
+        seed: 1,
+    });
+    let (address, mut wicked) = Wicked::start().await;
+    let link = AgentClient::new(ClientOptions::new(address.to_string())).unwrap();
+    let options = Options {
+        record: Some(folder.path().join("guests")),
+        drain: Duration::ZERO,
+        reconnect_max: Duration::from_millis(200),
+        ..Options::default()
+    };
+    let agent = Agent::start(options, Arc::new(driver), Arc::new(link))
+        .await
+        .unwrap();
+    for seed in 0..4 {
+        let mut peer = timeout(SOON, wicked.next()).await.unwrap();
+        let mut rng = Rng(seed);
+        for _ in 0..400 {
+            let messages: Vec<_> = (0..rng.below(4))
+                .map(|_| hostile::order(&mut rng, &ids))
+                .collect();
+            if !peer.say(messages).await {
+                peer = timeout(SOON, wicked.next()).await.unwrap();
+            }
+        }
+        // The first thing that an attacker would try, and what the next cell says.
+        let (host, session) = peer.session_of(&ids[0]).await;
+        for after in [u64::MAX, u64::MAX - 1, 1 << 62, (1 << 62) - 1] {
+            let host = host.clone();
+            let again = proto::StartAgain { host, after };
+            peer.say(vec![order(Order::StartAgain(again))]).await;
+        }
+        let after = session;
+        let again = proto::StartAgain { host, after };
+        peer.say(vec![order(Order::StartAgain(again))]).await;
+        let next = peer.start_after(&ids[0], session).await;
+        assert!(next > session && next < 1 << 62, "{next} after {session}");
+    }
+    agent.stop().await;
+    no_panics();
+}
+
+/// A placement that has nothing.
+struct Nothing;
+
+impl PlacementLink for Nothing {
+    fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
+        Box::pin(async move { Ok(asks.iter().map(|_| Answer::Stale).collect()) })
+    }
+}
+
+async fn cell() -> (Arc<Cell>, String) {
+    let options = placewright_cell::Options {
+        resend_after: Duration::from_millis(300),
+        ..placewright_cell::Options::new(CellId(Uuid::from_u128(0xce11)))
+    };
+    let opened = Cell::open_on(MemoryJournal::new(), options, (), Arc::new(Nothing));
+    let cell = opened.await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let services = Services {
+        cell: Some(Arc::clone(&cell) as _),
+        agents: Some(Arc::clone(&cell) as _),
+        placement: None,
+    };
+    let options = ServeOptions::default();
+    tokio::spawn(async move {
+        let served = serve(listener, services, options, std::future::pending());
+        served.await.unwrap();
+    });
+    (cell, url)
+}
+
+fn started(host: &str, session: u64) -> proto::AgentMessage {
+    proto::AgentMessage {
+        kind: Some(Said::Started(proto::Started {
+            host: host.to_owned(),
+            name: "host".to_owned(),
+            session,
+            guests: Vec::new(),
+        })),
+    }
+}
+
+/// Says these words on a stream of their own, and how it ended.
+async fn say(url: &str, messages: Vec<proto::AgentMessage>) -> Option<tonic::Status> {
+    let mut client = AgentsClient::connect(url.to_owned()).await.unwrap();
+    let batch = proto::FromAgent {
+        version: 1,
+        messages,
+    };
+    let joined = client.join(tokio_stream::iter([batch])).await;
+    let mut orders = match joined {
+        Ok(orders) => orders.into_inner(),
+        Err(status) => return Some(status),
+    };
+    loop {
+        match orders.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => return None,
+            Err(status) => return Some(status),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_outlives_agents_that_say_anything() {
+    count_panics();
+    let (cell, url) = cell().await;
+    let hosts: Vec<String> = (1..4).map(|n| Uuid::from_u128(n).to_string()).collect();
+    for session in [u64::MAX, 1 << 62, (1 << 62) - 1] {
+        let status = say(&url, vec![started(&hosts[0], session)]).await.unwrap();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().contains("started.session"), "{status}");
+    }
+    let mut rng = Rng(5);
+    for _ in 0..600 {
+        let count = rng.below(6);
+        let mut messages = vec![started(&hosts[rng.below(3)], 1 + rng.below(50) as u64)];
+        messages.extend((0..count).map(|_| hostile::word(&mut rng, &hosts)));
+        timeout(SOON, say(&url, messages)).await.unwrap();
+    }
+    // None of the hosts is lost for its own agent, whose session is greater than those before.
+    while cell.figures().queued > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let session = cell.engine().read_now(|machine| {
+        let sessions = machine.0.hosts().values().map(|row| row.session);
+        1 + sessions.max().unwrap_or_default()
+    });
+    assert!(session < 1 << 62);
+    let mut client = AgentsClient::connect(url).await.unwrap();
+    let (to, batches) = tokio::sync::mpsc::channel(4);
+    let messages = hosts.iter().map(|host| started(host, session)).collect();
+    let version = 1;
+    to.send(proto::FromAgent { version, messages })
+        .await
+        .unwrap();
+    let stream = tokio_stream::wrappers::ReceiverStream::new(batches);
+    let _orders = client.join(stream).await.unwrap();
+    let up = async {
+        let is_up = |host: &String| {
+            let id = HostId(Uuid::parse_str(host).unwrap());
+            cell.engine().read_now(|machine| {
+                let row = machine.0.hosts().get(&id);
+                row.is_some_and(|row| row.is_up && row.session == session)
+            })
+        };
+        while !hosts.iter().all(is_up) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, up).await.unwrap();
+    no_panics();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_outlives_a_control_that_says_anything() {
+    count_panics();
+    let (cell, url) = cell().await;
+    let mut client = RawCell::connect(url).await.unwrap();
+    let payload = |body: Vec<u8>| Payload {
+        version: PAYLOAD_VERSION,
+        body: body.into(),
+    };
+    let claim = u64::MAX;
+    let instance = placewright_conductor::InstanceId(Uuid::from_u128(1));
+    let absurd = vec![Envelope {
+        sent_at: Timestamp(1),
+        message: Message::Delete { instance, claim },
+    }];
+    let body = postcard::to_stdvec(&absurd).unwrap();
+    let status = client.deliver(payload(body)).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("delete.claim"), "{status}");
+    // A list that says that it is longer than it may be is not even begun.
+    let body = postcard::to_stdvec(&u64::MAX).unwrap();
+    let status = client.deliver(payload(body)).await.unwrap_err();
+    assert!(status.message().contains("at most 100000"), "{status}");
+
+    let mut rng = Rng(9);
+    for round in 0..2000 {
+        let messages: Vec<Envelope> = (0..rng.below(3))
+            .map(|_| hostile::envelope(&mut rng))
+            .collect();
+        let mut body = postcard::to_stdvec(&messages).unwrap();
+        if round % 2 == 1 {
+            rng.mutate(&mut body);
+        }
+        let answered = match rng.below(4) {
+            0 => client.act(payload(body)).await.map(drop),
+            1 => client.actions(payload(body)).await.map(drop),
+            _ => client.deliver(payload(body)).await.map(drop),
+        };
+        if let Err(status) = answered {
+            let expected = [Code::InvalidArgument, Code::FailedPrecondition];
+            assert!(expected.contains(&status.code()), "{status}");
+        }
+    }
+    assert!(cell.cell().await.is_ok());
+    no_panics();
+}

@@ -1,0 +1,455 @@
+//! Somebody who says anything: random messages with extreme numbers, and a cell that speaks so.
+
+use std::net::SocketAddr;
+
+use placewright_conductor::message::{Create, Envelope, MoveOrder};
+use placewright_conductor::{
+    Amounts, Candidate, HardRule, HostId, InstanceId, Message, MigrationId, MoveKind, Spec, Verdict,
+};
+use placewright_placement::Timestamp;
+use placewright_placement::group::{Relation, Rule, Scope};
+use placewright_rpc::proto::agent as proto;
+use proto::agent_message::Kind as Said;
+use proto::agents_server::{Agents, AgentsServer};
+use proto::cell_message::Kind as Ordered;
+use proto::host_update::Update;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming};
+use uuid::Uuid;
+
+/// Random numbers, the same for the same seed (splitmix64).
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
+    }
+
+    fn of<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())].clone()
+    }
+
+    /// Any number, mostly at the ends of something.
+    fn number(&mut self) -> u64 {
+        let ends = [
+            0,
+            1,
+            2,
+            (1 << 31) - 1,
+            1 << 31,
+            u64::from(u32::MAX),
+            1 << 53,
+            1_800_000_000_000_000,
+            (1 << 62) - 1,
+            1 << 62,
+            i64::MAX as u64,
+            1 << 63,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        match self.below(4) {
+            0 => self.next(),
+            1 => self.next() % 40,
+            _ => self.of(&ends),
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
+    fn small(&mut self) -> u32 {
+        self.number() as u32
+    }
+
+    #[expect(clippy::cast_possible_wrap, reason = "any number will do")]
+    fn signed(&mut self) -> i64 {
+        self.number() as i64
+    }
+
+    fn text(&mut self) -> String {
+        let length = self.of(&[0, 1, 10, 255, 256, 1021, 70_000]);
+        self.of(&["a", "ü", "\u{0}", "{", "💥"]).repeat(length)
+    }
+
+    fn uuid(&mut self) -> Uuid {
+        Uuid::from_u128(u128::from(self.next() % 8))
+    }
+
+    /// Mostly one of these, else anything.
+    fn id(&mut self, known: &[String]) -> String {
+        match self.below(8) {
+            0 => self.text(),
+            1 => self.uuid().to_string(),
+            _ => self.of(known),
+        }
+    }
+
+    fn some<T>(&mut self, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let count = self.of(&[0, 1, 2, 7]);
+        (0..count).map(|_| make(self)).collect()
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.below(3) > 0).then(|| make(self))
+    }
+
+    /// Changes some bytes, or cuts the end off.
+    pub(crate) fn mutate(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..=self.below(4) {
+            if bytes.is_empty() {
+                return;
+            }
+            let at = self.below(bytes.len());
+            match self.below(3) {
+                0 => bytes[at] = self.of(&[0, 1, 0x7f, 0x80, 0xff]),
+                1 => bytes.insert(at, 0xff),
+                _ => bytes.truncate(at),
+            }
+        }
+    }
+}
+
+fn body(rng: &mut Rng) -> String {
+    match rng.below(4) {
+        0 => rng.text(),
+        1 => "[".repeat(5000),
+        2 => r#"{"request": {"image": {"properties": {"a": 1e999, "b": [[]], "c": "x"}}}}"#.into(),
+        _ => "{}".into(),
+    }
+}
+
+/// A message of a cell.
+pub(crate) fn order(rng: &mut Rng, hosts: &[String]) -> proto::CellMessage {
+    let host = rng.id(hosts);
+    let instance = rng.uuid().to_string();
+    let kind = match rng.below(8) {
+        0 => Ordered::SendState(proto::SendState { host }),
+        1 => Ordered::StartAgain(proto::StartAgain {
+            host,
+            after: rng.number(),
+        }),
+        2 => Ordered::Destroy(proto::DestroyOrder {
+            host,
+            session: rng.number(),
+            instance,
+            number: rng.small(),
+        }),
+        3 => return proto::CellMessage { kind: None },
+        _ => Ordered::Step(proto::StepOrder {
+            host,
+            session: rng.number(),
+            instance,
+            attempt: rng.small(),
+            step: i32::try_from(rng.below(9)).unwrap() - 1,
+            number: rng.small(),
+            is_live: rng.below(2) == 0,
+            spec: rng.maybe(|rng| proto::Spec {
+                name: rng.text(),
+                project: rng.text(),
+                user: "u".into(),
+                group: rng.maybe(|rng| rng.uuid().to_string()),
+                rules: rng.some(|rng| proto::HardRule {
+                    level: rng.maybe(Rng::text),
+                    fewer_than: rng.maybe(Rng::small),
+                    others: rng.some(|rng| rng.uuid().to_string()),
+                    max_skew: rng.maybe(Rng::small),
+                }),
+                body: body(rng),
+                created_at_us: rng.signed(),
+            }),
+            amounts: rng.some(|rng| proto::Amounts {
+                provider: rng.id(hosts),
+                resources: rng.some(|rng| proto::Amount {
+                    resource_class: rng.of(&["VCPU", "MEMORY_MB", "DISK_GB", "X"]).into(),
+                    amount: rng.signed(),
+                }),
+            }),
+            origin: None,
+            target: rng.maybe(|rng| proto::Place {
+                host: rng.id(hosts),
+                number: rng.small(),
+            }),
+        }),
+    };
+    proto::CellMessage { kind: Some(kind) }
+}
+
+fn load(rng: &mut Rng) -> proto::Load {
+    proto::Load {
+        io_ops: rng.small(),
+        running_builds: rng.small(),
+        failed_builds: rng.small(),
+    }
+}
+
+fn metrics(rng: &mut Rng) -> Vec<proto::Metric> {
+    rng.some(|rng| proto::Metric {
+        name: rng.text(),
+        value: rng.of(&[0.0, -1.0, f64::MAX, f64::NAN, f64::INFINITY]),
+    })
+}
+
+fn report(rng: &mut Rng) -> proto::InstanceReport {
+    proto::InstanceReport {
+        uuid: rng.uuid().to_string(),
+        group: rng.maybe(|rng| rng.uuid().to_string()),
+        image_properties: rng
+            .some(|rng| (rng.text(), rng.text()))
+            .into_iter()
+            .collect(),
+    }
+}
+
+fn facts(rng: &mut Rng) -> proto::HostFacts {
+    proto::HostFacts {
+        service_host: rng.text(),
+        node: "n".into(),
+        cell: rng.uuid().to_string(),
+        ip: rng.maybe(Rng::text),
+        hypervisor_version: rng.maybe(|rng| rng.of(&[i32::MIN, -1, 0, i32::MAX])),
+        cpu_info: rng.maybe(Rng::text),
+        stats: rng
+            .some(|rng| (rng.text(), rng.text()))
+            .into_iter()
+            .collect(),
+        ..proto::HostFacts::default()
+    }
+}
+
+/// A message of an agent.
+pub(crate) fn word(rng: &mut Rng, hosts: &[String]) -> proto::AgentMessage {
+    let host = rng.id(hosts);
+    let instance = rng.uuid().to_string();
+    let kind = match rng.below(8) {
+        0 => Said::Started(proto::Started {
+            host,
+            name: rng.text(),
+            session: rng.number(),
+            guests: rng.some(|rng| proto::Guest {
+                instance: rng.uuid().to_string(),
+                number: rng.small(),
+            }),
+        }),
+        1 => Said::StepEnded(proto::StepEnded {
+            host,
+            instance,
+            session: rng.number(),
+            attempt: rng.small(),
+            failure: rng.maybe(|rng| proto::Failure {
+                message: rng.text(),
+                may_retry: true,
+            }),
+        }),
+        2 => Said::Destroyed(proto::Destroyed {
+            host,
+            instance,
+            number: rng.small(),
+        }),
+        3 => Said::Alive(proto::Alive {
+            hosts: rng.some(|rng| rng.id(hosts)),
+        }),
+        _ => Said::State(proto::HostUpdate {
+            host,
+            incarnation: rng.number(),
+            sequence: rng.number(),
+            update: rng.maybe(|rng| match rng.below(7) {
+                0 => Update::Full(proto::HostReport {
+                    facts: rng.maybe(facts),
+                    load: rng.maybe(load),
+                    metrics: metrics(rng),
+                    instances: rng.some(report),
+                    disabled: rng.maybe(Rng::text),
+                    forced_down: false,
+                }),
+                1 => Update::Facts(facts(rng)),
+                2 => Update::Load(load(rng)),
+                3 => Update::Metrics(proto::Metrics {
+                    metrics: metrics(rng),
+                }),
+                4 => Update::InstanceCame(proto::InstanceCame {
+                    instance: rng.maybe(report),
+                    load: rng.maybe(load),
+                }),
+                5 => Update::InstanceWent(proto::InstanceWent {
+                    instance,
+                    load: rng.maybe(load),
+                }),
+                _ => Update::Gone(proto::Nothing {}),
+            }),
+        }),
+    };
+    proto::AgentMessage { kind: Some(kind) }
+}
+
+fn spec(rng: &mut Rng) -> Spec {
+    Spec {
+        name: rng.text(),
+        project: "p".into(),
+        user: "u".into(),
+        group: rng.maybe(Rng::uuid),
+        rules: rng.some(|rng| HardRule {
+            rule: Rule {
+                scope: Scope::Host,
+                relation: Relation::Spread(rng.small()),
+            },
+            others: rng.some(Rng::uuid),
+        }),
+        body: body(rng),
+        created_at: Timestamp(rng.signed()),
+    }
+}
+
+fn candidate(rng: &mut Rng) -> Candidate {
+    Candidate {
+        host: HostId(rng.uuid()),
+        zone: rng.maybe(Rng::text),
+        amounts: rng.some(|rng| Amounts {
+            provider: rng.uuid(),
+            resources: rng.some(|rng| ("VCPU".to_owned(), rng.signed())),
+        }),
+    }
+}
+
+/// A message of control.
+pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
+    let instance = InstanceId(rng.uuid());
+    let migration = MigrationId(rng.uuid());
+    let message = match rng.below(6) {
+        0 => Message::Create(Box::new(Create {
+            instance,
+            spec: spec(rng),
+            selection: candidate(rng),
+            alternates: rng.some(candidate),
+            claim: rng.number(),
+        })),
+        1 => Message::Delete {
+            instance,
+            claim: rng.number(),
+        },
+        2 => Message::Reserve {
+            instance,
+            migration,
+            kind: MoveKind::Resize,
+            turn: rng.small(),
+        },
+        3 => Message::Move(Box::new(MoveOrder {
+            instance,
+            migration,
+            selection: candidate(rng),
+            alternates: rng.some(candidate),
+            spec: rng.maybe(spec),
+            claim: rng.number(),
+        })),
+        4 => Message::Cancel {
+            instance,
+            migration,
+        },
+        _ => Message::Conclude {
+            instance,
+            migration,
+            verdict: Verdict::Revert,
+        },
+    };
+    Envelope {
+        sent_at: Timestamp(rng.signed()),
+        message,
+    }
+}
+
+/// A cell that says to its agents what a test wants.
+pub(crate) struct Wicked {
+    peers: mpsc::Receiver<Peer>,
+}
+
+/// One connection of an agent to it.
+pub(crate) struct Peer {
+    heard: Streaming<proto::FromAgent>,
+    orders: mpsc::Sender<Result<proto::FromCell, Status>>,
+}
+
+struct Door(mpsc::Sender<Peer>);
+
+#[tonic::async_trait]
+impl Agents for Door {
+    type JoinStream = ReceiverStream<Result<proto::FromCell, Status>>;
+
+    async fn join(
+        &self,
+        request: Request<Streaming<proto::FromAgent>>,
+    ) -> Result<Response<Self::JoinStream>, Status> {
+        let (orders, stream) = mpsc::channel(16);
+        let heard = request.into_inner();
+        let peer = Peer { heard, orders };
+        self.0
+            .send(peer)
+            .await
+            .map_err(|_| Status::unavailable("over"))?;
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+}
+
+impl Wicked {
+    pub(crate) async fn start() -> (SocketAddr, Self) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (to, peers) = mpsc::channel(16);
+        let router = tonic::transport::Server::builder().add_service(AgentsServer::new(Door(to)));
+        tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
+        (address, Self { peers })
+    }
+
+    /// The next connection of the agent.
+    pub(crate) async fn next(&mut self) -> Peer {
+        self.peers.recv().await.unwrap()
+    }
+}
+
+impl Peer {
+    /// Whether the agent is still there to hear it.
+    pub(crate) async fn say(&mut self, messages: Vec<proto::CellMessage>) -> bool {
+        self.orders
+            .send(Ok(proto::FromCell { messages }))
+            .await
+            .is_ok()
+    }
+
+    /// The session that begins next for a host, whichever it was before.
+    pub(crate) async fn session_of(&mut self, host: &str) -> (String, u64) {
+        let again = proto::StartAgain {
+            host: host.to_owned(),
+            after: 1,
+        };
+        self.say(vec![proto::CellMessage {
+            kind: Some(Ordered::StartAgain(again)),
+        }])
+        .await;
+        (host.to_owned(), self.start_after(host, 0).await)
+    }
+
+    /// Waits until a host begins a session beyond this one.
+    pub(crate) async fn start_after(&mut self, host: &str, session: u64) -> u64 {
+        let wait = async {
+            loop {
+                let batch = self.heard.message().await.unwrap().unwrap();
+                for one in batch.messages {
+                    if let Some(Said::Started(one)) = one.kind
+                        && one.host == host
+                        && one.session > session
+                    {
+                        return one.session;
+                    }
+                }
+            }
+        };
+        let soon = std::time::Duration::from_secs(30);
+        tokio::time::timeout(soon, wait).await.unwrap()
+    }
+}

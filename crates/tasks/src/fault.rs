@@ -1,0 +1,180 @@
+//! What a panic leads to.
+
+use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::PanicHookInfo;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
+use std::time::Duration;
+
+use crate::context::{self, Context};
+use crate::{Contained, Task};
+
+/// The exit code of a process that lost one of its tasks (`EX_SOFTWARE` of sysexits.h).
+pub const EXIT_CODE: i32 = 70;
+
+/// The last lines and what the exit waits for may take so long; then the process exits all the same,
+/// and if that takes longer too, it is aborted.
+const EXIT_AFTER: Duration = Duration::from_millis(500);
+const ABORT_AFTER: Duration = Duration::from_millis(800);
+
+/// Something panicked and was contained; the log has the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panicked(pub Contained);
+
+impl std::fmt::Display for Panicked {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "an internal error occurred: {}", self.0.name())
+    }
+}
+
+impl std::error::Error for Panicked {}
+
+type Flush = Box<dyn Fn() + Send + Sync>;
+
+/// Has everything written that was logged so far. Set: panics of tasks end the process.
+static FLUSH: OnceLock<Flush> = OnceLock::new();
+static PANICS: AtomicU64 = AtomicU64::new(0);
+static HAS_FAULT: AtomicBool = AtomicBool::new(false);
+
+/// From now on a panic is one line of the log, and one in a long-lived task ends the process.
+///
+/// `flush` has everything written that was logged so far, and takes a few hundred milliseconds at
+/// most, whatever happens. A second call does nothing.
+pub fn install(flush: impl Fn() + Send + Sync + 'static) {
+    if FLUSH.set(Box::new(flush)).is_ok() {
+        std::panic::set_hook(Box::new(tell));
+        #[cfg(feature = "fault-injection")]
+        crate::injection::listen();
+    }
+}
+
+/// How many panics there were since the start of the process.
+#[must_use]
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+/// Whether the process is about to end because it lost a task.
+#[must_use]
+pub fn has_fault() -> bool {
+    HAS_FAULT.load(Ordering::Relaxed)
+}
+
+/// The line that a panic leaves.
+fn tell(info: &PanicHookInfo<'_>) {
+    PANICS.fetch_add(1, Ordering::Relaxed);
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    let at = info.location().map(tracing::field::display);
+    let panic = info.payload_as_str().unwrap_or("no text");
+    match context::current() {
+        Context::Task(task) => {
+            HAS_FAULT.store(true, Ordering::Relaxed);
+            end_soon();
+            let task = task.name();
+            tracing::error!(
+                task,
+                thread,
+                at,
+                panic,
+                "a task panicked: the process ends with exit code {EXIT_CODE}"
+            );
+            flush();
+        }
+        Context::Contained(what) => {
+            let task = what.name();
+            tracing::error!(
+                task,
+                thread,
+                at,
+                panic,
+                "a panic was contained: what was being done failed, everything else goes on"
+            );
+        }
+        Context::Unknown => tracing::error!(thread, at, panic, "a panic"),
+    }
+    // Only if RUST_BACKTRACE asks for it. To find the names may take longer than there is time.
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        let text = backtrace.to_string();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        tracing::error!(
+            thread,
+            backtrace = lines.join(" | "),
+            "the way to the panic"
+        );
+        flush_if_lost();
+    }
+}
+
+fn flush_if_lost() {
+    if has_fault() {
+        flush();
+    }
+}
+
+fn flush() {
+    if let Some(flush) = FLUSH.get() {
+        flush();
+    }
+}
+
+/// A task panicked; the line is written. Ends the process, or lets the panic go on where nobody asked
+/// for that.
+pub(crate) fn task_panicked(payload: Box<dyn Any + Send>) -> ! {
+    if FLUSH.get().is_some() {
+        end();
+    }
+    std::panic::resume_unwind(payload)
+}
+
+/// The same of a thread. What it was changing may be half done, and nobody should see it.
+pub(crate) fn thread_panicked() -> ! {
+    if FLUSH.get().is_some() {
+        end();
+    }
+    std::process::abort()
+}
+
+/// A task ended although nobody stopped it: ends the process.
+pub fn ended(task: Task, why: &dyn std::fmt::Display) {
+    let task = task.name();
+    if FLUSH.get().is_none() {
+        tracing::error!(task, %why, "a task ended by itself");
+        return;
+    }
+    HAS_FAULT.store(true, Ordering::Relaxed);
+    tracing::error!(task, %why, "a task ended by itself: the process ends with exit code {EXIT_CODE}");
+    flush();
+    end();
+}
+
+fn end() -> ! {
+    static IS_ENDING: AtomicBool = AtomicBool::new(false);
+    if IS_ENDING.swap(true, Ordering::SeqCst) {
+        // Another thread is at it.
+        std::thread::sleep(ABORT_AFTER);
+        std::process::abort();
+    }
+    end_soon();
+    std::process::exit(EXIT_CODE)
+}
+
+/// Sees to it that the process ends, whatever the way to that waits for.
+fn end_soon() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let thread = |name: &str, after: Duration, end: fn()| {
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            let run = move || {
+                std::thread::sleep(after);
+                end();
+            };
+            // Without another thread there is no more than the way itself.
+            let _ = thread.spawn(run);
+        };
+        thread("pw-exit", EXIT_AFTER, || std::process::exit(EXIT_CODE));
+        thread("pw-abort", ABORT_AFTER, || std::process::abort());
+    });
+}

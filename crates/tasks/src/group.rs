@@ -1,0 +1,48 @@
+//! Tasks that start and end together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use crate::{Task, ended, watched};
+
+/// Tasks that start and end together. Dropped, it ends them.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    running: Mutex<JoinSet<()>>,
+    may_end: Arc<AtomicBool>,
+}
+
+impl Tasks {
+    /// Starts one. Until [`Self::may_end`] it must not end.
+    pub fn spawn(&self, task: Task, future: impl Future<Output = ()> + Send + 'static) {
+        let may_end = Arc::clone(&self.may_end);
+        self.running.lock().spawn(async move {
+            watched(task, future).await;
+            if !may_end.load(Ordering::Acquire) {
+                ended(task, &"nobody stopped it");
+            }
+        });
+    }
+
+    /// From now on they may end: say so before whatever makes them end.
+    pub fn may_end(&self) {
+        self.may_end.store(true, Ordering::Release);
+    }
+
+    /// Waits until each has ended by itself.
+    pub async fn join(&self) {
+        self.may_end();
+        let mut running = std::mem::take(&mut *self.running.lock());
+        while running.join_next().await.is_some() {}
+    }
+
+    /// Ends them where they are.
+    pub async fn shutdown(&self) {
+        self.may_end();
+        let mut running = std::mem::take(&mut *self.running.lock());
+        running.shutdown().await;
+    }
+}

@@ -1,0 +1,59 @@
+//! Test builds: a panic where it is wanted.
+//!
+//! `PLACEWRIGHT_TEST_PANIC_IN` names a task; SIGUSR2 has it panic, once, in its next round.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+
+use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
+
+static IS_DUE: AtomicBool = AtomicBool::new(false);
+static WAKERS: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+
+fn chosen() -> Option<&'static str> {
+    static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| std::env::var("PLACEWRIGHT_TEST_PANIC_IN").ok());
+    chosen.as_deref()
+}
+
+/// Listens for the signal, on a thread of its own.
+pub(crate) fn listen() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else { return };
+    let wait = async {
+        let Ok(mut signals) = signal(SignalKind::user_defined2()) else {
+            return;
+        };
+        while signals.recv().await.is_some() {
+            IS_DUE.store(true, Ordering::SeqCst);
+            for waker in std::mem::take(&mut *WAKERS.lock()) {
+                waker.wake();
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("pw-injection".to_owned());
+    let _ = thread.spawn(move || runtime.block_on(wait));
+}
+
+/// Panics if it is this one's turn.
+pub(crate) fn pass(name: &str) {
+    if chosen() == Some(name) && IS_DUE.swap(false, Ordering::SeqCst) {
+        panic!("a panic was put into {name}");
+    }
+}
+
+/// The same for a future, which is polled again when it is its turn.
+pub(crate) fn poll(name: &str, context: &Context<'_>) {
+    if chosen() == Some(name) {
+        let mut wakers = WAKERS.lock();
+        if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            wakers.push(context.waker().clone());
+        }
+        drop(wakers);
+        pass(name);
+    }
+}

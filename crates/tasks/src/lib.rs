@@ -1,0 +1,25 @@
+//! The long-lived tasks and threads of a process, watched.
+//!
+//! A role whose outbox, timer or writer is gone looks healthy and does nothing. So whatever lives as
+//! long as its role is in one list ([`Task`]) and is started by this crate. When such a task panics, or
+//! ends although nobody stopped it, a line of the log says which, and the process ends with
+//! [`EXIT_CODE`], so that its supervisor starts it again. What was acknowledged is durable by then.
+//!
+//! What is done for one request, connection or order is contained instead ([`Contained`]): its panic is
+//! logged and counted, whoever asked gets an error, and nobody else notices.
+//!
+//! A process takes part by calling [`install`]. In one that did not (tests, libraries) a panic takes
+//! its usual way.
+
+mod context;
+mod fault;
+mod group;
+#[cfg(feature = "fault-injection")]
+mod injection;
+mod names;
+mod watch;
+
+pub use fault::{EXIT_CODE, Panicked, ended, has_fault, install, panics};
+pub use group::Tasks;
+pub use names::{Contained, Role, Task};
+pub use watch::{caught, caught_now, pass, spawn, spawn_contained, spawn_thread, watched};
