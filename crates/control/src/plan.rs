@@ -258,7 +258,10 @@ impl Planner {
         let mut looked = Looked::default();
         let same = waiting.first().map(|(_, spec)| &spec.body);
         for (instance, spec) in waiting {
-            let other = if Some(&spec.body) == same {
+            // What was made together asks for the same place.
+            let is_same =
+                same.is_some_and(|same| same.is_of_one_making(&spec.body) || *same == spec.body);
+            let other = if is_same {
                 None
             } else {
                 match self.ready(scheduler, control, spec) {

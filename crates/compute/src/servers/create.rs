@@ -1,11 +1,12 @@
 //! New servers: a request is checked, written down as build requests, and accepted.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{self, Command, NewBuild};
-use placewright_conductor::{Control, InstanceId, Spec};
+use placewright_conductor::super_conductor::{self, Bound, Command, NewBuild};
+use placewright_conductor::{Body as SpecBody, Control, InstanceId, Rules, Spec};
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
 use serde_json::{Value, json};
@@ -21,6 +22,17 @@ use crate::fields::{self, Fields};
 
 /// At most so many servers can be asked for together.
 const COUNT_MAX: i64 = 1000;
+
+/// A server has at most so many networks, block devices and security groups.
+const PARTS_MAX: usize = 128;
+
+/// A block device says at most so much of itself.
+const DEVICE_FIELDS_MAX: usize = 32;
+
+/// Images are signed with at most so many certificates.
+///
+/// Source: Nova's `parameter_types.trusted_certs`.
+const CERTIFICATES_MAX: usize = 50;
 
 /// User data have at most so many characters, in base 64.
 const USER_DATA_MAX: usize = 65_535;
@@ -77,6 +89,9 @@ async fn accept(
     };
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.public_key = public_key;
+    let common = body.common()?;
+    check_size(call, wish.count, common.len())?;
+    let rules = Rules::from(rules);
     let mut builds = Vec::with_capacity(wish.count as usize);
     for (index, instance) in (0..).zip(instances) {
         let name = if wish.count == 1 {
@@ -84,30 +99,45 @@ async fn accept(
         } else {
             format!("{}-{}", wish.name, index + 1)
         };
-        body.server.launch_index = index;
-        if wish.server.hostname.is_empty() {
-            let made = body::hostname(&name);
-            body.server.hostname = made.unwrap_or_else(|| format!("server-{instance}"));
-        }
-        let mut spec = Spec {
+        let hostname = if wish.server.hostname.is_empty() {
+            body::hostname(&name).unwrap_or_else(|| format!("server-{instance}"))
+        } else {
+            wish.server.hostname.clone()
+        };
+        let own = Body::own(index, &hostname)?;
+        let spec = Spec {
             name,
             project: call.project().to_owned(),
             user: call.user().to_owned(),
             group: wish.hints.group,
             rules: rules.clone(),
-            body: String::new(),
+            body: SpecBody::parted(Arc::clone(&common), own),
             created_at: call.at,
         };
-        body.put(&mut spec)?;
         builds.push(NewBuild { instance, spec });
     }
     let first = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
-    let command = Command::CreateBuilds {
-        reservation,
-        builds,
+    let most = call.core.limits().server_group_members_max;
+    let bounds = wish.hints.group.map(|group| Bound::Members {
+        group,
+        more: builds.len(),
+        most,
+    });
+    let command = Command::Bounded {
+        bounds: bounds.into_iter().collect(),
+        command: Box::new(Command::CreateBuilds {
+            reservation,
+            builds,
+        }),
     };
     match call.submit(command).await? {
         Ok(_) => {}
+        Err(super_conductor::Refusal::TooMany { .. }) => {
+            return Err(ApiError::forbidden(format!(
+                "The server group would have more than {most} members; \
+                 compute.server_group_members_max allows no more."
+            )));
+        }
         // Of the things that were looked up, only the group is looked at again.
         Err(super_conductor::Refusal::NotFound { what, id }) => {
             return Err(ApiError::bad_request(format!("There is no {what} {id}.")));
@@ -134,6 +164,21 @@ async fn accept(
     }
     let reply = Reply::json(202, &json!({"server": server}))?;
     Ok(reply.with_location(call.link(&path)))
+}
+
+/// Each cell gets a whole record of each server.
+fn check_size(call: &Call<'_>, count: u32, bytes: usize) -> ApiResult<()> {
+    let most = call.core.limits().reservation_bytes_max;
+    if bytes.saturating_mul(count as usize) <= most {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        413,
+        format!(
+            "{count} servers of {bytes} bytes each are too much for one request; \
+             compute.reservation_bytes_max allows {most} bytes."
+        ),
+    ))
 }
 
 /// What the wish names: flavor, key, group, zone, hosts.
@@ -271,7 +316,7 @@ fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
     let wants_reservation = wish.boolean("return_reservation_id")?.unwrap_or(false);
     wish.finish()?;
     let count = u32::try_from(most).unwrap_or(1);
-    let hints = Hints::read(&mut fields, count)?;
+    let hints = Hints::read(call, &mut fields, count)?;
     fields.finish()?;
     Ok(Wish {
         name,
@@ -292,7 +337,7 @@ fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
 pub(crate) fn flavor_ref(fields: &mut Fields<'_>) -> ApiResult<String> {
     match fields.need("flavorRef")? {
         Value::Number(number) => Ok(number.to_string()),
-        Value::String(text) if !text.is_empty() => {
+        Value::String(text) if (1..=255).contains(&text.len()) => {
             Ok(text.rsplit('/').next().unwrap_or(text).to_owned())
         }
         other => Err(fields::wrong(
@@ -353,11 +398,9 @@ fn read_boot(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> Api
     ] {
         let Some(value) = value else { continue };
         let path = wish.path_of(key);
-        let all = value
-            .as_array()
-            .ok_or_else(|| fields::wrong(&path, "a list", value))?;
-        if let Some(one) = all.iter().find(|one| !one.is_object()) {
-            return Err(fields::wrong(&path, "a list of objects", one));
+        let all = fields::list(&path, value, PARTS_MAX)?;
+        for (place, one) in all.iter().enumerate() {
+            check_device(&format!("{path}[{place}]"), one)?;
         }
         if mappings.is_some() && old.is_some() {
             let message = "it cannot come together with block_device_mapping_v2";
@@ -368,6 +411,34 @@ fn read_boot(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> Api
         } else {
             value.clone()
         };
+    }
+    Ok(())
+}
+
+/// A block device has few fields, each of one value.
+///
+/// Source: Nova's `schemas/block_device_mapping*.py`: all texts have 255 characters at most.
+fn check_device(path: &str, device: &Value) -> ApiResult<()> {
+    let map = device
+        .as_object()
+        .ok_or_else(|| fields::wrong(path, "an object", device))?;
+    if map.len() > DEVICE_FIELDS_MAX {
+        let message = format!("it must have at most {DEVICE_FIELDS_MAX} fields");
+        return Err(ApiError::field(path, message));
+    }
+    for (key, value) in map {
+        let is_fine = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => true,
+            Value::String(text) => text.chars().count() <= 255,
+            Value::Array(_) | Value::Object(_) => false,
+        };
+        if key.len() > 64 {
+            return Err(ApiError::field(path, "no field has so long a name"));
+        }
+        if !is_fine {
+            let expected = "a number, true, false, null or a text of at most 255 characters";
+            return Err(fields::wrong(&format!("{path}.{key}"), expected, value));
+        }
     }
     Ok(())
 }
@@ -410,7 +481,7 @@ fn boots_from_volume(mappings: &Value) -> bool {
 
 fn check_networks(call: &Call<'_>, path: &str, value: &Value) -> ApiResult<()> {
     let all = match value {
-        Value::Array(all) => all,
+        Value::Array(_) => fields::list(path, value, PARTS_MAX)?,
         Value::String(word)
             if call.version.since(37) && matches!(word.as_str(), "auto" | "none") =>
         {
@@ -456,9 +527,7 @@ fn read_rest(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> Api
         .clone_into(&mut server.disk_config);
     if let Some(value) = wish.take("security_groups") {
         let path = wish.path_of("security_groups");
-        let all = value
-            .as_array()
-            .ok_or_else(|| fields::wrong(&path, "a list", value))?;
+        let all = fields::list(&path, value, PARTS_MAX)?;
         for (place, one) in all.iter().enumerate() {
             let mut group = Fields::new(format!("{path}[{place}]"), one)?;
             let name = group.needed_text("name", 1..=255)?;
@@ -481,12 +550,15 @@ pub(crate) fn certificates(wish: &mut Fields<'_>) -> ApiResult<Option<Vec<String
     match wish.take("trusted_image_certificates") {
         None | Some(Value::Null) => Ok(None),
         Some(value) => {
-            let texts: Option<Vec<String>> = value.as_array().and_then(|all| {
-                let texts = all.iter().map(|one| one.as_str().map(str::to_owned));
-                texts.collect()
-            });
             let path = wish.path_of("trusted_image_certificates");
-            let texts = texts.ok_or_else(|| fields::wrong(&path, "a list of texts", value))?;
+            let all = fields::list(&path, value, CERTIFICATES_MAX)?;
+            let text = |one: &Value| {
+                let text = one.as_str().filter(|text| text.chars().count() <= 255)?;
+                Some(text.to_owned())
+            };
+            let texts: Option<Vec<String>> = all.iter().map(text).collect();
+            let expected = "a list of texts of at most 255 characters";
+            let texts = texts.ok_or_else(|| fields::wrong(&path, expected, value))?;
             Ok(Some(texts))
         }
     }

@@ -13,9 +13,7 @@ const TAGS_MAX: usize = 50;
 
 /// Reads a list of tags.
 pub(crate) fn read(path: &str, value: &Value) -> ApiResult<Vec<String>> {
-    let all = value
-        .as_array()
-        .ok_or_else(|| fields::wrong(path, "a list", value))?;
+    let all = fields::list(path, value, TAGS_MAX)?;
     let mut tags = Vec::with_capacity(all.len());
     for (place, tag) in all.iter().enumerate() {
         let path = format!("{path}[{place}]");

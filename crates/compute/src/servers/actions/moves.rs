@@ -228,7 +228,11 @@ pub(super) async fn evacuate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> 
             if let Some((id, name)) = seen.host() {
                 let view = seen.cell().and_then(|cell| seen.views.host(cell, id));
                 if view.is_none_or(|view| view.is_up) {
-                    let message = format!("Host {name} of the server is up: migrate it instead.");
+                    let name = match call.sees_all_projects() {
+                        true => format!("Host {name}"),
+                        false => "The host".to_owned(),
+                    };
+                    let message = format!("{name} of the server is up: migrate it instead.");
                     return Err(ApiError::bad_request(message));
                 }
             }
