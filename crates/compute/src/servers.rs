@@ -4,6 +4,7 @@ pub(crate) mod actions;
 pub(crate) mod body;
 pub(crate) mod create;
 pub(crate) mod delete;
+mod devices;
 mod fault;
 mod filter;
 mod hints;
@@ -20,6 +21,7 @@ mod sort;
 pub(crate) mod status;
 pub(crate) mod tags;
 pub(crate) mod update;
+mod wishes;
 
 use placewright_auth::Rule;
 use placewright_conductor::{Control, InstanceId};

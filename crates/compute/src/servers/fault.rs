@@ -11,6 +11,9 @@ use serde::Deserialize;
 /// How messages about servers without a host begin.
 const NO_HOST: &str = "No valid host was found.";
 
+/// The wishes that rules for claims come from.
+const RULES: &str = "hints or group";
+
 /// What can be said of any other fault.
 const SOMETHING_ELSE: &str = "The server could not be made what it was asked to be.";
 
@@ -22,6 +25,8 @@ struct Why {
     filters: Vec<Removed>,
     removed_by_rules: usize,
     left: usize,
+    /// Why the last claim was refused, where that is what is known.
+    reason: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -67,9 +72,12 @@ fn wishes(why: &Why) -> BTreeSet<&'static str> {
         .filters
         .iter()
         .find(|one| one.removed > 0 && one.left == 0);
+    if why.reason == "rule" {
+        wishes.insert(RULES);
+    }
     match emptied {
         Some(one) => wishes.extend(wish_of_filter(&one.filter)),
-        None if why.removed_by_rules > 0 && why.left == 0 => drop(wishes.insert("hints or group")),
+        None if why.removed_by_rules > 0 && why.left == 0 => drop(wishes.insert(RULES)),
         None => {}
     }
     wishes

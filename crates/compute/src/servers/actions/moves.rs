@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::body::Body;
-use super::super::create::{disk_config, flavor_of, flavor_ref};
+use super::super::create::{flavor_of, flavor_ref};
 use super::super::find_unlocked;
 use super::super::seen::Seen;
+use super::super::wishes::disk_config;
 use super::nullable;
 use crate::admin::zones;
 use crate::call::{Call, Reply};
