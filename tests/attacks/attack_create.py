@@ -3,10 +3,11 @@
 import base64
 import json
 import os
+import threading
 import time
 from typing import Any
 
-from case import ATTACKER, IMAGE, Bystanders, Case, Site
+from case import ATTACKER, IMAGE, Answer, Bystanders, Case, Site
 
 MIB_MAX = 256
 WAIT_MAX_S = 0.25
@@ -83,6 +84,7 @@ def run(case: Case) -> None:
         flavor(site, "small")
         refused(case, site)
         the_most_that_is_accepted(case, site)
+        many_at_once(case, site)
         things_without_end(case, site)
 
 
@@ -133,6 +135,30 @@ def the_most_that_is_accepted(case: Case, site: Site) -> None:
     case.check("the store is ready", ready(site))
     listed = caller("GET", "/v2.1/servers/detail?limit=5")
     case.check("they are listed", len(listed.json()["servers"]) == 5, listed)
+
+
+def many_at_once(case: Case, site: Site) -> None:
+    """Thousands of servers that nothing is said of: the search for places must not hold up others."""
+    answers: list[Answer] = []
+
+    def ask() -> None:
+        answers.append(site.caller(ATTACKER)("POST", "/v2.1/servers", server(1000)))
+
+    before = site.memory_mib()
+    threads = [threading.Thread(target=ask) for _ in range(4 if case.short else 8)]
+    with Bystanders(site) as others:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        time.sleep(5 if case.short else 15)
+    refused = [answer for answer in answers if answer.status != 202]
+    case.check(f"{len(threads)} times a thousand are accepted", not refused, refused[:1])
+    longest, grown = others.longest(), site.memory_mib() - before
+    case.check(f"others waited {longest * 1e3:.0f} ms at most", longest <= WAIT_MAX_S, others)
+    case.check(f"grew by {grown:.0f} MiB, at most {MIB_MAX}", grown <= MIB_MAX)
+    case.check("nobody else was refused", not others.wrong, others.wrong[:3])
+    case.check("the store is ready", ready(site))
 
 
 def things_without_end(case: Case, site: Site) -> None:

@@ -9,6 +9,7 @@ use super::body::Shown;
 use super::pattern::Pattern;
 use super::seen::Seen;
 use super::status::WORDS;
+use super::tags::TAGS_MAX;
 use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 
@@ -210,8 +211,13 @@ impl Filter {
             }
             "tags" | "tags-any" | "not-tags" | "not-tags-any" => {
                 let tags = value.split(',').filter(|tag| !tag.is_empty());
+                let tags: BTreeSet<String> = tags.map(str::to_owned).collect();
+                if tags.len() > TAGS_MAX {
+                    let message = format!("it must have at most {TAGS_MAX} tags, as a server has");
+                    return Err(ApiError::field(key, message));
+                }
                 self.costly.push(Costly::Tags {
-                    tags: tags.map(str::to_owned).collect(),
+                    tags,
                     all: !key.ends_with("-any"),
                     not: key.starts_with("not-"),
                 });

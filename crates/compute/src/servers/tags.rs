@@ -9,7 +9,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
 /// A server has at most so many.
-const TAGS_MAX: usize = 50;
+pub(super) const TAGS_MAX: usize = 50;
 
 /// Reads a list of tags.
 pub(crate) fn read(path: &str, value: &Value) -> ApiResult<Vec<String>> {
