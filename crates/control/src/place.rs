@@ -22,11 +22,11 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::conductor::{Answer, Conductor, now};
-use crate::plan::{Expected, Job, Plan, Planner, ROUNDS, What, forget};
+use crate::plan::{Expected, Job, Plan, Planner, ROUNDS, Turn, What, Work, forget};
 
 /// The most commands that wait for their answers.
 const UNDER_WAY_MAX: usize = 128;
-/// The most jobs that are ranked under one lock.
+/// The most jobs that are ranked together.
 const JOBS_AT_ONCE: usize = 16;
 
 /// What waits for a place, and what is being placed.
@@ -168,19 +168,28 @@ impl Shared {
         while let Some(jobs) = self.take() {
             placewright_tasks::pass(Task::ControlPlaces);
             planner.unheard = self.conductor.shared.views.read().unheard();
-            let plans = self.ranker.decide(|scheduler, control| {
-                let mut plans = Vec::with_capacity(jobs.len());
-                for job in jobs {
-                    planner.plan(scheduler, control, job, &mut plans);
-                }
-                plans
-            });
-            let since = self.ranker.moment();
-            for plan in plans {
-                if let Some(one) = self.submit(plan, since) {
-                    self.queue.lock().under_way += 1;
-                    // Nobody hears any more: control is being shut down.
-                    let _ = submitted.send(one);
+            let mut works: VecDeque<Work> = jobs.into_iter().map(Work::Job).collect();
+            while !works.is_empty() && !self.queue.lock().is_stopping {
+                let plans = self.ranker.decide(|scheduler, control| {
+                    let mut plans = Vec::new();
+                    let turn = Turn::begin();
+                    while let Some(work) = works.pop_front() {
+                        let rest = planner.plan(scheduler, control, work, &turn, &mut plans);
+                        // The rest goes on after the others: a small job is not kept waiting.
+                        works.extend(rest);
+                        if turn.is_over() {
+                            break;
+                        }
+                    }
+                    plans
+                });
+                let since = self.ranker.moment();
+                for plan in plans {
+                    if let Some(one) = self.submit(plan, since) {
+                        self.queue.lock().under_way += 1;
+                        // Nobody hears any more: control is being shut down.
+                        let _ = submitted.send(one);
+                    }
                 }
             }
         }
