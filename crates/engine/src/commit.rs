@@ -129,6 +129,7 @@ fn undo_all<M: Machine>(
         let mut queue = shared.queue.lock();
         groups.append(&mut queue.decided);
         queue.decided_commands = 0;
+        queue.decided_bytes = 0;
         queue.appending = false;
     }
     for group in groups.iter_mut().rev() {

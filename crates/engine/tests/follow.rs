@@ -130,11 +130,13 @@ fn entries_that_do_not_exist_or_are_gone_are_named() {
             first_held: 21
         }
     ));
-    take(&mut toy.engine.follow(20).unwrap(), 20, 30);
 
     toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
     let mut follower = toy.engine.follow(20).unwrap();
     let failed = block_on(follower.next_entries()).unwrap().err().unwrap();
     assert!(matches!(failed, FollowError::Store(_)));
     take(&mut follower, 20, 30);
+    // Others share what was read.
+    toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
+    take(&mut toy.engine.follow(25).unwrap(), 25, 30);
 }

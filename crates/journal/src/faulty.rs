@@ -273,6 +273,10 @@ impl Journal for Faulty {
         self.inner.check_store()
     }
 
+    fn check_acknowledged(&mut self) -> Result<(), JournalError> {
+        self.inner.check_acknowledged()
+    }
+
     fn reclaim(&mut self) -> Result<(), JournalError> {
         self.inner.reclaim()
     }

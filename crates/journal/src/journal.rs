@@ -93,6 +93,16 @@ pub trait Journal: Send {
         Ok(())
     }
 
+    /// Checks that every entry is there that was ever acknowledged, as far as the engine keeps account
+    /// of that outside of its log.
+    ///
+    /// # Errors
+    /// [`JournalError::Lost`] and [`JournalError::NoMark`] say what is missing, or the store cannot be
+    /// read.
+    fn check_acknowledged(&mut self) -> Result<(), JournalError> {
+        Ok(())
+    }
+
     /// Gives the room of trimmed entries back to the file system. May take long, and appends wait.
     ///
     /// # Errors
@@ -159,6 +169,10 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
 
     fn check_store(&mut self) -> Result<(), JournalError> {
         (**self).check_store()
+    }
+
+    fn check_acknowledged(&mut self) -> Result<(), JournalError> {
+        (**self).check_acknowledged()
     }
 
     fn reclaim(&mut self) -> Result<(), JournalError> {
