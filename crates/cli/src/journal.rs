@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use placewright_cell::CellMachine;
+use placewright_engine::Machine as _;
 use placewright_journal::{
     Journal, JournalError, SqliteJournal, SqliteOptions, Stats, compact, verify,
 };
@@ -153,7 +155,10 @@ fn decode_all(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow
     let first = journal.first_held()?;
     // Damage was reported by the walk before; here it only ends the reading.
     let _ = journal.read(first, &mut |sequence, record| {
-        if let Err(error) = placewright_conductor::Control::decode(record) {
+        if let Err(error) = placewright_conductor::Control::decode(record)
+            // It may be a cell's store.
+            && CellMachine::decode(record).is_err()
+        {
             problems.push(format!("entry {sequence}: {}", chain(&error)));
         }
         if problems.len() < 100 {

@@ -58,6 +58,17 @@ struct Store {
     notices: Vec<Notice>,
 }
 
+impl Drop for Store {
+    fn drop(&mut self) {
+        // First what is still being written, then the lock; by name, because a child process that is
+        // being started holds on to the file for a moment.
+        *self.turn.get_mut() = None;
+        if let Some(lock) = &self.lock {
+            let _ = lock.unlock();
+        }
+    }
+}
+
 /// Where the log stands: the last entry's sequence and its batch's checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 struct Tail {
