@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::MutexGuard;
 use placewright_journal::Journal;
@@ -80,7 +79,7 @@ fn gather<M: Machine>(shared: &Shared<M>, queue: &mut MutexGuard<'_, Queue<M>>, 
     if pause.is_zero() || last.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
         return;
     }
-    let until = Instant::now() + pause;
+    let until = last.answered + pause;
     let wanted = last.commands + last.waiting;
     while queue.waiting.len() < wanted && !queue.closed {
         queue.writer_wakes_at = wanted;

@@ -22,6 +22,10 @@ pub trait Journal: Send {
     /// succeed.
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
+    /// Does what an append leaves to be done before the next one, which would do it otherwise: for a
+    /// moment when nobody waits.
+    fn settle(&mut self) {}
+
     /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
     /// Answers the sequence to go on with.
     ///
@@ -129,6 +133,10 @@ pub trait Journal: Send {
 impl<J: Journal + ?Sized> Journal for Box<J> {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         (**self).append(next_sequence, records)
+    }
+
+    fn settle(&mut self) {
+        (**self).settle();
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {

@@ -13,8 +13,8 @@
 //! # Ok::<(), AppendError>(())
 //! ```
 //!
-//! What it is *not*: it knows nothing of what a record means, and has no asynchronous calls. It runs one
-//! thread, which makes the mark of a [`SqliteJournal`] durable. Each engine is small: [`SqliteJournal`] keeps a store directory,
+//! What it is *not*: it knows nothing of what a record means, runs no threads, and has no
+//! asynchronous calls. Each engine is small: [`SqliteJournal`] keeps a store directory,
 //! [`MemoryJournal`] serves tests and throw-away runs, [`Faulty`] wraps another engine and makes it
 //! fail on demand.
 //!

@@ -138,7 +138,7 @@ impl SqliteJournal {
         let mut turn = self.store.writable()?;
         let sqlite = self.store.sqlite("append");
         if let Some(mark) = turn.as_mut() {
-            mark.ready().map_err(self.store.io("write its mark"))?;
+            mark.settle().map_err(self.store.io("write its mark"))?;
         }
         let transaction = self
             .connection
@@ -332,10 +332,17 @@ impl Journal for SqliteJournal {
         let appended = self.append_payload(next_sequence, records);
         if appended.is_err() && !self.connection.is_autocommit() {
             // A transaction that could not even be rolled back would block every later one.
-            open::connect(&self.store, false).map(|fresh| self.connection = fresh)?;
+            open::connect(&self.store, || Ok(())).map(|fresh| self.connection = fresh)?;
             self.tidy_on_close()?;
         }
         appended
+    }
+
+    fn settle(&mut self) {
+        if let Some(mark) = self.store.turn.lock().as_mut() {
+            // What fails now is tried again before the next append, which says why it cannot be.
+            let _ = mark.settle();
+        }
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
@@ -460,7 +467,7 @@ impl Journal for SqliteJournal {
 
     fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
         let another = Self {
-            connection: open::connect(&self.store, false)?,
+            connection: open::connect(&self.store, || Ok(()))?,
             store: Arc::clone(&self.store),
             payload: Vec::new(),
         };

@@ -189,7 +189,7 @@ fn another_history_of_the_same_length_is_noticed() {
 fn a_mark_that_is_missing_or_damaged_is_named_and_a_store_without_one_adopted() {
     let directory = killed();
     let mark = directory.path().join("mark");
-    fs::write(&mark, [0; 8192]).unwrap();
+    fs::write(&mark, [0; 12288]).unwrap();
     let error = refusal(directory.path());
     assert!(
         matches!(

@@ -59,7 +59,7 @@ impl SqliteJournal {
         found: Found,
     ) -> Result<Acceptance, JournalError> {
         let mut journal = Self {
-            connection: open::connect(store, true)?,
+            connection: open::connect(store, || Ok(()))?,
             store: Arc::clone(store),
             payload: Vec::new(),
         };

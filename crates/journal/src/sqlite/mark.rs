@@ -5,33 +5,30 @@
 //! log has to reach, and with which checksum, which the checksums of all earlier batches went into.
 //!
 //! ```text
-//! mark       two slots, one in each 4 KiB page
+//! mark       three slots, one in each 4 KiB page
 //! slot       "PWMARK" | format u16 | number u64 | last u64 | checksum u32 | crc32 of what is before
 //! ```
 //!
-//! All numbers are little-endian. The slot with the higher number counts. A write goes to the other one,
-//! and only when this one is on stable storage: whatever is torn, one of the two is whole.
+//! All numbers are little-endian. The slot with the highest number counts.
 //!
 //! **When it is written.** After the append of batch N is on stable storage and before it is
-//! acknowledged, the mark of N is written. So the mark never asks for what was not kept: a program that is
-//! killed between the two leaves a mark one batch behind, and no alarm. What is written, if not yet on
+//! acknowledged, the first slot is written. So the mark never asks for what was not kept: a program that
+//! is killed between the two leaves a mark one batch behind, and no alarm. What is written, if not yet on
 //! stable storage, outlives the program: after a kill the mark knows each acknowledged entry.
 //!
 //! **When it is durable.** An fsync of its own before each acknowledgement would double the time of an
-//! append. Instead a thread of the mark makes it durable while the next batch is decided and appended, and
-//! the append of N + 1 is acknowledged only when the mark of N is on stable storage. So after a power cut
-//! the mark is at most one batch behind: only what is lost of the very last batch, by a disk that loses
-//! what it said it had kept, could go unnoticed.
+//! append. Instead batch N goes to the disk when its callers have their answers, into the other two slots
+//! in turn, so that one of them is whole whatever is torn. Where a file system writes in place (ext4, XFS)
+//! that is a direct write, which waits for the disk to take it and not for its cache to be emptied: the
+//! fsync of append N + 1 does that for both. Elsewhere it is an fsync of its own. Append N + 1 does not
+//! begin before. So after a power cut the mark is at most one batch behind: only what is lost of the very
+//! last batch, by a disk that loses what it said it had kept, could go unnoticed.
 //!
 //! A mark that cannot be written stops the next append, not the one that it belongs to: that one is kept.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-
-use parking_lot::{Condvar, Mutex};
 
 use super::Tail;
 use super::open::sync_directory;
@@ -43,6 +40,11 @@ const MAGIC: &[u8; 8] = b"PWMARK\x01\x00";
 const SLOT_BYTES: usize = 32;
 /// A disk writes a page of this size in one piece, or at least harms no other.
 const SLOT_EVERY: usize = 4096;
+/// The slot that is written before an acknowledgement.
+const SLOT_QUICK: usize = 0;
+/// The slots that are made durable in turn.
+const SLOTS_DURABLE: [usize; 2] = [1, 2];
+const SLOTS: usize = 3;
 /// A mark that is read while it is written is read again, so often.
 const READ_ATTEMPTS: usize = 5;
 
@@ -57,8 +59,8 @@ pub(super) enum Found {
     At {
         tail: Tail,
         number: u64,
-        /// Where it was: 0 or 1.
-        slot: usize,
+        /// The durable slot with the lower number.
+        older: usize,
         is_slot_damaged: bool,
     },
 }
@@ -120,21 +122,23 @@ pub(super) fn read(directory: &Path) -> io::Result<Found> {
 }
 
 fn read_once(path: &Path) -> io::Result<Found> {
-    let mut bytes = Vec::with_capacity(2 * SLOT_EVERY);
+    let mut bytes = Vec::with_capacity(SLOTS * SLOT_EVERY);
     match File::open(path) {
-        Ok(file) => file.take(2 * SLOT_EVERY as u64).read_to_end(&mut bytes)?,
+        Ok(file) => (file.take((SLOTS * SLOT_EVERY) as u64)).read_to_end(&mut bytes)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Absent),
         Err(error) => return Err(error),
     };
-    let slots = [0, SLOT_EVERY].map(|at| bytes.get(at..).and_then(parse));
-    // None is less than any number.
-    let newest = usize::from(slots[1] > slots[0]);
-    Ok(match slots[newest] {
+    let slots: Vec<Option<(u64, Tail)>> = (0..SLOTS)
+        .map(|slot| bytes.get(slot * SLOT_EVERY..).and_then(parse))
+        .collect();
+    let newest = slots.iter().flatten().max_by_key(|(number, _)| *number);
+    Ok(match newest {
         None => Found::Unreadable,
-        Some((number, tail)) => Found::At {
+        Some(&(number, tail)) => Found::At {
             tail,
             number,
-            slot: newest,
+            // None is less than any number.
+            older: SLOTS_DURABLE[usize::from(slots[1] > slots[2])],
             is_slot_damaged: slots.contains(&None),
         },
     })
@@ -142,15 +146,23 @@ fn read_once(path: &Path) -> io::Result<Found> {
 
 /// Writes the mark of a store. Held by whoever appends.
 pub(super) struct Mark {
-    file: Arc<File>,
+    file: File,
+    direct: Option<Direct>,
     number: u64,
-    /// The slot that is on stable storage.
-    durable_slot: usize,
-    /// What is written, durable or not.
     tail: Tail,
-    /// It could not be written, or not be made durable: nothing is appended until it can.
-    is_failed: bool,
-    syncer: Option<Syncer>,
+    /// The durable slot to be written next.
+    next_slot: usize,
+    /// What is not on its way to stable storage yet, because its callers wait or because it failed.
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Settled,
+    /// The first slot says it.
+    Written,
+    /// No slot says it.
+    Failed,
 }
 
 impl Mark {
@@ -161,21 +173,21 @@ impl Mark {
     pub(super) fn create(directory: &Path, tail: Tail) -> io::Result<Self> {
         let (path, partial) = (directory.join(NAME), directory.join(PARTIAL_NAME));
         let mut file = private::create_file(&partial)?;
-        let mut bytes = vec![0; 2 * SLOT_EVERY];
-        for (at, number) in [(0, 1), (SLOT_EVERY, 2)] {
-            bytes[at..at + SLOT_BYTES].copy_from_slice(&slot(number, tail));
+        let mut bytes = vec![0; SLOTS * SLOT_EVERY];
+        for at in (0..bytes.len()).step_by(SLOT_EVERY) {
+            bytes[at..at + SLOT_BYTES].copy_from_slice(&slot(1, tail));
         }
         file.write_all(&bytes)?;
         file.sync_all()?;
-        fs::rename(partial, path)?;
+        fs::rename(partial, &path)?;
         sync_directory(directory)?;
         Ok(Self {
-            file: Arc::new(file),
-            number: 2,
-            durable_slot: 1,
+            direct: Direct::open(&path),
+            file,
+            number: 1,
             tail,
-            is_failed: false,
-            syncer: None,
+            next_slot: SLOTS_DURABLE[0],
+            state: State::Settled,
         })
     }
 
@@ -185,78 +197,79 @@ impl Mark {
     /// # Errors
     /// Those of the file system.
     pub(super) fn resume(directory: &Path, found: Found, tail: Tail) -> io::Result<Self> {
-        let Found::At {
-            tail: said,
-            number,
-            slot,
-            is_slot_damaged,
-        } = found
-        else {
-            return Self::create(directory, tail);
-        };
-        let mut mark = Self {
-            file: Arc::new(private::open_file(&directory.join(NAME))?),
-            number,
-            durable_slot: slot,
-            tail,
-            // Both slots have to be whole, and the newer one on stable storage, before anything else.
-            is_failed: is_slot_damaged || said != tail,
-            syncer: None,
-        };
-        mark.file.sync_data()?;
-        mark.ready()?;
-        Ok(mark)
+        match found {
+            Found::At {
+                tail: said,
+                number,
+                older,
+                is_slot_damaged: false,
+            } if said == tail => {
+                let path = directory.join(NAME);
+                let file = private::open_file(&path)?;
+                file.sync_data()?;
+                Ok(Self {
+                    direct: Direct::open(&path),
+                    file,
+                    number,
+                    tail,
+                    next_slot: older,
+                    state: State::Settled,
+                })
+            }
+            _ => Self::create(directory, tail),
+        }
     }
 
-    /// Before an append: a mark that could not be written is written now.
+    /// After an append, and before it is acknowledged.
+    pub(super) fn set(&mut self, tail: Tail) {
+        self.tail = tail;
+        self.number += 1;
+        self.state = match self.put(SLOT_QUICK) {
+            Ok(()) => State::Written,
+            Err(_) => State::Failed,
+        };
+    }
+
+    /// After the acknowledgements, and before the next append: from here on it is durable, at the
+    /// latest with that one.
     ///
     /// # Errors
-    /// It still cannot.
-    pub(super) fn ready(&mut self) -> io::Result<()> {
-        if self.is_failed {
-            self.settle();
-            self.put()?;
-            self.file.sync_data()?;
-            self.durable_slot = 1 - self.durable_slot;
-            self.is_failed = false;
+    /// It cannot be written.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        if self.state == State::Settled {
+            return Ok(());
         }
+        if self.state == State::Failed {
+            self.put(SLOT_QUICK)?;
+            self.state = State::Written;
+        }
+        let bytes = slot(self.number, self.tail);
+        let at = (self.next_slot * SLOT_EVERY) as u64;
+        let written = self.direct.as_mut().map(|direct| direct.write(&bytes, at));
+        match written {
+            Some(Ok(())) => {}
+            // A file system that takes no direct writes says so with the first one.
+            Some(Err(_)) | None => {
+                self.direct = None;
+                write_at(&self.file, &bytes, at)?;
+                self.file.sync_data()?;
+            }
+        }
+        self.next_slot = SLOTS_DURABLE[usize::from(self.next_slot == SLOTS_DURABLE[0])];
+        self.state = State::Settled;
         Ok(())
     }
 
-    /// After an append, and before it is acknowledged: the batch before this one becomes durable in
-    /// the mark at last, and this one is written.
-    pub(super) fn set(&mut self, tail: Tail) {
-        self.settle();
-        self.tail = tail;
-        if self.is_failed || self.put().is_err() {
-            self.is_failed = true;
-            return;
-        }
-        if self.syncer.is_none() {
-            self.syncer = Syncer::start(&self.file);
-        }
-        match &self.syncer {
-            Some(syncer) => syncer.start_sync(),
-            // A system without room for a thread: slower, and as safe.
-            None if self.file.sync_data().is_ok() => self.durable_slot = 1 - self.durable_slot,
-            None => self.is_failed = true,
-        }
+    fn put(&self, number: usize) -> io::Result<()> {
+        let bytes = slot(self.number, self.tail);
+        write_at(&self.file, &bytes, (number * SLOT_EVERY) as u64)
     }
+}
 
-    /// Waits until what was written is durable.
-    fn settle(&mut self) {
-        match self.syncer.as_ref().and_then(Syncer::finish_sync) {
-            None => {}
-            Some(true) => self.durable_slot = 1 - self.durable_slot,
-            Some(false) => self.is_failed = true,
-        }
-    }
-
-    /// Writes the tail into the slot that is not the durable one.
-    fn put(&mut self) -> io::Result<()> {
-        self.number += 1;
-        let at = (1 - self.durable_slot) * SLOT_EVERY;
-        write_at(&self.file, &slot(self.number, self.tail), at as u64)
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // Best effort: the first slot says it.
+        let _ = self.settle().and_then(|()| self.file.sync_data());
     }
 }
 
@@ -273,87 +286,42 @@ fn write_at(mut file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// Where an fsync of the mark stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sync {
-    Idle,
-    Wanted,
-    UnderWay,
-    Done(bool),
-    Stop,
+/// The same file for writes past the system's memory.
+struct Direct {
+    file: File,
+    page: Box<Page>,
 }
 
-type Stage = (Mutex<Sync>, Condvar);
+/// Direct writes come from memory that begins where a page does.
+#[repr(C, align(4096))]
+struct Page([u8; SLOT_EVERY]);
 
-/// The thread that makes the mark durable, one fsync after the other.
-struct Syncer {
-    stage: Arc<Stage>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Syncer {
-    fn start(file: &Arc<File>) -> Option<Self> {
-        let stage: Arc<Stage> = Arc::new((Mutex::new(Sync::Idle), Condvar::new()));
-        let (theirs, file) = (Arc::clone(&stage), Arc::clone(file));
-        let thread = thread::Builder::new().name("pw-mark".to_owned());
-        let thread = thread
-            .spawn(move || sync_when_wanted(&theirs, &file))
-            .ok()?;
-        Some(Self {
-            stage,
-            thread: Some(thread),
+impl Direct {
+    /// None: a file system of which it is not known that it writes in place.
+    #[cfg(target_os = "linux")]
+    fn open(path: &Path) -> Option<Self> {
+        use rustix::fs::{OFlags, fstatfs};
+        use std::os::unix::fs::OpenOptionsExt as _;
+        const EXT4: u32 = 0xef53;
+        const XFS: u32 = 0x5846_5342;
+        let flags = i32::try_from(OFlags::DIRECT.bits()).ok()?;
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).custom_flags(flags).open(path).ok()?;
+        let kind = u32::try_from(fstatfs(&file).ok()?.f_type).ok()?;
+        matches!(kind, EXT4 | XFS).then(|| Self {
+            file,
+            page: Box::new(Page([0; SLOT_EVERY])),
         })
     }
 
-    fn start_sync(&self) {
-        *self.stage.0.lock() = Sync::Wanted;
-        self.stage.1.notify_all();
+    #[cfg(not(target_os = "linux"))]
+    fn open(_path: &Path) -> Option<Self> {
+        None
     }
 
-    /// Waits for the fsync under way: whether it succeeded. None: there was none.
-    fn finish_sync(&self) -> Option<bool> {
-        let mut stage = self.stage.0.lock();
-        loop {
-            match *stage {
-                Sync::Idle | Sync::Stop => return None,
-                Sync::Done(succeeded) => {
-                    *stage = Sync::Idle;
-                    return Some(succeeded);
-                }
-                Sync::Wanted | Sync::UnderWay => self.stage.1.wait(&mut stage),
-            }
-        }
-    }
-}
-
-impl Drop for Syncer {
-    fn drop(&mut self) {
-        // The last mark is made durable too.
-        let _ = self.finish_sync();
-        *self.stage.0.lock() = Sync::Stop;
-        self.stage.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn sync_when_wanted(stage: &Stage, file: &File) {
-    let (state, wake) = stage;
-    let mut now = state.lock();
-    loop {
-        match *now {
-            Sync::Stop => return,
-            Sync::Wanted => {
-                *now = Sync::UnderWay;
-                drop(now);
-                let succeeded = file.sync_data().is_ok();
-                now = state.lock();
-                *now = Sync::Done(succeeded);
-                wake.notify_all();
-            }
-            Sync::Idle | Sync::UnderWay | Sync::Done(_) => wake.wait(&mut now),
-        }
+    fn write(&mut self, slot: &[u8; SLOT_BYTES], at: u64) -> io::Result<()> {
+        self.page.0[..SLOT_BYTES].copy_from_slice(slot);
+        write_at(&self.file, &self.page.0, at)
     }
 }
 
@@ -366,41 +334,69 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_outlives_damage_to_one_slot_and_tells_damage_to_both() {
+    fn a_mark_outlives_damage_to_two_slots_and_tells_damage_to_all() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(read(directory.path()).unwrap(), Found::Absent);
         let mut mark = Mark::create(directory.path(), at(0)).unwrap();
         for last in 1..=9 {
-            mark.ready().unwrap();
             mark.set(at(last));
-            let found = read(directory.path()).unwrap();
-            assert_eq!(found.last(), Some(last));
+            // Before it is settled, as after a kill.
+            assert_eq!(read(directory.path()).unwrap().last(), Some(last));
+            if last < 9 {
+                mark.settle().unwrap();
+            }
         }
-        drop(mark);
         let path = directory.path().join(NAME);
         let sound = std::fs::read(&path).unwrap();
-        let mut told = Vec::new();
-        for byte in (0..SLOT_BYTES).chain(SLOT_EVERY..SLOT_EVERY + SLOT_BYTES) {
+        let damaged = |slots: &[usize]| {
+            let mut bytes = sound.clone();
+            for slot in slots {
+                bytes[slot * SLOT_EVERY + 20] ^= 1;
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            read(directory.path()).unwrap()
+        };
+        assert_eq!(damaged(&[]).last(), Some(9));
+        assert_eq!(damaged(&[1, 2]).last(), Some(9));
+        assert_eq!(damaged(&[0]).last(), Some(8), "one batch behind");
+        let mut older = [damaged(&[0, 1]).last(), damaged(&[0, 2]).last()];
+        older.sort_unstable();
+        assert_eq!(older, [Some(7), Some(8)]);
+        assert_eq!(damaged(&[0, 1, 2]), Found::Unreadable);
+        for byte in 0..SLOT_BYTES {
             let mut bytes = sound.clone();
             bytes[byte] ^= 1;
             std::fs::write(&path, &bytes).unwrap();
-            let Found::At {
-                tail,
-                is_slot_damaged,
-                ..
-            } = read(directory.path()).unwrap()
-            else {
-                panic!("one slot is whole");
-            };
-            assert!(is_slot_damaged);
-            told.push(tail.last);
+            let found = read(directory.path()).unwrap();
+            let is_seen = matches!(
+                found,
+                Found::At {
+                    is_slot_damaged: true,
+                    ..
+                }
+            );
+            assert!(is_seen && found.last() == Some(8), "{byte}");
         }
-        told.dedup();
-        told.sort_unstable();
-        assert_eq!(told, [8, 9]);
-        for bytes in [&sound[..0], &[0_u8; 8192][..]] {
+        for bytes in [&sound[..0], &[0_u8; SLOTS * SLOT_EVERY][..]] {
             std::fs::write(&path, bytes).unwrap();
             assert_eq!(read(directory.path()).unwrap(), Found::Unreadable);
         }
+    }
+
+    #[test]
+    fn a_mark_is_taken_up_where_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(Mark::create(directory.path(), at(0)).unwrap());
+        for last in 1..=9 {
+            let found = read(directory.path()).unwrap();
+            let mut mark = Mark::resume(directory.path(), found, at(last - 1)).unwrap();
+            mark.set(at(last));
+            drop(mark);
+            assert_eq!(read(directory.path()).unwrap().last(), Some(last));
+        }
+        // It says what was kept and not marked, too.
+        let found = read(directory.path()).unwrap();
+        drop(Mark::resume(directory.path(), found, at(20)).unwrap());
+        assert_eq!(read(directory.path()).unwrap().last(), Some(20));
     }
 }

@@ -50,8 +50,8 @@ impl SqliteJournal {
     pub fn open(directory: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
         let (mut store, found) = take(directory, options)?;
         check_file(&store, found)?;
-        let is_new = found.last().unwrap_or(0) == 0 && found != Found::Unreadable;
-        let connection = connect(&store, is_new).map_err(|error| said(error, found))?;
+        let connection = connect(&store, || check_empty(&store, found));
+        let connection = connection.map_err(|error| said(error, found))?;
         check_acknowledged(&store, &connection, found)?;
         mark(&mut store, &connection, found)?;
         sync_directory(directory).map_err(store.io("open"))?;
@@ -129,7 +129,7 @@ impl SqliteJournal {
         };
         let found = mark::read(directory).map_err(store.io("read its mark"))?;
         check_file(&store, found)?;
-        let connection = connect(&store, false).map_err(|error| said(error, found))?;
+        let connection = connect(&store, || Ok(())).map_err(|error| said(error, found))?;
         Ok(Self {
             connection,
             store: Arc::new(store),
@@ -157,7 +157,7 @@ pub enum Notice {
         /// The last entry.
         end: u64,
     },
-    /// One of the mark's two slots was damaged, and is written again.
+    /// A slot of the mark was damaged, and is written again.
     SlotDamaged {
         /// The store.
         path: PathBuf,
@@ -205,7 +205,7 @@ impl fmt::Display for Notice {
             ),
             Self::SlotDamaged { path } => write!(
                 f,
-                "one of the two slots of the mark of {} was damaged: for its last batch nothing \
+                "a slot of the mark of {} was damaged: for its last batch nothing \
                  tells whether it is missing",
                 path.display()
             ),
@@ -244,13 +244,7 @@ fn check_file(store: &Store, found: Found) -> Result<(), JournalError> {
     if bytes("journal.sqlite") > 0 {
         return Ok(());
     }
-    if let Some(last) = found.last().filter(|last| *last > 0) {
-        return Err(JournalError::Lost {
-            path: store.directory.clone(),
-            first: 1,
-            last,
-        });
-    }
+    check_empty(store, found)?;
     if bytes("journal.sqlite-wal") > 0 {
         return Err(JournalError::DamagedStore {
             path: store.directory.clone(),
@@ -259,6 +253,24 @@ fn check_file(store: &Store, found: Found) -> Result<(), JournalError> {
         });
     }
     Ok(())
+}
+
+/// Whether a store may be empty.
+fn check_empty(store: &Store, found: Found) -> Result<(), JournalError> {
+    let path = store.directory.clone();
+    match found {
+        Found::At { tail, .. } if tail.last > 0 => Err(JournalError::Lost {
+            path,
+            first: 1,
+            last: tail.last,
+        }),
+        Found::Unreadable => Err(JournalError::NoMark {
+            path,
+            what: "damaged",
+            end: 0,
+        }),
+        Found::At { .. } | Found::Absent => Ok(()),
+    }
 }
 
 /// Adds to an error that says nothing of entries how far they have to reach.
@@ -381,8 +393,11 @@ pub(super) fn set_marked(connection: &Connection) -> rusqlite::Result<()> {
 
 /// One more connection to the store's database.
 ///
-/// An empty one becomes a new store if `is_new`; else everything in it is lost.
-pub(super) fn connect(store: &Store, is_new: bool) -> Result<Connection, JournalError> {
+/// An empty one becomes a new store, unless `check_empty` says that it may not be.
+pub(super) fn connect(
+    store: &Store,
+    check_empty: impl FnOnce() -> Result<(), JournalError>,
+) -> Result<Connection, JournalError> {
     let file = store.directory.join("journal.sqlite");
     let sqlite = store.sqlite("open");
     if store.lock.is_none() {
@@ -413,11 +428,8 @@ pub(super) fn connect(store: &Store, is_new: bool) -> Result<Connection, Journal
         .map_err(&sqlite)?;
     if tables > 0 {
         check_format(store, &connection)?;
-    } else if !is_new {
-        return Err(JournalError::NotAJournal {
-            path: store.directory.clone(),
-            reason: "journal.sqlite is empty".into(),
-        });
+    } else {
+        check_empty()?;
     }
     configure(&connection, store).map_err(&sqlite)?;
     if tables == 0 {
