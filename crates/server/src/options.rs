@@ -32,6 +32,8 @@ pub struct ServerOptions {
     pub hand_over_timeout: Duration,
     /// Whether `/metrics` is shown on the ports of the APIs, to everybody who reaches them.
     pub metrics_on_apis: bool,
+    /// Most readers of the change stream at the same time; a further one gets 503.
+    pub followers_max: usize,
     /// Which pages of other origins may call; none at all when absent.
     pub cors: Option<Cors>,
     /// Project of consumers that were written without one (microversions below 1.8).
@@ -77,6 +79,7 @@ impl Default for ServerOptions {
             drain_timeout: Duration::from_secs(30),
             hand_over_timeout: Duration::from_secs(5),
             metrics_on_apis: false,
+            followers_max: 256,
             cors: None,
             incomplete_consumer_project_id: Self::NOBODY.to_owned(),
             incomplete_consumer_user_id: Self::NOBODY.to_owned(),

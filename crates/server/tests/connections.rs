@@ -40,7 +40,7 @@ async fn run_on(
     inherited: Vec<TcpStream>,
     options: ServerOptions,
 ) -> Running {
-    let server = Server::new(service(options).await);
+    let server = Server::<placewright_server::Service>::new(service(options).await);
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.unwrap() };

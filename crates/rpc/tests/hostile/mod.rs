@@ -295,14 +295,16 @@ fn spec(rng: &mut Rng) -> Spec {
         project: "p".into(),
         user: "u".into(),
         group: rng.maybe(Rng::uuid),
-        rules: rng.some(|rng| HardRule {
-            rule: Rule {
-                scope: Scope::Host,
-                relation: Relation::Spread(rng.small()),
-            },
-            others: rng.some(Rng::uuid),
-        }),
-        body: body(rng),
+        rules: rng
+            .some(|rng| HardRule {
+                rule: Rule {
+                    scope: Scope::Host,
+                    relation: Relation::Spread(rng.small()),
+                },
+                others: rng.some(Rng::uuid),
+            })
+            .into(),
+        body: body(rng).into(),
         created_at: Timestamp(rng.signed()),
     }
 }
