@@ -57,7 +57,7 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             proxies: Vec::new(),
-            wait_max_ms: 5_000,
+            wait_max_ms: 10_000,
             sources_max: 65_536,
             roles_max: 100,
         }

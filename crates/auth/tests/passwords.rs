@@ -76,7 +76,7 @@ fn replace(file: &File, text: &str) {
 }
 
 #[tokio::test]
-async fn right_passwords_are_let_in_and_all_else_gets_the_challenge() {
+async fn right_passwords_are_let_in_with_roles_and_project() {
     let text = [
         "# services\n\n".to_owned(),
         line("nova", "secret", bcrypt::Version::TwoY),
@@ -113,7 +113,16 @@ async fn right_passwords_are_let_in_and_all_else_gets_the_challenge() {
     let own = reader.project_id().unwrap();
     assert!(own.len() == 32 && own.bytes().all(|byte| byte.is_ascii_hexdigit()));
     assert_eq!(reader.parts().is_admin, Some(false));
+}
 
+#[tokio::test]
+async fn whatever_is_no_right_password_gets_the_challenge() {
+    let text = [
+        line("nova", "secret", bcrypt::Version::TwoY),
+        line("neutron", "a:b:c", bcrypt::Version::TwoA),
+    ];
+    let file = file(&text.concat());
+    let auth = authenticator(config(&file.path)).unwrap();
     let challenge = Some("Basic realm=\"Placement\", charset=\"UTF-8\"".to_owned());
     let unauthorized = AuthError::Unauthorized { challenge };
     for pair in [

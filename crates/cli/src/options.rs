@@ -397,7 +397,7 @@ options! {
         /// Longest time that credentials wait for their check. Those beyond the allowance of their
         /// address wait until it has grown again, and get 429 when that takes longer; others get 503.
         #[unit("milliseconds")]
-        wait_max_ms: Number<100, 600_000> = "5000";
+        wait_max_ms: Number<100, 600_000> = "10000";
         /// Most addresses, and names of users, whose wrong credentials are remembered.
         #[unit("addresses")]
         sources_max: Number<16, 10_000_000> = "65536";
