@@ -3,7 +3,7 @@
 //!
 //! - Under systemd they lie in its store of file descriptors meanwhile (`FileDescriptorStoreMax=`), or
 //!   a socket unit holds the listening ones.
-//! - By hand, `placewright control --control-take-over true` asks the control that runs on the same
+//! - By hand, `placewright control --control-take-over` asks the control that runs on the same
 //!   store for them, over a socket in the store's directory.
 //!
 //! What clients send meanwhile lies in the sockets until the new process reads it.
