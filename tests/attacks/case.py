@@ -223,11 +223,19 @@ class Case:
         self._sites = 0
 
     @contextlib.contextmanager
-    def up(self, hosts: int = 30, **options: object) -> Iterator[Site]:
-        """A running installation; options as ``placement_connections_max=100``."""
+    def up(
+        self, hosts: int = 30, descriptors: int | None = None, **options: object
+    ) -> Iterator[Site]:
+        """A running installation; options as ``placement_connections_max=100``.
+
+        ``descriptors`` is the most files that it may have open.
+        """
         self._sites += 1
         folder = self.folder / f"site-{self._sites}"
         site = Site(folder, hosts, {k.replace("_", "-"): v for k, v in options.items()})
+        if descriptors is not None:
+            limit = f'ulimit -n {descriptors} && exec "$0" "$@"'
+            site.server.command = ["sh", "-c", limit, *site.server.command]
         try:
             site.start()
             yield site

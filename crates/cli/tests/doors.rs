@@ -54,7 +54,7 @@ fn health_and_metrics_have_a_port_of_their_own() {
     let hidden = get(server.address, "/metrics");
     assert!(hidden.starts_with("HTTP/1.1 404"), "{hidden}");
     assert!(get(server.address, "/readyz").ends_with("ready\n"));
-    let shown = ["--health-metrics-on-apis", "true"];
+    let shown = ["--health-metrics-on-apis"];
     let server = Control::start(&directory.path().join("other"), &shown);
     assert!(get(server.address, "/metrics").starts_with("HTTP/1.1 200"));
 }
@@ -88,12 +88,7 @@ fn another_process_takes_the_place_of_the_one_that_runs() {
     let start = |flags: &[&str]| {
         let mut command = placewright(&["control", "--config", "/dev/null", "--store-path"]);
         command.arg(&store);
-        command.args([
-            "--placement-listen",
-            &address,
-            "--control-take-over",
-            "true",
-        ]);
+        command.args(["--placement-listen", &address, "--control-take-over"]);
         command.args(flags).stderr(Stdio::piped());
         command
     };
@@ -136,7 +131,7 @@ fn get_with_token(address: &str, path: &str) -> String {
 fn with_nobody_to_follow_it_starts_as_ever() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
-    let flags = ["--control-take-over", "true"];
+    let flags = ["--control-take-over"];
     let server = Control::start(&store, &flags);
     server.signal(Signal::KILL);
     drop(server);

@@ -3,7 +3,7 @@
 //!
 //! - Under systemd they lie in its store of file descriptors meanwhile (`FileDescriptorStoreMax=`), or
 //!   a socket unit holds the listening ones.
-//! - By hand, `placewright control --control-take-over true` asks the control that runs on the same
+//! - By hand, `placewright control --control-take-over` asks the control that runs on the same
 //!   store for them, over a socket in the store's directory.
 //!
 //! What clients send meanwhile lies in the sockets until the new process reads it.
@@ -119,6 +119,9 @@ pub(crate) struct Restart {
     successor: Mutex<Option<Arc<dyn Successor>>>,
     /// Ends when the successor has got all connections.
     passed: Mutex<Option<Receiver<()>>>,
+    /// What a successor gets. None when this process ends and nobody follows it: what listens still
+    /// would let clients wait in vain.
+    listeners: Mutex<Option<Vec<TcpListener>>>,
 }
 
 impl std::fmt::Debug for Restart {
@@ -131,20 +134,27 @@ impl Restart {
     /// Makes it possible that another process takes this one's place: systemd keeps the listening
     /// sockets, and a successor may ask for them.
     pub(crate) fn offer(store: &Path, listeners: Vec<(&'static str, TcpListener)>) -> Arc<Self> {
-        let restart = Arc::new(Self::default());
         from_systemd::keep(&listeners);
         let listeners = listeners.into_iter().map(|(_, listener)| listener);
-        if let Err(error) = by_hand::offer(store, listeners.collect(), &restart) {
+        let restart = Arc::new(Self {
+            listeners: Mutex::new(Some(listeners.collect())),
+            ..Self::default()
+        });
+        if let Err(error) = by_hand::offer(store, &restart) {
             tracing::warn!(%error, "no other process can take this one's place while it runs");
         }
         restart
     }
 
-    /// Who takes the connections that are kept when this process stops, if anybody does.
+    /// Who takes the connections that are kept when this process stops, if anybody does. From now on
+    /// that stays.
     pub(crate) fn successor(&self) -> Option<Arc<dyn Successor>> {
         let mut successor = self.successor.lock();
         if successor.is_none() {
             *successor = from_systemd::successor();
+        }
+        if successor.is_none() {
+            self.listeners.lock().take();
         }
         successor.clone()
     }

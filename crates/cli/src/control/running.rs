@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use placewright_compute::{ComputeOptions, ComputeService, Images, Limits};
 use placewright_conductor::CellId;
 use placewright_control::{AuditMetrics, CellConfig, Conductor, Runtime};
-use placewright_engine::Engine;
+use placewright_engine::{Engine, Observer};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_server::{
     ControlMachine, HttpMetrics, HttpService, SchedulerService, Server, Service, Stopped,
@@ -87,16 +87,8 @@ impl Running {
         panics::register(&mut registry);
         let observer = Logged(JournalMetrics::new(&mut registry));
         let (vital, health) = health::start(sockets.health.take())?;
-        let opening = async {
-            // All else is there: from now on the process before this one is not needed.
-            let taken =
-                tokio::task::spawn_blocking(move || inherited.take_over().map(|()| inherited));
-            let inherited = taken.await??;
-            let engine = open_store(options, directory.clone(), observer).await?;
-            anyhow::Ok((inherited, engine))
-        };
         let (mut inherited, engine) = tokio::select! {
-            opened = opening => opened?,
+            opened = take_over(inherited, options, observer) => opened?,
             () = nth(stops, 1) => {
                 tracing::info!("stopped while the state was being loaded");
                 return Ok(None);
@@ -125,10 +117,7 @@ impl Running {
         } else {
             None
         };
-        let mut open = |socket: Option<Socket>| {
-            let port = socket.map(|socket| Port::open(socket, &mut inherited));
-            port.transpose()
-        };
+        let mut open = |socket| Port::open_maybe(socket, &mut inherited);
         let compute = match open(sockets.compute)?.zip(runtime.as_ref()) {
             Some((port, runtime)) => {
                 let service = compute_api(options, service, runtime)?;
@@ -141,32 +130,39 @@ impl Running {
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = Port::open(sockets.placement, &mut inherited)?;
         vital.set(Arc::clone(service) as _);
-        let listeners = [
-            ("placement", Some(&port.listener)),
-            (
-                "scheduler",
-                scheduler.as_ref().map(|(_, port)| &port.listener),
-            ),
-            ("compute", compute.as_ref().map(|(_, port)| &port.listener)),
-            ("control", asks.as_ref()),
-        ];
-        let restart = Restart::offer(&directory, restart::copies(listeners, health.as_ref()));
-        let running = Self {
+        let mut running = Self {
             engine,
             runtime,
             token,
             shares,
-            restart,
+            restart: Arc::default(),
             placement: (placement, port),
             scheduler,
             compute,
             asks,
-            health: health.map(|listener| listener.local_addr()).transpose()?,
+            health: None,
             directory,
             threads,
         };
+        running.offer_restart(health)?;
         running.add_cells(options).await?;
         Ok(Some(running))
+    }
+
+    /// Makes it possible that another process takes this one's place without refusing anybody.
+    fn offer_restart(&mut self, health: Option<std::net::TcpListener>) -> std::io::Result<()> {
+        let health = health.as_ref();
+        self.health = health.map(|listener| listener.local_addr()).transpose()?;
+        let scheduler = self.scheduler.as_ref().map(|(_, port)| &port.listener);
+        let compute = self.compute.as_ref().map(|(_, port)| &port.listener);
+        let listeners = [
+            ("placement", Some(&self.placement.1.listener)),
+            ("scheduler", scheduler),
+            ("compute", compute),
+            ("control", self.asks.as_ref()),
+        ];
+        self.restart = Restart::offer(&self.directory, restart::copies(listeners, health));
+        Ok(())
     }
 
     /// From now on reads the files that say who may do what again with each signal.
@@ -291,6 +287,18 @@ impl Running {
         }
         asks.context("cells cannot reach placement")
     }
+}
+
+/// Has the process before this one end, if there is one to follow, and loads the state.
+async fn take_over(
+    mut inherited: Inherited,
+    options: &Options,
+    observer: impl Observer,
+) -> anyhow::Result<(Inherited, Engine<ControlMachine>)> {
+    let taken = tokio::task::spawn_blocking(move || inherited.take_over().map(|()| inherited));
+    let inherited = taken.await??;
+    let engine = open_store(options, options.store.directory(), observer).await?;
+    Ok((inherited, engine))
 }
 
 async fn serve<S: HttpService>(

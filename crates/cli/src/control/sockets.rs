@@ -80,6 +80,18 @@ pub(crate) struct Port {
 }
 
 impl Port {
+    /// Listens, if there is a socket.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn open_maybe(
+        socket: Option<Socket>,
+        inherited: &mut Inherited,
+    ) -> std::io::Result<Option<Self>> {
+        let port = socket.map(|socket| Self::open(socket, inherited));
+        port.transpose()
+    }
+
     /// Listens.
     ///
     /// # Errors

@@ -172,15 +172,23 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(listener: TcpListener, fake: &Arc<Fake>, token: Option<Token>) -> Self {
+        let options = ServeOptions {
+            token,
+            ..ServeOptions::default()
+        };
+        Self::start_with(listener, fake, options)
+    }
+
+    pub(crate) fn start_with(
+        listener: TcpListener,
+        fake: &Arc<Fake>,
+        options: ServeOptions,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let services = Services {
             cell: Some(Arc::clone(fake) as _),
             agents: Some(Arc::clone(fake) as _),
             placement: Some(Arc::clone(fake) as _),
-        };
-        let options = ServeOptions {
-            token,
-            ..ServeOptions::default()
         };
         let listener = listener.into_std().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()

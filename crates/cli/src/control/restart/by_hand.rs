@@ -130,11 +130,7 @@ fn check_owner(stream: &UnixStream) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// There can be no socket in the store's directory.
-pub(super) fn offer(
-    store: &Path,
-    listeners: Vec<TcpListener>,
-    restart: &Arc<Restart>,
-) -> io::Result<()> {
+pub(super) fn offer(store: &Path, restart: &Arc<Restart>) -> io::Result<()> {
     let (_directory, path) = short(store)?;
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -149,7 +145,7 @@ pub(super) fn offer(
                 std::thread::sleep(Duration::from_secs(1));
                 continue;
             };
-            let Err(error) = make_way(&stream, &listeners, &restart);
+            let Err(error) = make_way(&stream, &restart);
             tracing::warn!("a take-over came to nothing: {error:#}");
         }
     };
@@ -160,19 +156,20 @@ pub(super) fn offer(
 }
 
 /// Gives a successor what it wants.
-fn make_way(
-    stream: &UnixStream,
-    listeners: &[TcpListener],
-    restart: &Restart,
-) -> anyhow::Result<Infallible> {
+fn make_way(stream: &UnixStream, restart: &Restart) -> anyhow::Result<Infallible> {
     check_owner(stream)?;
     stream.set_read_timeout(Some(WORD_TIMEOUT))?;
     stream.set_write_timeout(Some(WORD_TIMEOUT))?;
     if !matches!(receive(stream)?, Some((HELLO, None))) {
         bail!("the successor does not say that it is one");
     }
-    for listener in listeners {
-        send(stream, LISTENER, Some(listener.as_fd()))?;
+    match &*restart.listeners.lock() {
+        Some(listeners) => {
+            for listener in listeners {
+                send(stream, LISTENER, Some(listener.as_fd()))?;
+            }
+        }
+        None => bail!("this process ends already"),
     }
     send(stream, COMPLETE, None)?;
     // A successor that finds that it cannot start goes away here, and nothing has happened.
