@@ -1,8 +1,6 @@
 //! Numbers in a store that nobody can have meant: an earlier release let them in. They are counted no
 //! further, and nothing that has them is lost.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
 use placewright_conductor::cell_conductor::{
     Change, Event, Host, Instance, Options, Place, Refusal, State, VmState, decide,
 };
