@@ -1,7 +1,7 @@
 //! A request whose door is behind it, and what handlers do with it.
 
 use placewright_auth::{Identity, Rule, Target};
-use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
+use placewright_conductor::super_conductor::{Bound, Command, Outcome, Refusal};
 use placewright_conductor::{CellId, Control, Reply as CellReply};
 use placewright_control::Views;
 use placewright_engine::SubmitError;
@@ -110,6 +110,15 @@ impl Call<'_> {
         compute: impl Fn(&Control, &Views) -> ApiResult<T> + Send,
     ) -> ApiResult<T> {
         self.read(compute).await
+    }
+
+    /// That a project's servers have room for so many more bytes of records.
+    pub(crate) fn room_for(&self, project: &str, bytes: u64) -> Bound {
+        Bound::InstanceBytes {
+            project: project.to_owned(),
+            more: bytes,
+            most: self.core.limits().project_bytes_max,
+        }
     }
 
     /// Has control decide a command.

@@ -119,6 +119,10 @@ impl From<super_conductor::Refusal> for ApiError {
         use super_conductor::Refusal;
         match refusal {
             Refusal::NotFound { what, id } => Self::not_found(what, &id),
+            Refusal::TooManyBytes { most } => Self::forbidden(format!(
+                "The records of the project's servers would have more than {most} bytes; \
+                 compute.project_bytes_max allows no more."
+            )),
             Refusal::TooMany { .. } => Self::forbidden(sentence(&refusal.to_string())),
             Refusal::Exists { .. }
             | Refusal::InUse { .. }

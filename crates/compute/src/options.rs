@@ -41,6 +41,8 @@ pub struct Limits {
     pub match_time_max: Duration,
     /// Bytes of a page of servers: a longer one ends there, with a link to the next.
     pub page_bytes_max: usize,
+    /// Bytes that the records of all servers of a project have.
+    pub project_bytes_max: u64,
     /// Key pairs of a user.
     pub keypairs_max: usize,
     /// Server groups of a project.
@@ -60,6 +62,7 @@ impl Default for Limits {
             pattern_chars_max: 255,
             match_time_max: Duration::from_secs(1),
             page_bytes_max: 8 << 20,
+            project_bytes_max: 64 << 20,
             keypairs_max: 500,
             server_groups_max: 1000,
             server_group_members_max: 2000,

@@ -11,12 +11,14 @@
 mod command;
 mod decide;
 mod effect;
+mod holdings;
 mod listing;
 pub mod state;
 
 pub use command::{Bound, Command, NewBuild, Outcome, RebuildEvent, Refusal, Wish};
 pub use decide::decide;
 pub use effect::Effect;
+pub use holdings::{INSTANCE_BYTES, of_labels, of_spec};
 pub use listing::{ListKey, Listing};
 pub use state::{
     Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,

@@ -345,6 +345,7 @@ fn limits(options: &ComputeApiOptions) -> Limits {
         pattern_chars_max: options.pattern_chars_max.count(),
         match_time_max: Duration::from_millis(match_ms_max),
         page_bytes_max: options.page_bytes_max.count(),
+        project_bytes_max: options.project_bytes_max.count() as u64,
         keypairs_max: options.keypairs_max.count(),
         server_groups_max: options.server_groups_max.count(),
         server_group_members_max: options.server_group_members_max.count(),

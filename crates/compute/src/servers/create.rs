@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{self, Bound, Command, NewBuild};
+use placewright_conductor::super_conductor::{
+    self, Bound, Command, INSTANCE_BYTES, NewBuild, of_spec,
+};
 use placewright_conductor::{Body as SpecBody, Control, InstanceId, Rules, Spec};
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
@@ -104,13 +106,16 @@ async fn accept(
     }
     let first = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
     let most = call.core.limits().server_group_members_max;
-    let bounds = wish.hints.group.map(|group| Bound::Members {
+    let specs = builds.iter().map(|build| &build.spec);
+    let bytes: u64 = specs.map(|spec| INSTANCE_BYTES + of_spec(spec)).sum();
+    let mut bounds = vec![call.room_for(call.project(), bytes)];
+    bounds.extend(wish.hints.group.map(|group| Bound::Members {
         group,
         more: builds.len(),
         most,
-    });
+    }));
     let command = Command::Bounded {
-        bounds: bounds.into_iter().collect(),
+        bounds,
         command: Box::new(Command::CreateBuilds {
             reservation,
             builds,

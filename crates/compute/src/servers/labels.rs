@@ -1,7 +1,7 @@
 //! What is written on servers: names, metadata, tags, locks.
 
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{Change, Command, Labels};
+use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels};
 
 use super::body::Shown;
 use super::seen::Seen;
@@ -26,13 +26,17 @@ pub(crate) fn of(seen: &Seen<'_>) -> Labels {
 }
 
 /// The command that writes something else on a server, if it is still as it was seen.
-pub(crate) fn command(seen: &Seen<'_>, labels: &Labels) -> Command {
+pub(crate) fn command(call: &Call<'_>, seen: &Seen<'_>, labels: &Labels) -> Command {
     let before = seen.labels.map(|labels| Box::new(labels.clone()));
-    Command::Guarded {
-        facts: vec![Change::Labels(seen.id, before)],
-        command: Box::new(Command::SetLabels {
-            instance: seen.id,
-            labels: labels.clone(),
+    let more = of_labels(labels).saturating_sub(seen.labels.map_or(0, of_labels));
+    Command::Bounded {
+        bounds: vec![call.room_for(&seen.mapping.project, more)],
+        command: Box::new(Command::Guarded {
+            facts: vec![Change::Labels(seen.id, before)],
+            command: Box::new(Command::SetLabels {
+                instance: seen.id,
+                labels: labels.clone(),
+            }),
         }),
     }
 }
@@ -48,7 +52,7 @@ pub(crate) async fn change(
         let mut labels = of(&seen);
         change(&mut labels)?;
         labels.updated_at = call.at;
-        Ok((command(&seen, &labels), labels))
+        Ok((command(call, &seen, &labels), labels))
     })
     .await
 }

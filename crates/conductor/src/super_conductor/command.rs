@@ -245,6 +245,15 @@ pub enum Bound {
         /// How many at most.
         most: usize,
     },
+    /// Bytes that the records of a project's instances have, with those that come.
+    InstanceBytes {
+        /// Of which project.
+        project: String,
+        /// How many come.
+        more: u64,
+        /// How many at most.
+        most: u64,
+    },
     /// Members of a server group.
     Members {
         /// The group.
@@ -353,6 +362,12 @@ pub enum Refusal {
         what: &'static str,
         /// How many there may be.
         most: usize,
+    },
+    /// The records of the project's instances would be too long.
+    #[error("the records of the project's instances would have more than {most} bytes")]
+    TooManyBytes {
+        /// How many there may be.
+        most: u64,
     },
     /// Somebody changed it since the caller looked.
     #[error("it was changed meanwhile")]

@@ -144,6 +144,17 @@ impl<'a> Round<'a> {
                 let there = self.state.listing().groups(project);
                 ("server groups", there, 1, *most)
             }
+            Bound::InstanceBytes {
+                project,
+                more,
+                most,
+            } => {
+                let there = self.state.listing().bytes(project);
+                if *more > 0 && there.saturating_add(*more) > *most {
+                    return Err(Refusal::TooManyBytes { most: *most });
+                }
+                return Ok(());
+            }
             Bound::Members { group, more, most } => {
                 let row = self.state.groups.get(group);
                 let there = row.map_or(0, |row| row.members.len());

@@ -1,5 +1,5 @@
 //! The instances in the order in which lists show them, so that a page costs the page and not all
-//! that there are; and the server groups of each project. It follows from the mappings and is never written down.
+//! that there are; and what each project has. It follows from the rows and is never written down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -7,6 +7,7 @@ use std::ops::Bound;
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
+use super::holdings::Holdings;
 use super::state::{Change, Mapping, ServerGroup};
 use crate::ids::InstanceId;
 use crate::table::Index;
@@ -20,6 +21,7 @@ pub struct Listing {
     all: BTreeSet<ListKey>,
     of_projects: BTreeMap<String, BTreeSet<ListKey>>,
     groups: BTreeMap<String, BTreeSet<Uuid>>,
+    holdings: Holdings,
 }
 
 impl Listing {
@@ -53,6 +55,12 @@ impl Listing {
             None => self.all.len(),
             Some(project) => self.of_projects.get(project).map_or(0, BTreeSet::len),
         }
+    }
+
+    /// How many bytes the records of a project's instances have.
+    #[must_use]
+    pub fn bytes(&self, project: &str) -> u64 {
+        self.holdings.bytes(project)
     }
 
     /// How many server groups a project has.
@@ -122,6 +130,7 @@ impl Listing {
 
 impl Index<Change> for Listing {
     fn follow(&mut self, before: &Change, now: &Change) {
+        self.holdings.follow(before, now);
         if let (Change::Group(group, before), Change::Group(_, now)) = (before, now) {
             self.follow_group(*group, before.as_deref(), now.as_deref());
             return;

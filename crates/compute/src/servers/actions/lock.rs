@@ -28,7 +28,7 @@ pub(super) async fn lock(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
             reason: reason.clone(),
         });
         labels.updated_at = call.at;
-        Ok((labels::command(&seen, &labels), ()))
+        Ok((labels::command(call, &seen, &labels), ()))
     })
     .await?;
     Ok(Reply::empty(202))
@@ -44,7 +44,7 @@ pub(super) async fn unlock(call: &Call<'_>) -> ApiResult<Reply> {
         }
         labels.lock = None;
         labels.updated_at = call.at;
-        Ok((labels::command(&seen, &labels), ()))
+        Ok((labels::command(call, &seen, &labels), ()))
     })
     .await?;
     Ok(Reply::empty(202))

@@ -2,7 +2,7 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
-use placewright_conductor::super_conductor::{Command, RebuildEvent};
+use placewright_conductor::super_conductor::{Command, RebuildEvent, of_spec};
 use placewright_conductor::{CellId, Control, Fault, HostId, InstanceId, Spec};
 use placewright_control::Views;
 use placewright_link::Act;
@@ -133,11 +133,18 @@ impl Prepared {
     async fn order(&self, call: &Call<'_>) -> ApiResult<()> {
         let instance = self.id;
         let told = |event| call.carry_out(Command::Rebuild { instance, event });
-        told(RebuildEvent::Begun {
+        let begun = RebuildEvent::Begun {
             spec: self.spec.clone(),
             seen: self.seen,
-        })
-        .await?;
+        };
+        let begin = Command::Bounded {
+            bounds: vec![call.room_for(&self.spec.project, of_spec(&self.spec))],
+            command: Box::new(Command::Rebuild {
+                instance,
+                event: begun,
+            }),
+        };
+        call.carry_out(begin).await?;
         let order = Act::Rebuild {
             instance,
             spec: Box::new(self.spec.clone()),
