@@ -5,7 +5,7 @@
 //! the number of its template with what is its own. So a thousand instances of one request cost one
 //! request, in memory as on disk.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ enum PieceRead<C> {
 /// order depends on addresses.
 #[derive(Default)]
 pub(crate) struct Packer<'s> {
-    known: HashMap<(usize, usize), Common<'s>>,
+    known: BTreeMap<(usize, usize), Common<'s>>,
     shares: bool,
     written: u32,
 }

@@ -87,6 +87,16 @@ pub(crate) enum Plan {
     Nothing { ids: Vec<Uuid> },
 }
 
+impl Plan {
+    /// How many claims it asks for.
+    pub(crate) fn claims(&self) -> usize {
+        match self {
+            Self::Place { wishes, .. } => wishes.len(),
+            _ => 1,
+        }
+    }
+}
+
 /// Why there is no place.
 #[derive(Debug)]
 pub(crate) enum PlanFault {

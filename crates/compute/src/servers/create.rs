@@ -105,11 +105,22 @@ async fn accept(
         builds.push(NewBuild { instance, spec });
     }
     let first = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
+    submit(call, wish.hints.group, reservation, builds).await?;
+    accepted(call, wish, first, &reservation_id)
+}
+
+/// Has control write them down.
+async fn submit(
+    call: &Call<'_>,
+    group: Option<Uuid>,
+    reservation: Uuid,
+    builds: Vec<NewBuild>,
+) -> ApiResult<()> {
     let most = call.core.limits().server_group_members_max;
     let specs = builds.iter().map(|build| &build.spec);
     let bytes: u64 = specs.map(|spec| INSTANCE_BYTES + of_spec(spec)).sum();
     let mut bounds = vec![call.room_for(call.project(), bytes)];
-    bounds.extend(wish.hints.group.map(|group| Bound::Members {
+    bounds.extend(group.map(|group| Bound::Members {
         group,
         more: builds.len(),
         most,
@@ -135,6 +146,16 @@ async fn accept(
         }
         Err(refusal) => return Err(refusal.into()),
     }
+    Ok(())
+}
+
+/// What is answered to a request that was accepted.
+fn accepted(
+    call: &Call<'_>,
+    wish: &Wish<'_>,
+    first: Uuid,
+    reservation_id: &str,
+) -> ApiResult<Reply> {
     if wish.wants_reservation {
         return Reply::json(202, &json!({"reservation_id": reservation_id}));
     }

@@ -23,10 +23,13 @@ const OF_SERVERS: [&str; 2] = ["same_host", "different_host"];
 /// A hint names at most so many servers, or other things.
 const VALUES_MAX: usize = OTHERS_MAX;
 
+/// Hints for filters: the values of each name.
+type Texts = BTreeMap<String, Vec<String>>;
+
 /// The hints of a request.
 pub(super) struct Hints {
     /// Those for filters, as texts.
-    texts: BTreeMap<String, Vec<String>>,
+    texts: Texts,
     /// The server group.
     pub(super) group: Option<Uuid>,
     /// What hints about other instances mean for the claim.
@@ -130,10 +133,7 @@ impl Hints {
 }
 
 /// The hints for filters, and the topology rules.
-fn read_texts(
-    call: &Call<'_>,
-    fields: &mut Fields<'_>,
-) -> ApiResult<(BTreeMap<String, Vec<String>>, Vec<TopologyRule>)> {
+fn read_texts(call: &Call<'_>, fields: &mut Fields<'_>) -> ApiResult<(Texts, Vec<TopologyRule>)> {
     let mut texts = BTreeMap::new();
     let mut topology = Vec::new();
     let (mut bytes, most) = (0, call.core.limits().hint_bytes_max);

@@ -119,18 +119,22 @@ impl<'a> Round<'a> {
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
-            Command::Bounded { bounds, command } => {
-                bounds.iter().try_for_each(|bound| self.keeps(bound))?;
-                self.decide(command)
-            }
-            Command::Guarded { facts, command } => {
-                if facts.iter().all(|fact| self.state.holds(fact)) {
-                    self.decide(command)
-                } else {
-                    Err(Refusal::Changed)
-                }
-            }
+            Command::Bounded { bounds, command } => self.bounded(bounds, command),
+            Command::Guarded { facts, command } => self.guarded(facts, command),
         }
+    }
+
+    fn guarded(&mut self, facts: &[Change], command: &Command) -> Result<Outcome, Refusal> {
+        if facts.iter().all(|fact| self.state.holds(fact)) {
+            self.decide(command)
+        } else {
+            Err(Refusal::Changed)
+        }
+    }
+
+    fn bounded(&mut self, bounds: &[Bound], command: &Command) -> Result<Outcome, Refusal> {
+        bounds.iter().try_for_each(|bound| self.keeps(bound))?;
+        self.decide(command)
     }
 
     /// Refuses what would be more than a bound.
