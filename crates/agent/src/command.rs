@@ -300,7 +300,7 @@ impl Driver for Command {
             }
             let order = task.order.as_deref();
             let spec: Option<Box<RawValue>> =
-                order.and_then(|order| serde_json::from_str(&order.spec.body).ok());
+                order.and_then(|order| serde_json::from_str(&order.spec.body.text()).ok());
             let order = order.map(|order| OrderInput {
                 name: &order.spec.name,
                 project: &order.spec.project,

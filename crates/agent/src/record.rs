@@ -71,7 +71,7 @@ impl Guest {
     /// A guest that is being made for an order.
     pub(crate) fn made_by(order: &Order) -> Self {
         // A body that says nothing of an image, or in another way, is none of the agent's business.
-        let body: Body = serde_json::from_str(&order.spec.body).unwrap_or_default();
+        let body: Body = serde_json::from_str(&order.spec.body.text()).unwrap_or_default();
         let image = body.request.image.unwrap_or_default();
         let properties = image.properties.into_iter().map(|(name, value)| {
             let text = match value {

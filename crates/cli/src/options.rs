@@ -239,6 +239,39 @@ options! {
         /// what they say decides about places and rebuilds. Read again when it changes. Not set: an
         /// image is any UUID and decides nothing.
         images_file: Option<PathBuf> = "";
+        /// The longest body of a request that creates a server or does something with one (`POST
+        /// /servers`, `POST /servers/{server_id}/action`). User data have 65,535 bytes of it at most.
+        #[unit("bytes")]
+        server_body_bytes_max: Number<1_024, 16_777_216> = "262144";
+        /// The longest body of any other request.
+        #[unit("bytes")]
+        body_bytes_max: Number<1_024, 16_777_216> = "131072";
+        /// The most bytes that the records of all servers of one `POST /servers` have together: control
+        /// keeps one for all, but each cell gets one for each server.
+        #[unit("bytes")]
+        reservation_bytes_max: Number<65_536, 1_073_741_824> = "67108864";
+        /// The most bytes of a request's scheduler hints, names and values together. Topology rules
+        /// do not count.
+        #[unit("bytes")]
+        hint_bytes_max: Number<0, 16_777_216> = "16384";
+        /// The most parameters that a query may have.
+        parameters_max: Number<8, 1_000> = "64";
+        /// The longest regular expression in a query (`name=` of a list of servers).
+        #[unit("characters")]
+        pattern_chars_max: Number<1, 4_096> = "255";
+        /// How long one list of servers may match names and descriptions against regular expressions.
+        #[unit("milliseconds")]
+        match_ms_max: Number<1, 600_000> = "1000";
+        /// The most bytes of one page of servers: a page that gets longer ends there, with a link to
+        /// the next, however many servers were asked for.
+        #[unit("bytes")]
+        page_bytes_max: Number<65_536, 1_073_741_824> = "8388608";
+        /// The most key pairs that a user may have.
+        keypairs_max: Number<0, 1_000_000> = "500";
+        /// The most server groups that a project may have.
+        server_groups_max: Number<0, 1_000_000> = "1000";
+        /// The most members that a server group may have.
+        server_group_members_max: Number<1, 1_000_000> = "2000";
     }
 
     /// The store: where the journal is kept, how often it is summed up in a snapshot.

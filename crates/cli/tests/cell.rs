@@ -96,7 +96,7 @@ fn create() -> Envelope {
                 project: "p".into(),
                 user: "u".into(),
                 group: None,
-                rules: Vec::new(),
+                rules: Default::default(),
                 body: "{}".into(),
                 created_at: now,
             },

@@ -4,7 +4,7 @@ use placewright_auth::{Identity, Rule, Target};
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{CellId, Control, Reply as CellReply};
 use placewright_control::Views;
-use placewright_link::Act;
+use placewright_link::{Act, LinkError};
 use placewright_placement::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -123,7 +123,11 @@ impl Call<'_> {
                 source = reason.source();
             }
             tracing::warn!("{text}");
-            ApiError::unavailable(text)
+            // Whose disk is full is for operators.
+            match self.sees_all_projects() {
+                true => ApiError::unavailable(text),
+                false => ApiError::unavailable("The change was not made: try again later."),
+            }
         })
     }
 
@@ -134,9 +138,22 @@ impl Call<'_> {
 
     /// Has a cell do something.
     pub(crate) async fn act(&self, cell: CellId, act: Act) -> ApiResult<()> {
-        match self.core.conductor.act(cell, act).await? {
+        let reply = self.core.conductor.act(cell, act).await;
+        match reply.map_err(|error| self.of_link(error))? {
             CellReply::Accepted => Ok(()),
             CellReply::Refused(why) => Err(ApiError::conflict(sentence(&why))),
+        }
+    }
+
+    /// An error of a link: names and addresses of cells are for operators.
+    pub(crate) fn of_link(&self, error: LinkError) -> ApiError {
+        let told = ApiError::from(error);
+        match told.status {
+            503 if !self.sees_all_projects() => {
+                tracing::warn!("{}", told.message);
+                ApiError::unavailable("What has the server does not answer now: try again later.")
+            }
+            _ => told,
         }
     }
 

@@ -115,6 +115,7 @@ impl From<super_conductor::Refusal> for ApiError {
         use super_conductor::Refusal;
         match refusal {
             Refusal::NotFound { what, id } => Self::not_found(what, &id),
+            Refusal::TooMany { .. } => Self::forbidden(sentence(&refusal.to_string())),
             Refusal::Exists { .. }
             | Refusal::InUse { .. }
             | Refusal::WrongState { .. }

@@ -182,6 +182,18 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// A list that is not longer than it may be.
+pub(crate) fn list<'v>(path: &str, value: &'v Value, most: usize) -> ApiResult<&'v [Value]> {
+    let all = value
+        .as_array()
+        .ok_or_else(|| wrong(path, "a list", value))?;
+    if all.len() > most {
+        let message = format!("it must have at most {most} items, not {}", all.len());
+        return Err(ApiError::field(path, message));
+    }
+    Ok(all)
+}
+
 /// True or false in one of the ways that clients write it.
 pub(crate) fn boolean(value: &Value) -> Option<bool> {
     match value {
@@ -257,7 +269,12 @@ pub(crate) fn is_key(key: &str) -> bool {
 
 /// An error about a value of another kind.
 pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> ApiError {
-    let mut shown = found.to_string();
+    let mut shown = match found {
+        // Not written out to be cut off again.
+        Value::Array(all) if !all.is_empty() => format!("a list of {}", all.len()),
+        Value::Object(map) if !map.is_empty() => format!("an object of {}", map.len()),
+        found => found.to_string(),
+    };
     if shown.len() > 100 {
         let end = (0..=100).rev().find(|at| shown.is_char_boundary(*at));
         shown.truncate(end.unwrap_or(0));

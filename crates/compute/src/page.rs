@@ -49,7 +49,12 @@ pub(crate) fn next(
     if shown == 0 || shown < limit(call)? {
         return Ok(None);
     }
+    Ok(Some(link(call, path, last)))
+}
+
+/// The link to what comes behind the last that is shown.
+pub(crate) fn link(call: &Call<'_>, path: &str, last: &str) -> Value {
     let query = call.query.with("marker", last);
     let href = format!("{}?{query}", call.link(path));
-    Ok(Some(json!([{"rel": "next", "href": href}])))
+    json!([{"rel": "next", "href": href}])
 }

@@ -1,12 +1,12 @@
 //! The query of a request.
 
-use crate::error::{ApiError, ApiResult};
-use crate::fields::parse_boolean;
-use crate::time;
+use percent_encoding::percent_decode_str;
 use placewright_placement::Timestamp;
 
-/// More parameters no query has.
-const PAIRS_MAX: usize = 1000;
+use crate::error::{ApiError, ApiResult};
+use crate::fields::parse_boolean;
+use crate::options::Limits;
+use crate::time;
 
 /// The pairs of a query in their order.
 #[derive(Debug, Default)]
@@ -14,13 +14,16 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Splits and decodes a query.
-    pub(crate) fn parse(text: &str) -> ApiResult<Self> {
-        let mut pairs = Vec::new();
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            if pairs.len() == PAIRS_MAX {
-                let message = format!("The query has more than {PAIRS_MAX} parameters.");
-                return Err(ApiError::bad_request(message));
-            }
+    pub(crate) fn parse(text: &str, limits: &Limits) -> ApiResult<Self> {
+        let parts = || text.split('&').filter(|pair| !pair.is_empty());
+        let (count, most) = (parts().count(), limits.parameters_max);
+        if count > most {
+            return Err(ApiError::bad_request(format!(
+                "The query has {count} parameters; compute.parameters_max allows {most}."
+            )));
+        }
+        let mut pairs = Vec::with_capacity(count);
+        for pair in parts() {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             pairs.push((decode(key)?, decode(value)?));
         }
@@ -32,6 +35,15 @@ impl Query {
         let mut pairs = self.0.iter().rev();
         let (_, value) = pairs.find(|(name, _)| name == key)?;
         Some(value)
+    }
+
+    /// A key that is there more than once, but for those that may be.
+    pub(crate) fn repeated(&self, but: &[&str]) -> Option<&str> {
+        let mut names: Vec<&str> = self.iter().map(|(key, _)| key).collect();
+        names.retain(|name| !but.contains(name));
+        names.sort_unstable();
+        let mut pairs = names.windows(2).filter(|pair| pair[0] == pair[1]);
+        pairs.next().map(|pair| pair[0])
     }
 
     /// All values of a key.
@@ -132,28 +144,10 @@ fn decode(text: &str) -> ApiResult<String> {
 
 /// Takes percent signs out of a text.
 pub(crate) fn decode_path(text: &str) -> ApiResult<String> {
-    if !text.contains('%') {
-        return Ok(text.to_owned());
+    match percent_decode_str(text).decode_utf8() {
+        Ok(text) => Ok(text.into_owned()),
+        Err(_) => Err(ApiError::bad_request("The URL is not in UTF-8.")),
     }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let digits = bytes.get(at + 1..at + 3);
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let code = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match code {
-            Some(code) if byte == b'%' => {
-                out.push(code);
-                at += 3;
-            }
-            _ => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8(out).map_err(|_| ApiError::bad_request("The URL is not in UTF-8."))
 }
 
 #[cfg(test)]
@@ -162,14 +156,25 @@ mod tests {
 
     #[test]
     fn queries_are_decoded_and_written_again() {
-        let query = Query::parse("a=1&b=x%20y+z&a=2&c").unwrap();
+        let parse = |text| Query::parse(text, &Limits::default());
+        let query = parse("a=1&b=x%20y+z&a=2&c").unwrap();
         assert_eq!(query.get("a"), Some("2"));
         assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(query.get("b"), Some("x y z"));
         assert_eq!(query.boolean("c").unwrap(), Some(true));
         assert_eq!(query.with("a", "ü&"), "b=x%20y%20z&c=&a=%C3%BC%26");
         assert!(query.number("b").is_err());
-        assert!(Query::parse("a=%ff").is_err());
+        assert!(parse("a=%ff").is_err());
         assert_eq!(decode_path("a%2Fb%2").unwrap(), "a/b%2");
+        // A sign is no digit.
+        assert_eq!(parse("b=%+a%-1").unwrap().get("b"), Some("% a%-1"));
+        assert_eq!(decode_path("%+a").unwrap(), "%+a");
+        assert_eq!(query.repeated(&[]), Some("a"));
+        assert_eq!(query.repeated(&["a"]), None);
+        let error = parse(&"name=a&".repeat(600)).unwrap_err();
+        assert_eq!(
+            error.message,
+            "The query has 600 parameters; compute.parameters_max allows 64."
+        );
     }
 }

@@ -35,6 +35,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether bodies say what a server is to be, with its user data.
+    pub(crate) fn is_about_servers(&self) -> bool {
+        matches!(self.path, "/servers" | "/servers/{server_id}/action")
+    }
+
     /// The operation of a method in a version, and whether any version has the method.
     pub(crate) fn operation(
         &self,

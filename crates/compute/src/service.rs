@@ -20,24 +20,13 @@ use placewright_server::{
 use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::images::Images;
+use crate::options::{ComputeOptions, Limits};
 use crate::query::{Query, decode_path};
 use crate::routes::{self, Entry, TABLE};
 use crate::version::{self, NoVersion, Version};
 use crate::{time, versions};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
-
-/// What can be chosen about the compute API.
-#[derive(Clone, Debug, Default)]
-pub struct ComputeOptions {
-    /// Scheme and host that clients use (`https://cloud.example:8774`), where that is not what
-    /// their requests say.
-    pub public_url: Option<String>,
-    /// How the scheduler will read requests: what it cannot read is refused at once.
-    pub translate: TranslateOptions,
-    /// What is known of images.
-    pub images: Arc<Images>,
-}
 
 /// The compute API without sockets: a request in, an answer out.
 pub struct ComputeService {
@@ -60,6 +49,10 @@ impl Core {
 
     pub(crate) fn images(&self) -> &Images {
         &self.options.images
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.options.limits
     }
 }
 
@@ -161,7 +154,7 @@ impl ComputeService {
         }
         let content = if matches!(parts.method, Method::POST | Method::PUT) {
             check_content_type(parts)?;
-            core.placement.read_body(body).await?
+            read_body(core, entry, body).await?
         } else {
             Bytes::new()
         };
@@ -170,7 +163,7 @@ impl ComputeService {
             version: negotiated,
             identity: &identity,
             parameters,
-            query: Query::parse(parts.uri.query().unwrap_or(""))?,
+            query: Query::parse(parts.uri.query().unwrap_or(""), core.limits())?,
             body: &content,
             origin,
             prefix,
@@ -283,6 +276,29 @@ fn project_prefix<'p>(path: &'p str, own: Option<&str>) -> ApiResult<(&'p str, &
         )));
     }
     Ok((prefix, rest))
+}
+
+/// The body of a request, which must not be longer than its route needs.
+async fn read_body<B>(core: &Core, entry: &Entry, body: &mut B) -> ApiResult<Bytes>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: fmt::Display,
+{
+    let limits = core.limits();
+    let (option, most) = if entry.is_about_servers() {
+        ("server_body_bytes_max", limits.server_body_bytes_max)
+    } else {
+        ("body_bytes_max", limits.body_bytes_max)
+    };
+    let read = core.placement.read_body_up_to(body, most).await;
+    read.map_err(|denied| {
+        let mut error = ApiError::from(denied);
+        if error.status == 413 {
+            error.message =
+                format!("The body is too long; compute.{option} allows {most} bytes.").into();
+        }
+        error
+    })
 }
 
 fn check_content_type(parts: &Parts) -> ApiResult<()> {

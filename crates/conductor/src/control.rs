@@ -13,11 +13,18 @@ use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::ids::InstanceId;
+use crate::packed::{Packer, SpecRow, Unpacker};
+use crate::spec::Spec;
 use crate::super_conductor;
 use crate::table::ReadError;
 
 /// The version of records with changes of the conductor. Placement's own version is 1.
 pub const RECORD_VERSION: u8 = 2;
+
+/// The version of records with changes of the conductor among which specs have something in common:
+/// it is written once.
+pub const PACKED_RECORD_VERSION: u8 = 3;
 
 /// Placement and super conductor together.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +56,19 @@ pub enum Change {
     Placement(placement::Change),
     /// About the conductor's.
     Conductor(super_conductor::Change),
+}
+
+impl SpecRow for Change {
+    fn spec(&self) -> Option<(InstanceId, &Spec)> {
+        match self {
+            Self::Placement(_) => None,
+            Self::Conductor(change) => change.spec(),
+        }
+    }
+
+    fn of_spec(instance: InstanceId, spec: Box<Spec>) -> Self {
+        Self::Conductor(super_conductor::Change::of_spec(instance, spec))
+    }
 }
 
 /// Changes of placement alone, in the form in which placement records them.
@@ -142,6 +162,12 @@ impl Control {
     /// Appends the record of one command's changes to a buffer.
     pub fn encode(changes: &[Change], out: &mut Vec<u8>) {
         let of_placement = |change: &Change| matches!(change, Change::Placement(_));
+        let specs = changes.iter().filter_map(SpecRow::spec);
+        let packer = Packer::of(specs.map(|(_, spec)| spec));
+        if packer.shares() {
+            pack(changes, packer, out);
+            return;
+        }
         let mut start = std::mem::take(out);
         let written = if changes.iter().all(of_placement) {
             start.push(record::RECORD_VERSION);
@@ -156,7 +182,10 @@ impl Control {
     /// Whether a record may hold changes of the conductor; those of placement alone do not.
     #[must_use]
     pub fn may_concern_conductor(record: &[u8]) -> bool {
-        record.first() == Some(&RECORD_VERSION)
+        matches!(
+            record.first(),
+            Some(&(RECORD_VERSION | PACKED_RECORD_VERSION))
+        )
     }
 
     /// Reads the changes of a record, also of one that placement wrote alone.
@@ -169,11 +198,14 @@ impl Control {
             let read = postcard::from_bytes(body);
             return read.map_err(|error| ReadError::Damaged(error.to_string()));
         }
+        if let Some((&PACKED_RECORD_VERSION, body)) = bytes.split_first() {
+            return unpack(body);
+        }
         match record::decode(bytes) {
             Ok(changes) => Ok(changes.into_iter().map(Change::Placement).collect()),
             Err(RecordError::NewerVersion { found }) => Err(ReadError::NewerVersion {
                 found,
-                supported: RECORD_VERSION,
+                supported: PACKED_RECORD_VERSION,
             }),
             Err(error @ (RecordError::Empty | RecordError::Malformed(_))) => {
                 Err(ReadError::Damaged(error.to_string()))
@@ -214,7 +246,10 @@ impl Control {
     /// A digest of the whole state: equal states have equal digests.
     #[must_use]
     pub fn digest(&self) -> u128 {
-        crate::table::digest(|out| self.save(out))
+        crate::table::digest(|out| {
+            self.placement.save(out)?;
+            self.conductor.save_plain(out)
+        })
     }
 
     /// What is to be done outside because of changes that were just applied.
@@ -226,4 +261,26 @@ impl Control {
         });
         self.conductor.effects_of(own)
     }
+}
+
+fn pack(changes: &[Change], mut packer: Packer<'_>, out: &mut Vec<u8>) {
+    out.push(PACKED_RECORD_VERSION);
+    for change in changes {
+        let packed = packer.pack(change, |bytes| {
+            out.extend_from_slice(&bytes);
+            Ok::<_, std::convert::Infallible>(())
+        });
+        let Ok(()) = packed;
+    }
+}
+
+fn unpack(mut bytes: &[u8]) -> Result<Vec<Change>, ReadError> {
+    let mut unpacker = Unpacker::default();
+    let mut changes = Vec::new();
+    while !bytes.is_empty() {
+        let (change, rest) = unpacker.read(bytes)?;
+        changes.extend(change);
+        bytes = rest;
+    }
+    Ok(changes)
 }

@@ -14,7 +14,7 @@ mod effect;
 mod listing;
 pub mod state;
 
-pub use command::{Command, NewBuild, Outcome, RebuildEvent, Refusal, Wish};
+pub use command::{Bound, Command, NewBuild, Outcome, RebuildEvent, Refusal, Wish};
 pub use decide::decide;
 pub use effect::Effect;
 pub use listing::{ListKey, Listing};

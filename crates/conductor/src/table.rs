@@ -9,8 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// The version of records and snapshots that this release writes.
+use crate::packed::{Packer, SpecRow, Unpacker};
+use crate::spec::Spec;
+
+/// The version of records, and of snapshots in which no specs have anything in common.
 pub const FORMAT_VERSION: u8 = 1;
+
+/// The version of snapshots with [packed](crate::packed) rows.
+pub const PACKED_VERSION: u8 = 2;
 
 /// No row is longer: specs are bounded by the API.
 const ROW_BYTES_MAX: u32 = 64 << 20;
@@ -51,7 +57,7 @@ pub fn decode<C: DeserializeOwned>(record: &[u8]) -> Result<Vec<C>, ReadError> {
     let Some((version, body)) = record.split_first() else {
         return Err(ReadError::Damaged("it is empty".into()));
     };
-    check_version(*version)?;
+    check_version(*version, FORMAT_VERSION)?;
     postcard::from_bytes(body).map_err(|error| ReadError::Damaged(error.to_string()))
 }
 
@@ -63,15 +69,36 @@ pub(crate) fn save<C: Serialize>(
     out.write_all(&[FORMAT_VERSION])?;
     for row in rows {
         let bytes = postcard::to_stdvec(&row).map_err(io::Error::other)?;
-        let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-        out.write_all(&length.to_le_bytes())?;
-        out.write_all(&bytes)?;
+        write_row(&bytes, out)?;
     }
     out.write_all(&0u32.to_le_bytes())
 }
 
+/// The same, with what the specs among the rows have in common written once.
+pub(crate) fn save_packed<'s, C: SpecRow + Serialize>(
+    rows: impl Iterator<Item = C>,
+    specs: impl Iterator<Item = &'s Spec>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut packer = Packer::of(specs);
+    if !packer.shares() {
+        return save(rows, out);
+    }
+    out.write_all(&[PACKED_VERSION])?;
+    for row in rows {
+        packer.pack(&row, |bytes| write_row(&bytes, out))?;
+    }
+    out.write_all(&0u32.to_le_bytes())
+}
+
+fn write_row(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(bytes)
+}
+
 /// Reads rows. Nothing at all is no rows: what wrote the input did not have this part yet.
-pub(crate) fn load<C: DeserializeOwned>(
+pub(crate) fn load<C: SpecRow + DeserializeOwned>(
     input: &mut dyn Read,
     mut row: impl FnMut(&C),
 ) -> Result<(), ReadError> {
@@ -79,7 +106,8 @@ pub(crate) fn load<C: DeserializeOwned>(
     if input.read(&mut version)? == 0 {
         return Ok(());
     }
-    check_version(version[0])?;
+    check_version(version[0], PACKED_VERSION)?;
+    let mut unpacker = (version[0] == PACKED_VERSION).then(Unpacker::default);
     let mut bytes = Vec::new();
     loop {
         let mut length = [0; 4];
@@ -93,17 +121,21 @@ pub(crate) fn load<C: DeserializeOwned>(
         }
         bytes.resize(length as usize, 0);
         input.read_exact(&mut bytes)?;
-        let read = postcard::from_bytes(&bytes);
-        row(&read.map_err(|error| ReadError::Damaged(error.to_string()))?);
+        let read = match &mut unpacker {
+            Some(unpacker) => unpacker.read(&bytes)?.0,
+            None => postcard::from_bytes(&bytes)
+                .map(Some)
+                .map_err(|error| ReadError::Damaged(error.to_string()))?,
+        };
+        if let Some(read) = read {
+            row(&read);
+        }
     }
 }
 
-fn check_version(found: u8) -> Result<(), ReadError> {
-    if found > FORMAT_VERSION {
-        return Err(ReadError::NewerVersion {
-            found,
-            supported: FORMAT_VERSION,
-        });
+fn check_version(found: u8, supported: u8) -> Result<(), ReadError> {
+    if found > supported {
+        return Err(ReadError::NewerVersion { found, supported });
     }
     Ok(())
 }
@@ -131,7 +163,8 @@ impl<C> Index<C> for () {
     fn follow(&mut self, _before: &C, _now: &C) {}
 }
 
-/// Declares a state, its kinds of fact, and what takes them back; and the index that follows it.
+/// Declares a state, its kinds of fact, and what takes them back; and the index that follows it. One
+/// of its tables is `specs: Spec(InstanceId => Spec)`.
 macro_rules! tables {
     (
         $(#[$doc:meta])* tables with $index:ty;
@@ -156,6 +189,22 @@ macro_rules! tables {
         /// What takes one applied change back. Undo in the reverse order of applying.
         #[derive(Debug)]
         pub struct Undo(Change);
+
+        impl crate::packed::SpecRow for Change {
+            fn spec(&self) -> Option<(crate::ids::InstanceId, &crate::spec::Spec)> {
+                match self {
+                    Self::Spec(instance, Some(spec)) => Some((*instance, spec)),
+                    _ => None,
+                }
+            }
+
+            fn of_spec(
+                instance: crate::ids::InstanceId,
+                spec: Box<crate::spec::Spec>,
+            ) -> Self {
+                Self::Spec(instance, Some(spec))
+            }
+        }
 
         impl State {
             $( $(#[$table_doc])* #[must_use]
@@ -205,7 +254,7 @@ macro_rules! tables {
             ///
             /// Only those of `out`.
             pub fn save(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-                crate::table::save(self.rows(), out)
+                crate::table::save_packed(self.rows(), self.specs.values(), out)
             }
 
             /// Reads a state that this or an older release saved; nothing at all is an empty one.
@@ -219,10 +268,15 @@ macro_rules! tables {
                 Ok(state)
             }
 
+            /// Writes the whole state as if nothing were shared: equal states give equal bytes.
+            pub(crate) fn save_plain(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+                crate::table::save(self.rows(), out)
+            }
+
             /// A digest of the whole state: equal states have equal digests.
             #[must_use]
             pub fn digest(&self) -> u128 {
-                crate::table::digest(|out| self.save(out))
+                crate::table::digest(|out| self.save_plain(out))
             }
         }
     };

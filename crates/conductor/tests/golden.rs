@@ -1,6 +1,8 @@
 //! The journals' formats do not change: what an older release wrote is read by a newer one. If this
 //! test fails, an existing variant or field was changed; add a new one instead.
 
+use std::sync::Arc;
+
 use placewright_conductor::cell_conductor::{
     self as cell, Host, Instance, Job, JobKind, Meta, Place, Stage, Step, Target, VmState,
 };
@@ -10,7 +12,7 @@ use placewright_conductor::super_conductor::{
     Rebuild, ServerGroup, Service,
 };
 use placewright_conductor::{
-    Action, Amounts, Answer, Candidate, CellId, Control, Fault, HardRule, HostId, InstanceId,
+    Action, Amounts, Answer, Body, Candidate, CellId, Control, Fault, HardRule, HostId, InstanceId,
     MigrationId, MoveKind, Spec, Try, Verdict, control, table,
 };
 use placewright_placement::group::{Relation, Rule, Scope};
@@ -40,7 +42,8 @@ fn spec() -> Spec {
         rules: vec![HardRule {
             rule: rule(),
             others: vec![OTHER],
-        }],
+        }]
+        .into(),
         body: "{}".into(),
         created_at: AT,
     }
@@ -314,6 +317,96 @@ fn a_record_of_a_cell_reads_as_it_always_did() {
     table::encode(&of_cell(), &mut bytes);
     assert_eq!(hex(&bytes), include_str!("golden/cell_1.hex").trim());
     assert_eq!(table::decode::<cell::Change>(&bytes).unwrap(), of_cell());
+}
+
+/// The changes of a request for several instances, which share what they have in common.
+fn of_a_reservation(count: u128) -> Vec<control::Change> {
+    let common: Arc<str> = r#"{"request":{},"server":{"user_data":"x"#.into();
+    let first = spec();
+    let changes = (1..=count).map(|number| {
+        let spec = Spec {
+            name: format!("vm-{number}"),
+            body: Body::parted(
+                Arc::clone(&common),
+                format!(r#"","launch_index":{number}}}}}"#),
+            ),
+            ..first.clone()
+        };
+        let instance = InstanceId(Uuid::from_u128(number));
+        control::Change::Conductor(Change::Spec(instance, some(spec)))
+    });
+    changes.collect()
+}
+
+#[test]
+fn a_record_of_specs_with_something_in_common_reads_as_it_always_did() {
+    let changes = [of_control(), of_a_reservation(3)].concat();
+    let mut bytes = Vec::new();
+    Control::encode(&changes, &mut bytes);
+    assert_eq!(hex(&bytes), include_str!("golden/control_3.hex").trim());
+    assert!(Control::may_concern_conductor(&bytes));
+    assert_eq!(Control::decode(&bytes).unwrap(), changes);
+    assert!(Control::decode(&bytes[..bytes.len() - 1]).is_err());
+    // A spec of a template that is not there.
+    assert!(
+        Control::decode(&[
+            3, 2, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0
+        ])
+        .is_err()
+    );
+}
+
+#[test]
+fn what_specs_have_in_common_is_written_once() {
+    let text: Arc<str> = "x".repeat(1 << 17).into();
+    let changes: Vec<control::Change> = of_a_reservation(20)
+        .into_iter()
+        .map(|change| match change {
+            control::Change::Conductor(Change::Spec(instance, Some(mut spec))) => {
+                spec.body = Body::parted(Arc::clone(&text), spec.body.own());
+                control::Change::Conductor(Change::Spec(instance, Some(spec)))
+            }
+            other => other,
+        })
+        .collect();
+    let mut record = Vec::new();
+    Control::encode(&changes, &mut record);
+    assert!(record.len() < 2 << 17, "{} bytes", record.len());
+    let state_of = |changes: &[control::Change]| {
+        let mut state = Control::default();
+        changes.iter().for_each(|change| drop(state.apply(change)));
+        state
+    };
+    let written = state_of(&changes);
+    let read = state_of(&Control::decode(&record).unwrap());
+    let mut snapshot = Vec::new();
+    read.save(&mut snapshot).unwrap();
+    assert!(snapshot.len() < 2 << 17, "{} bytes", snapshot.len());
+    let loaded = Control::load(&mut snapshot.as_slice()).unwrap();
+    assert_eq!(loaded.conductor, written.conductor);
+    assert_eq!(loaded.digest(), written.digest());
+    let bodies: Vec<&Body> = loaded
+        .conductor
+        .specs()
+        .values()
+        .map(|spec| &spec.body)
+        .collect();
+    assert!(
+        bodies
+            .windows(2)
+            .all(|pair| pair[0].is_of_one_making(pair[1]))
+    );
+    // Copies that share nothing are the same state.
+    let apart: Vec<control::Change> = changes
+        .iter()
+        .take(2)
+        .map(|change| {
+            let mut alone = Vec::new();
+            Control::encode(std::slice::from_ref(change), &mut alone);
+            Control::decode(&alone).unwrap().remove(0)
+        })
+        .collect();
+    assert_eq!(state_of(&apart).digest(), state_of(&changes[..2]).digest());
 }
 
 #[test]

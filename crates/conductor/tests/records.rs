@@ -339,7 +339,7 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
         instance: instance(number),
         spec: Spec {
             group: Some(group),
-            rules: vec![apart.clone()],
+            rules: vec![apart.clone()].into(),
             ..world::spec(world.at)
         },
     });

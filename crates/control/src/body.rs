@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use placewright_conductor::Body as SpecBody;
 use placewright_scheduler::request::{self, RequestSpec, Unreadable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// The requests that are kept, because they repeat.
 const KEPT_MAX: usize = 1024;
+/// They have at most so many bytes together.
+const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// The parts of [`Spec::body`](placewright_conductor::Spec::body) that matter here. Whoever writes
 /// it may put anything else beside them.
@@ -33,6 +36,7 @@ pub(crate) struct Read {
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
     kept: HashMap<Box<str>, Arc<RequestSpec>>,
+    bytes: usize,
 }
 
 impl Bodies {
@@ -40,9 +44,10 @@ impl Bodies {
     ///
     /// # Errors
     /// What is wrong, with the field.
-    pub(crate) fn read(&mut self, body: &str) -> Result<Read, Unreadable> {
+    pub(crate) fn read(&mut self, body: &SpecBody) -> Result<Read, Unreadable> {
+        let text = body.text();
         let Body { request, min_count } =
-            request::read(&mut serde_json::Deserializer::from_str(body))?;
+            request::read(&mut serde_json::Deserializer::from_str(&text))?;
         if let Some(request) = self.kept.get(request.get()) {
             return Ok(Read {
                 request: Arc::clone(request),
@@ -55,8 +60,10 @@ impl Bodies {
             message: error.message,
         })?;
         let read = Arc::new(read);
-        if self.kept.len() >= KEPT_MAX {
+        self.bytes += request.get().len();
+        if self.kept.len() >= KEPT_MAX || self.bytes > KEPT_BYTES_MAX {
             self.kept.clear();
+            self.bytes = request.get().len();
         }
         self.kept.insert(request.get().into(), Arc::clone(&read));
         Ok(Read {
@@ -75,13 +82,13 @@ mod tests {
         let body = r#"{"server": {"name": "a"}, "min_count": 2,
             "request": {"flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1}}}"#;
         let mut bodies = Bodies::default();
-        let read = bodies.read(body).unwrap();
+        let read = bodies.read(&body.into()).unwrap();
         assert_eq!((read.request.flavor.vcpus, read.min_count), (1, Some(2)));
-        let again = bodies.read(body).unwrap();
+        let again = bodies.read(&body.into()).unwrap();
         assert!(Arc::ptr_eq(&read.request, &again.request));
         let wrong = r#"{"request": {"flavor": {"vcpus": "many", "memory_mb": 1, "root_gb": 1}}}"#;
         assert_eq!(
-            bodies.read(wrong).unwrap_err().field,
+            bodies.read(&wrong.into()).unwrap_err().field,
             "request.flavor.vcpus"
         );
     }

@@ -17,6 +17,9 @@ use crate::wanted::{self, Key};
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
+/// What instances are to be has at most so many bytes in one call.
+const CALL_BYTES_MAX: usize = 4 << 20;
+
 /// What one cell is to be told.
 pub(crate) struct Outbox {
     cell: CellId,
@@ -126,20 +129,40 @@ pub(crate) async fn run(conductor: Conductor, outbox: Arc<Outbox>) {
         if messages.is_empty() {
             continue;
         }
-        match deliver(&conductor, outbox.cell, &messages).await {
-            Ok(()) => {
-                retry = RETRY_MIN;
-                let keys: Vec<Key> = messages.iter().map(|(key, _)| *key).collect();
-                outbox.note_sent(&keys, options.resend_min, options.resend_max);
-            }
-            Err(error) => {
+        let mut rest = messages.as_slice();
+        while !rest.is_empty() {
+            let (call, later) = rest.split_at(of_one_call(rest));
+            if let Err(error) = deliver(&conductor, outbox.cell, call).await {
                 tracing::debug!(cell = %outbox.cell, %error, "messages were not delivered");
-                outbox.put_back(&keys);
+                outbox.put_back(&keys_of(rest));
                 tokio::time::sleep(retry).await;
                 retry = (retry * 2).min(RETRY_MAX);
+                break;
             }
+            retry = RETRY_MIN;
+            outbox.note_sent(&keys_of(call), options.resend_min, options.resend_max);
+            rest = later;
         }
     }
+}
+
+fn keys_of(messages: &[(Key, Message)]) -> Vec<Key> {
+    messages.iter().map(|(key, _)| *key).collect()
+}
+
+/// How many messages go together: what instances are to be makes most of their size, and each carries
+/// all of it. One goes in any case.
+fn of_one_call(messages: &[(Key, Message)]) -> usize {
+    let mut bytes = 0;
+    let fits = messages.iter().take_while(|(_, message)| {
+        bytes += match message {
+            Message::Create(create) => create.spec.body.len(),
+            Message::Move(order) => order.spec.as_ref().map_or(0, |spec| spec.body.len()),
+            _ => 0,
+        };
+        bytes <= CALL_BYTES_MAX
+    });
+    fits.count().max(1)
 }
 
 async fn deliver(

@@ -149,7 +149,7 @@ pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Ord
             project: "p".into(),
             user: "u".into(),
             group: None,
-            rules: Vec::new(),
+            rules: Default::default(),
             body: r#"{"request": {"image": {"properties": {"os_distro": "debian"}}}}"#.into(),
             created_at: Timestamp::from_seconds(1),
         },

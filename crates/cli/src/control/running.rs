@@ -5,10 +5,10 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use placewright_compute::{ComputeOptions, ComputeService, Images};
+use placewright_compute::{ComputeOptions, ComputeService, Images, Limits};
 use placewright_conductor::CellId;
 use placewright_control::{AuditMetrics, CellConfig, Conductor, Runtime};
 use placewright_engine::Engine;
@@ -26,7 +26,7 @@ use super::observer::Logged;
 use super::signals::nth;
 use super::{BACKLOG, access, bind, ensure_standard_names, open_store, scheduler_rules, wire};
 use crate::config::{Config, ConfigErrors};
-use crate::options::{AuthStrategy, Options};
+use crate::options::{AuthStrategy, ComputeApiOptions, Options};
 
 /// Control, started, and serving once it is told to.
 pub(crate) struct Running {
@@ -295,6 +295,24 @@ pub(crate) async fn close(
     Ok(())
 }
 
+/// How much one request of the compute API may ask for.
+fn limits(options: &ComputeApiOptions) -> Limits {
+    let match_ms_max = u64::try_from(options.match_ms_max.get()).unwrap_or(u64::MAX);
+    Limits {
+        server_body_bytes_max: options.server_body_bytes_max.count(),
+        body_bytes_max: options.body_bytes_max.count(),
+        reservation_bytes_max: options.reservation_bytes_max.count(),
+        hint_bytes_max: options.hint_bytes_max.count(),
+        parameters_max: options.parameters_max.count(),
+        pattern_chars_max: options.pattern_chars_max.count(),
+        match_time_max: Duration::from_millis(match_ms_max),
+        page_bytes_max: options.page_bytes_max.count(),
+        keypairs_max: options.keypairs_max.count(),
+        server_groups_max: options.server_groups_max.count(),
+        server_group_members_max: options.server_group_members_max.count(),
+    }
+}
+
 /// The compute API of a running control.
 fn compute_api(
     options: &Options,
@@ -308,8 +326,10 @@ fn compute_api(
         })?,
         None => Images::default(),
     };
+    let limits = limits(&options.compute);
     let options = ComputeOptions {
         public_url: options.compute.public_url.clone(),
+        limits,
         translate: runtime
             .ranker()
             .decide(|scheduler, _| scheduler.translate_options()),

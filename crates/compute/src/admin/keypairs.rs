@@ -3,13 +3,16 @@
 use base64::Engine as _;
 use md5::{Digest as _, Md5};
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{Command, Keypair, Refusal};
+use placewright_conductor::super_conductor::{Bound, Command, Keypair, Refusal};
 use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::{page, time};
+
+/// A public key has at most so many characters; one of RSA with 16,384 bits has 2,800.
+const KEY_MAX: usize = 16_384;
 
 /// Whose key pairs a request is about; from version 2.10 on perhaps another user's.
 fn user<'q>(call: &'q Call<'_>) -> &'q str {
@@ -33,9 +36,8 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     let user = user(call);
     call.allow_on(Rule::KeypairsIndex, call.project(), user)?;
     let rows = call.read(|control, _| {
-        let rows = control.conductor.keypairs().iter();
-        let rows = rows.filter(|((owner, _), _)| owner == user);
-        let rows = rows.map(|((_, name), row)| (name.clone(), row.clone()));
+        let rows = control.conductor.keypairs_of(user);
+        let rows = rows.map(|(name, row)| (name.to_owned(), row.clone()));
         rows.collect::<Vec<_>>()
     });
     let mut rows = rows.await;
@@ -93,7 +95,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     let name = wish.name("name")?;
     let name = name.ok_or_else(|| wish.wrong("name", "it is missing"))?;
     check_name(call, name)?;
-    let public_key = wish.nullable_text("public_key", 1..=65_535)?.flatten();
+    let public_key = wish.nullable_text("public_key", 1..=KEY_MAX)?.flatten();
     let public_key = public_key.ok_or_else(|| {
         wish.wrong(
             "public_key",
@@ -123,13 +125,25 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
         fingerprint,
         created_at: call.at,
     };
-    let command = Command::SetKeypair {
-        user: user.to_owned(),
-        name: name.to_owned(),
-        keypair: Some(row.clone()),
+    let most = call.core.limits().keypairs_max;
+    let command = Command::Bounded {
+        bounds: vec![Bound::Keypairs {
+            user: user.to_owned(),
+            most,
+        }],
+        command: Box::new(Command::SetKeypair {
+            user: user.to_owned(),
+            name: name.to_owned(),
+            keypair: Some(row.clone()),
+        }),
     };
     match call.submit(command).await? {
         Ok(_) => {}
+        Err(Refusal::TooMany { .. }) => {
+            return Err(ApiError::forbidden(format!(
+                "The user has {most} key pairs; compute.keypairs_max allows no more."
+            )));
+        }
         Err(Refusal::Exists { .. }) => {
             let message = format!("There is a key pair {name} already.");
             return Err(ApiError::conflict(message));

@@ -19,11 +19,10 @@ struct Used {
 impl Used {
     fn of(control: &Control, project: &str) -> Self {
         let conductor = &control.conductor;
-        let mappings = conductor.mappings().values();
-        let groups = conductor.groups().values();
+        let listing = conductor.listing();
         let mut used = Self {
-            servers: mappings.filter(|one| one.project == project).count(),
-            groups: groups.filter(|one| one.project == project).count(),
+            servers: listing.count(Some(project)),
+            groups: listing.groups(project),
             ..Self::default()
         };
         let placement = &control.placement;

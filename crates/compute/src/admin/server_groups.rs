@@ -1,7 +1,7 @@
 //! Server groups: servers that are to be together, or apart.
 
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{Command, GroupTopology, ServerGroup};
+use placewright_conductor::super_conductor::{Bound, Command, GroupTopology, Refusal, ServerGroup};
 use placewright_conductor::{Control, InstanceId};
 use placewright_scheduler::request::{GroupPolicy, ServerGroup as Request, TopologyRule};
 use placewright_scheduler::select::rules::of_group;
@@ -12,6 +12,7 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 use crate::page;
+use crate::slices::Sliced;
 use crate::topology;
 
 /// A group has at most so many members on a host.
@@ -79,12 +80,22 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     }
     let offset = call.query.number("offset")?.unwrap_or(0);
     let limit = page::limit(call)?;
-    let groups = call.read(|control, _| {
-        let rows = control.conductor.groups().iter();
-        let rows = rows.filter(|(_, row)| wants_all || row.project == call.project());
-        let rows = rows.skip(offset).take(limit);
-        let values = rows.map(|(uuid, row)| shown(call, control, *uuid, row));
-        values.collect::<Vec<_>>()
+    let ids = call.read(|control, _| {
+        let conductor = &control.conductor;
+        if wants_all {
+            let all = conductor.groups().keys().copied();
+            return all.skip(offset).take(limit).collect::<Vec<_>>();
+        }
+        let own = conductor.listing().groups_of(call.project(), None);
+        own.skip(offset).take(limit).collect()
+    });
+    let ids = ids.await;
+    let groups = call.gather(|control, _, after: Option<&usize>| {
+        let from = after.map_or(0, |after| after + 1);
+        Sliced::look(ids.iter().enumerate().skip(from), |_, uuid| {
+            let row = control.conductor.groups().get(uuid)?;
+            Some(shown(call, control, *uuid, row))
+        })
     });
     Reply::json(200, &json!({"server_groups": groups.await}))
 }
@@ -157,12 +168,27 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     let topology = (!rules.is_empty()).then(|| GroupTopology {
         rules: json!(rules).to_string(),
     });
-    call.carry_out(Command::SetGroup {
-        group: uuid,
-        row: Some(row.clone()),
-        topology,
-    })
-    .await?;
+    let most = call.core.limits().server_groups_max;
+    let command = Command::Bounded {
+        bounds: vec![Bound::Groups {
+            project: row.project.clone(),
+            most,
+        }],
+        command: Box::new(Command::SetGroup {
+            group: uuid,
+            row: Some(row.clone()),
+            topology,
+        }),
+    };
+    match call.submit(command).await? {
+        Ok(_) => {}
+        Err(Refusal::TooMany { .. }) => {
+            return Err(ApiError::forbidden(format!(
+                "The project has {most} server groups; compute.server_groups_max allows no more."
+            )));
+        }
+        Err(refusal) => return Err(refusal.into()),
+    }
     let group = call.read(|control, _| shown(call, control, uuid, &row));
     Reply::json(200, &json!({"server_group": group.await}))
 }

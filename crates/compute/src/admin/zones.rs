@@ -1,14 +1,16 @@
 //! Availability zones: what aggregates say in their metadata.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use placewright_auth::Rule;
 use placewright_conductor::{Control, HostId};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::hosts::HostRow;
 use crate::call::{Call, Reply};
 use crate::error::ApiResult;
+use crate::slices::Sliced;
 use crate::time;
 
 /// The zone of hosts that are in no other.
@@ -34,16 +36,19 @@ pub(crate) fn exists(control: &Control, zone: &str) -> bool {
         || aggregates.any(|row| row.metadata.get(KEY).is_some_and(|known| known == zone))
 }
 
-/// The hosts of all zones; a zone without hosts is one too.
-fn by_zone<'s>(
-    control: &'s Control,
-    rows: Vec<HostRow<'s>>,
-) -> BTreeMap<&'s str, Vec<HostRow<'s>>> {
-    let mut zones: BTreeMap<&str, Vec<HostRow<'_>>> = BTreeMap::new();
-    for row in rows {
-        zones.entry(of_host(control, row.id)).or_default().push(row);
-    }
-    zones
+/// A host as its zone needs it.
+struct Host {
+    zone: String,
+    is_disabled: bool,
+    /// Its name with its service, where they are shown.
+    shown: Option<(String, Value)>,
+}
+
+/// A zone as the API shows it; one with hosts.
+#[derive(Default)]
+struct Zone {
+    is_available: bool,
+    hosts: Map<String, Value>,
 }
 
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
@@ -57,34 +62,42 @@ pub(crate) async fn detail(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 async fn zones(call: &Call<'_>, with_hosts: bool) -> ApiResult<Reply> {
-    let zones = call.read(|control, views| {
-        let zones = by_zone(control, HostRow::all(control, views));
-        let zones = zones.into_iter().map(|(zone, rows)| {
-            let is_available = rows.iter().any(|row| !row.is_disabled());
-            let hosts = if with_hosts {
-                hosts(&rows)
-            } else {
-                Value::Null
-            };
-            json!({
-                "zoneName": zone,
-                "zoneState": {"available": is_available},
-                "hosts": hosts,
+    let hosts = call.gather(|control, views, after: Option<&String>| {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = control.conductor.host_names();
+        let rows = names.range::<String, _>((after, Bound::Unbounded));
+        Sliced::look(rows.map(|(name, id)| (name.clone(), id)), |_, id| {
+            let row = HostRow::find(control, views, *id)?;
+            Some(Host {
+                zone: of_host(control, row.id).to_owned(),
+                is_disabled: row.is_disabled(),
+                shown: with_hosts.then(|| (row.name.to_owned(), service(&row))),
             })
-        });
-        zones.collect::<Vec<_>>()
+        })
     });
-    Reply::json(200, &json!({"availabilityZoneInfo": zones.await}))
+    let mut zones: BTreeMap<String, Zone> = BTreeMap::new();
+    for host in hosts.await {
+        let zone = zones.entry(host.zone).or_default();
+        zone.is_available |= !host.is_disabled;
+        zone.hosts.extend(host.shown);
+    }
+    let zones = zones.into_iter().map(|(name, zone)| {
+        json!({
+            "zoneName": name,
+            "zoneState": {"available": zone.is_available},
+            "hosts": if with_hosts { Value::Object(zone.hosts) } else { Value::Null },
+        })
+    });
+    Reply::json(
+        200,
+        &json!({"availabilityZoneInfo": zones.collect::<Vec<_>>()}),
+    )
 }
 
-fn hosts(rows: &[HostRow<'_>]) -> Value {
-    let hosts = rows.iter().map(|row| {
-        let service = json!({"nova-compute": {
-            "available": row.is_up(),
-            "active": !row.is_disabled(),
-            "updated_at": row.heard_at().map(time::micros),
-        }});
-        (row.name.to_owned(), service)
-    });
-    Value::Object(hosts.collect())
+fn service(row: &HostRow<'_>) -> Value {
+    json!({"nova-compute": {
+        "available": row.is_up(),
+        "active": !row.is_disabled(),
+        "updated_at": row.heard_at().map(time::micros),
+    }})
 }

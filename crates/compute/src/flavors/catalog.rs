@@ -1,6 +1,7 @@
 //! Flavors themselves: list, show, create, describe, delete.
 
 use std::cmp::Ordering;
+use std::ops::Bound;
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command, Flavor, Refusal};
@@ -13,6 +14,7 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::page;
+use crate::slices::Sliced;
 
 /// Amounts are at most this.
 const AMOUNT_MAX: i64 = i32::MAX as i64;
@@ -160,11 +162,19 @@ async fn listed(
     show: fn(&Call<'_>, &str, &Flavor) -> Value,
 ) -> ApiResult<Reply> {
     let filter = Filter::of(call)?;
-    let found = call.read(|control, _| {
-        let all = control.conductor.flavors().iter();
-        let taken = all.filter(|(_, flavor)| filter.takes(call, flavor));
-        let taken = taken.map(|(id, flavor)| (id.clone(), flavor.clone()));
-        taken.collect::<Vec<_>>()
+    let found = call.gather(|control, _, after: Option<&String>| {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = control
+            .conductor
+            .flavors()
+            .range::<String, _>((after, Bound::Unbounded));
+        Sliced::look(
+            all.map(|(id, flavor)| (id.clone(), flavor)),
+            |id, flavor| {
+                let is_taken = filter.takes(call, flavor);
+                is_taken.then(|| (id.clone(), flavor.clone()))
+            },
+        )
     });
     let mut found = found.await;
     found.sort_by(|one, other| filter.order(one, other));

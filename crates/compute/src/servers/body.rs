@@ -2,6 +2,7 @@
 //! again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use placewright_conductor::Spec;
 use placewright_scheduler::request::RequestSpec;
@@ -32,11 +33,6 @@ pub(crate) struct Server {
     pub(crate) image: Option<String>,
     /// What was asked for together has the same.
     pub(crate) reservation_id: String,
-    /// Its number among those.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) launch_index: u32,
-    /// The host name that the guest is told.
-    pub(crate) hostname: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -70,7 +66,24 @@ pub(crate) struct Server {
     pub(crate) trusted_image_certificates: Option<Vec<String>>,
     /// `AUTO` or `MANUAL`.
     pub(crate) disk_config: String,
+    // What each server of a request has for itself comes last: see `OWN`.
+    /// Its number among those that were asked for together.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) launch_index: u32,
+    /// The host name that the guest is told.
+    pub(crate) hostname: String,
 }
+
+/// What a server has for itself, as it is at the end of a body.
+#[derive(Serialize)]
+struct Own<'a> {
+    #[serde(skip_serializing_if = "is_zero")]
+    launch_index: u32,
+    hostname: &'a str,
+}
+
+/// The end of a body that has nothing for itself: of the server and of the body.
+const NO_OWN: &str = r#""hostname":""}}"#;
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
@@ -79,7 +92,7 @@ fn is_zero(number: &u32) -> bool {
 impl Body {
     /// Reads the body of a spec that this API wrote.
     pub(crate) fn of(spec: &Spec) -> ApiResult<Self> {
-        serde_json::from_str(&spec.body).map_err(|error| {
+        serde_json::from_str(&spec.body.text()).map_err(|error| {
             ApiError::new(
                 500,
                 format!("The record of the server cannot be read: {error}"),
@@ -89,10 +102,34 @@ impl Body {
 
     /// Writes it into a spec.
     pub(crate) fn put(&self, spec: &mut Spec) -> ApiResult<()> {
-        spec.body = serde_json::to_string(self).map_err(|error| {
-            ApiError::new(500, format!("The record cannot be written: {error}"))
-        })?;
+        spec.body = self.text()?.into();
         Ok(())
+    }
+
+    fn text(&self) -> ApiResult<String> {
+        serde_json::to_string(self).map_err(not_written)
+    }
+
+    /// What the bodies of all servers of a request have in common. What a server has for itself is
+    /// taken out of this one.
+    pub(crate) fn common(mut self) -> ApiResult<Arc<str>> {
+        self.server.launch_index = 0;
+        self.server.hostname.clear();
+        let text = self.text()?;
+        let common = text.strip_suffix(NO_OWN);
+        common
+            .map(Arc::from)
+            .ok_or_else(|| ApiError::new(500, "The record of the servers cannot be taken apart."))
+    }
+
+    /// The rest of the body of one of them.
+    pub(crate) fn own(launch_index: u32, hostname: &str) -> ApiResult<String> {
+        let own = Own {
+            launch_index,
+            hostname,
+        };
+        let text = serde_json::to_string(&own).map_err(not_written)?;
+        Ok(format!("{}}}", text.trim_start_matches('{')))
     }
 
     /// The same for a move: what was said about its first place counts no more.
@@ -105,6 +142,10 @@ impl Body {
         self.request.requested_destination = None;
         self
     }
+}
+
+fn not_written(error: serde_json::Error) -> ApiError {
+    ApiError::new(500, format!("The record cannot be written: {error}"))
 }
 
 /// The parts of a body that are shown; reading no more is faster.
@@ -139,7 +180,7 @@ pub(crate) struct ShownFlavor {
 impl Shown {
     /// What can be shown of a spec; nothing of one that somebody else wrote.
     pub(crate) fn of(spec: &Spec) -> Self {
-        serde_json::from_str(&spec.body).unwrap_or_default()
+        serde_json::from_str(&spec.body.text()).unwrap_or_default()
     }
 }
 
@@ -163,6 +204,28 @@ pub(crate) fn hostname(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_in_two_parts_is_the_body() {
+        let flavor = r#"{"flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1}}"#;
+        let mut body = Body {
+            request: serde_json::from_str(flavor).unwrap(),
+            min_count: Some(2),
+            server: Server {
+                flavor_id: "a".into(),
+                user_data: Some(NO_OWN.into()),
+                ..Server::default()
+            },
+        };
+        let common = body.clone().common().unwrap();
+        for (launch_index, hostname) in [(0, "a-1"), (7, "\"}}"), (1, "")] {
+            body.server.launch_index = launch_index;
+            body.server.hostname = hostname.to_owned();
+            let own = Body::own(launch_index, hostname).unwrap();
+            assert_eq!(format!("{common}{own}"), body.text().unwrap());
+            assert_eq!(body.clone().common().unwrap(), common);
+        }
+    }
 
     #[test]
     fn host_names_are_made_of_names() {

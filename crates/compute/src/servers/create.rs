@@ -1,18 +1,19 @@
 //! New servers: a request is checked, written down as build requests, and accepted.
 
-use std::net::IpAddr;
+use std::sync::Arc;
 
-use base64::Engine as _;
 use placewright_auth::Rule;
-use placewright_conductor::super_conductor::{self, Command, NewBuild};
-use placewright_conductor::{Control, InstanceId, Spec};
+use placewright_conductor::super_conductor::{self, Bound, Command, NewBuild};
+use placewright_conductor::{Body as SpecBody, Control, InstanceId, Rules, Spec};
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::body::{self, Body, Server};
+use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
 use super::hints::Hints;
+use super::wishes::{access_address, certificates, check_hostname, disk_config, read_user_data};
 use super::{metadata, tags};
 use crate::admin::zones;
 use crate::call::{Call, Reply};
@@ -21,9 +22,6 @@ use crate::fields::{self, Fields};
 
 /// At most so many servers can be asked for together.
 const COUNT_MAX: i64 = 1000;
-
-/// User data have at most so many characters, in base 64.
-const USER_DATA_MAX: usize = 65_535;
 
 /// What somebody wishes, as far as it can be read without looking at anything else.
 struct Wish<'a> {
@@ -77,6 +75,9 @@ async fn accept(
     };
     body.server.reservation_id.clone_from(&reservation_id);
     body.server.public_key = public_key;
+    let common = body.common()?;
+    check_size(call, wish.count, common.len())?;
+    let rules = Rules::from(rules);
     let mut builds = Vec::with_capacity(wish.count as usize);
     for (index, instance) in (0..).zip(instances) {
         let name = if wish.count == 1 {
@@ -84,36 +85,72 @@ async fn accept(
         } else {
             format!("{}-{}", wish.name, index + 1)
         };
-        body.server.launch_index = index;
-        if wish.server.hostname.is_empty() {
-            let made = body::hostname(&name);
-            body.server.hostname = made.unwrap_or_else(|| format!("server-{instance}"));
-        }
-        let mut spec = Spec {
+        let hostname = if wish.server.hostname.is_empty() {
+            body::hostname(&name).unwrap_or_else(|| format!("server-{instance}"))
+        } else {
+            wish.server.hostname.clone()
+        };
+        let own = Body::own(index, &hostname)?;
+        let spec = Spec {
             name,
             project: call.project().to_owned(),
             user: call.user().to_owned(),
             group: wish.hints.group,
             rules: rules.clone(),
-            body: String::new(),
+            body: SpecBody::parted(Arc::clone(&common), own),
             created_at: call.at,
         };
-        body.put(&mut spec)?;
         builds.push(NewBuild { instance, spec });
     }
     let first = builds.first().map_or(Uuid::nil(), |build| build.instance.0);
-    let command = Command::CreateBuilds {
-        reservation,
-        builds,
+    submit(call, wish.hints.group, reservation, builds).await?;
+    accepted(call, wish, first, &reservation_id)
+}
+
+/// Has control write them down.
+async fn submit(
+    call: &Call<'_>,
+    group: Option<Uuid>,
+    reservation: Uuid,
+    builds: Vec<NewBuild>,
+) -> ApiResult<()> {
+    let most = call.core.limits().server_group_members_max;
+    let bounds = group.map(|group| Bound::Members {
+        group,
+        more: builds.len(),
+        most,
+    });
+    let command = Command::Bounded {
+        bounds: bounds.into_iter().collect(),
+        command: Box::new(Command::CreateBuilds {
+            reservation,
+            builds,
+        }),
     };
     match call.submit(command).await? {
         Ok(_) => {}
+        Err(super_conductor::Refusal::TooMany { .. }) => {
+            return Err(ApiError::forbidden(format!(
+                "The server group would have more than {most} members; \
+                 compute.server_group_members_max allows no more."
+            )));
+        }
         // Of the things that were looked up, only the group is looked at again.
         Err(super_conductor::Refusal::NotFound { what, id }) => {
             return Err(ApiError::bad_request(format!("There is no {what} {id}.")));
         }
         Err(refusal) => return Err(refusal.into()),
     }
+    Ok(())
+}
+
+/// What is answered to a request that was accepted.
+fn accepted(
+    call: &Call<'_>,
+    wish: &Wish<'_>,
+    first: Uuid,
+    reservation_id: &str,
+) -> ApiResult<Reply> {
     if wish.wants_reservation {
         return Reply::json(202, &json!({"reservation_id": reservation_id}));
     }
@@ -134,6 +171,21 @@ async fn accept(
     }
     let reply = Reply::json(202, &json!({"server": server}))?;
     Ok(reply.with_location(call.link(&path)))
+}
+
+/// Each cell gets a whole record of each server.
+fn check_size(call: &Call<'_>, count: u32, bytes: usize) -> ApiResult<()> {
+    let most = call.core.limits().reservation_bytes_max;
+    if bytes.saturating_mul(count as usize) <= most {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        413,
+        format!(
+            "{count} servers of {bytes} bytes each are too much for one request; \
+             compute.reservation_bytes_max allows {most} bytes."
+        ),
+    ))
 }
 
 /// What the wish names: flavor, key, group, zone, hosts.
@@ -271,7 +323,7 @@ fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
     let wants_reservation = wish.boolean("return_reservation_id")?.unwrap_or(false);
     wish.finish()?;
     let count = u32::try_from(most).unwrap_or(1);
-    let hints = Hints::read(&mut fields, count)?;
+    let hints = Hints::read(call, &mut fields, count)?;
     fields.finish()?;
     Ok(Wish {
         name,
@@ -292,7 +344,7 @@ fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
 pub(crate) fn flavor_ref(fields: &mut Fields<'_>) -> ApiResult<String> {
     match fields.need("flavorRef")? {
         Value::Number(number) => Ok(number.to_string()),
-        Value::String(text) if !text.is_empty() => {
+        Value::String(text) if (1..=255).contains(&text.len()) => {
             Ok(text.rsplit('/').next().unwrap_or(text).to_owned())
         }
         other => Err(fields::wrong(
@@ -332,115 +384,6 @@ pub(crate) fn image_id(path: &str, text: &str) -> ApiResult<String> {
     }
 }
 
-/// Networks and block devices: carried along.
-fn read_boot(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
-    match wish.take("networks") {
-        None if call.version.since(37) => {
-            let message = "it is missing: a list, or auto or none";
-            return Err(wish.wrong("networks", message));
-        }
-        None => {}
-        Some(value) => {
-            check_networks(call, &wish.path_of("networks"), value)?;
-            server.networks = value.clone();
-        }
-    }
-    let mappings = wish.take("block_device_mapping_v2");
-    let old = wish.take("block_device_mapping");
-    for (key, value) in [
-        ("block_device_mapping_v2", mappings),
-        ("block_device_mapping", old),
-    ] {
-        let Some(value) = value else { continue };
-        let path = wish.path_of(key);
-        let all = value
-            .as_array()
-            .ok_or_else(|| fields::wrong(&path, "a list", value))?;
-        if let Some(one) = all.iter().find(|one| !one.is_object()) {
-            return Err(fields::wrong(&path, "a list of objects", one));
-        }
-        if mappings.is_some() && old.is_some() {
-            let message = "it cannot come together with block_device_mapping_v2";
-            return Err(wish.wrong("block_device_mapping", message));
-        }
-        server.block_device_mapping_v2 = if key == "block_device_mapping" {
-            from_old_mappings(all)
-        } else {
-            value.clone()
-        };
-    }
-    Ok(())
-}
-
-/// The older form of block devices, in which the first is the one to boot from.
-fn from_old_mappings(all: &[Value]) -> Value {
-    let newer = all.iter().enumerate().map(|(place, one)| {
-        let is_snapshot = one.get("snapshot_id").is_some_and(|id| !id.is_null());
-        json!({
-            "source_type": if is_snapshot { "snapshot" } else { "volume" },
-            "destination_type": "volume",
-            "uuid": if is_snapshot { &one["snapshot_id"] } else { &one["volume_id"] },
-            "device_name": one["device_name"],
-            "delete_on_termination": one["delete_on_termination"],
-            "boot_index": if place == 0 { 0 } else { -1 },
-        })
-    });
-    Value::Array(newer.collect())
-}
-
-fn is_first(mapping: &Value) -> bool {
-    match &mapping["boot_index"] {
-        Value::Number(number) => number.as_i64() == Some(0),
-        Value::String(text) => text == "0",
-        _ => false,
-    }
-}
-
-fn boots_from_volume(mappings: &Value) -> bool {
-    let mut first = mappings
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|one| is_first(one));
-    first.any(|one| match one["destination_type"].as_str() {
-        Some(to) => to == "volume",
-        None => matches!(one["source_type"].as_str(), Some("volume" | "snapshot")),
-    })
-}
-
-fn check_networks(call: &Call<'_>, path: &str, value: &Value) -> ApiResult<()> {
-    let all = match value {
-        Value::Array(all) => all,
-        Value::String(word)
-            if call.version.since(37) && matches!(word.as_str(), "auto" | "none") =>
-        {
-            return Ok(());
-        }
-        other => return Err(fields::wrong(path, "a list", other)),
-    };
-    for (place, one) in all.iter().enumerate() {
-        let path = format!("{path}[{place}]");
-        let mut network = Fields::new(path.as_str(), one)?;
-        for key in ["uuid", "port"] {
-            let text = network.nullable_text(key, 0..=255)?.flatten();
-            if let Some(text) = text
-                && Uuid::try_parse(text).is_err()
-            {
-                return Err(network.wrong(key, format!("it must be a UUID, not {text:?}")));
-            }
-        }
-        let address = network.nullable_text("fixed_ip", 0..=64)?.flatten();
-        if address.is_some_and(|address| address.parse::<IpAddr>().is_err()) {
-            return Err(network.wrong("fixed_ip", "it must be an IP address"));
-        }
-        if call.version.since(32) {
-            network.nullable_text("tag", 1..=60)?;
-        }
-        network.finish()?;
-    }
-    Ok(())
-}
-
 fn read_rest(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
     server.key_name = wish
         .nullable_text("key_name", 1..=255)?
@@ -456,9 +399,7 @@ fn read_rest(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> Api
         .clone_into(&mut server.disk_config);
     if let Some(value) = wish.take("security_groups") {
         let path = wish.path_of("security_groups");
-        let all = value
-            .as_array()
-            .ok_or_else(|| fields::wrong(&path, "a list", value))?;
+        let all = fields::list(&path, value, PARTS_MAX)?;
         for (place, one) in all.iter().enumerate() {
             let mut group = Fields::new(format!("{path}[{place}]"), one)?;
             let name = group.needed_text("name", 1..=255)?;
@@ -474,89 +415,6 @@ fn read_rest(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> Api
         server.trusted_image_certificates = certificates(wish)?;
     }
     Ok(())
-}
-
-/// The certificates that the image must be signed with: carried along.
-pub(crate) fn certificates(wish: &mut Fields<'_>) -> ApiResult<Option<Vec<String>>> {
-    match wish.take("trusted_image_certificates") {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => {
-            let texts: Option<Vec<String>> = value.as_array().and_then(|all| {
-                let texts = all.iter().map(|one| one.as_str().map(str::to_owned));
-                texts.collect()
-            });
-            let path = wish.path_of("trusted_image_certificates");
-            let texts = texts.ok_or_else(|| fields::wrong(&path, "a list of texts", value))?;
-            Ok(Some(texts))
-        }
-    }
-}
-
-pub(crate) fn read_user_data(wish: &mut Fields<'_>) -> ApiResult<Option<String>> {
-    let data = wish
-        .nullable_text("user_data", 0..=USER_DATA_MAX)?
-        .flatten();
-    let Some(data) = data else { return Ok(None) };
-    let compact: String = data.split_whitespace().collect();
-    match base64::engine::general_purpose::STANDARD.decode(compact) {
-        Ok(_) => Ok(Some(data.to_owned())),
-        Err(_) => Err(wish.wrong("user_data", "it must be in base 64")),
-    }
-}
-
-/// An address by which a server is to be reached; an empty one is none.
-pub(crate) fn access_address<'a>(
-    wish: &mut Fields<'a>,
-    key: &'a str,
-) -> ApiResult<Option<Option<String>>> {
-    let Some(text) = wish.nullable_text(key, 0..=64)? else {
-        return Ok(None);
-    };
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return Ok(Some(None));
-    };
-    let is_right = match text.parse() {
-        Ok(IpAddr::V4(_)) => key == "accessIPv4",
-        Ok(IpAddr::V6(_)) => key == "accessIPv6",
-        Err(_) => false,
-    };
-    if !is_right {
-        return Err(wish.wrong(key, format!("{text:?} is no such address")));
-    }
-    Ok(Some(Some(text.to_owned())))
-}
-
-pub(crate) fn disk_config(wish: &mut Fields<'_>) -> ApiResult<Option<&'static str>> {
-    match wish.text("OS-DCF:diskConfig", 0..=16)? {
-        None => Ok(None),
-        Some("AUTO") => Ok(Some("AUTO")),
-        Some("MANUAL") => Ok(Some("MANUAL")),
-        Some(other) => {
-            let message = format!("it must be AUTO or MANUAL, not {other:?}");
-            Err(wish.wrong("OS-DCF:diskConfig", message))
-        }
-    }
-}
-
-/// A host name for the guest; from version 2.94 on it may have dots.
-pub(crate) fn check_hostname(call: &Call<'_>, path: &str, name: &str) -> ApiResult<()> {
-    let is_label = |label: &str| {
-        let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        (1..=63).contains(&label.len())
-            && label.chars().all(is_fine)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    let is_name = if call.version.since(94) {
-        name.split('.').all(is_label)
-    } else {
-        is_label(name)
-    };
-    if is_name {
-        return Ok(());
-    }
-    let message = format!("{name:?} is no host name: letters, digits and dashes, at most 63");
-    Err(ApiError::field(path, message))
 }
 
 type Place<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);

@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 
 use placewright_auth::Rule;
 use placewright_placement::Timestamp;
-use regex::{Regex, RegexBuilder};
 
 use super::body::Shown;
+use super::pattern::Pattern;
 use super::seen::Seen;
 use super::status::WORDS;
+use super::tags::TAGS_MAX;
 use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
-
-/// Compiled expressions are at most so large.
-const EXPRESSION_BYTES_MAX: usize = 1 << 18;
 
 /// Which servers a list has.
 pub(crate) struct Filter {
@@ -25,6 +23,15 @@ pub(crate) struct Filter {
     conditions: Vec<Condition>,
     /// Those that need the spec's body.
     costly: Vec<Costly>,
+    /// What is matched when nothing is held up by it: names, descriptions.
+    patterns: Vec<(Matched, Pattern)>,
+}
+
+/// What a pattern is about.
+#[derive(Clone, Copy)]
+enum Matched {
+    Name,
+    Description,
 }
 
 enum Condition {
@@ -36,7 +43,6 @@ enum Condition {
     Power(u8),
     Host(String),
     Zone(String),
-    Name(Regex),
     Since(Timestamp),
     Before(Timestamp),
     Locked(bool),
@@ -47,7 +53,6 @@ enum Costly {
     Image(String),
     KeyName(String),
     Reservation(String),
-    Description(Regex),
     ConfigDrive(bool),
     Tags {
         tags: BTreeSet<String>,
@@ -114,6 +119,9 @@ const FOR_ADMINISTRATORS: [&str; 21] = [
     "display_name",
 ];
 
+/// What may be there more than once: each says one of several values, or one of several keys.
+const MORE_THAN_ONCE: [&str; 5] = ["status", "vm_state", "task_state", "sort_key", "sort_dir"];
+
 const OF_PAGES: [&str; 4] = ["limit", "marker", "sort_key", "sort_dir"];
 
 impl Filter {
@@ -127,7 +135,11 @@ impl Filter {
             is_empty: false,
             conditions: Vec::new(),
             costly: Vec::new(),
+            patterns: Vec::new(),
         };
+        if let Some(key) = call.query.repeated(&MORE_THAN_ONCE) {
+            return Err(ApiError::field(key, "it may be there once only"));
+        }
         let wants_all = call.query.boolean("all_tenants")?.unwrap_or(false);
         if wants_all {
             call.allow(rule_for_all)?;
@@ -163,7 +175,10 @@ impl Filter {
             "project_id" | "tenant_id" if self.project.is_none() => self.project = Some(text()),
             "user_id" => self.conditions.push(C::User(text())),
             "uuid" => self.conditions.push(C::Id(text())),
-            "name" | "display_name" => self.conditions.push(C::Name(expression(key, value)?)),
+            "name" | "display_name" => {
+                let pattern = Pattern::read(call, key, value)?;
+                self.patterns.push((Matched::Name, pattern));
+            }
             "host" | "node" | "hypervisor_hostname" => self.conditions.push(C::Host(text())),
             "availability_zone" => self.conditions.push(C::Zone(text())),
             "power_state" => {
@@ -187,8 +202,8 @@ impl Filter {
             "key_name" => self.costly.push(Costly::KeyName(text())),
             "reservation_id" => self.costly.push(Costly::Reservation(text())),
             "description" | "display_description" => {
-                let wanted = expression(key, value)?;
-                self.costly.push(Costly::Description(wanted));
+                let pattern = Pattern::read(call, key, value)?;
+                self.patterns.push((Matched::Description, pattern));
             }
             "config_drive" => {
                 let wanted = call.query.boolean(key)?.unwrap_or(true);
@@ -196,8 +211,13 @@ impl Filter {
             }
             "tags" | "tags-any" | "not-tags" | "not-tags-any" => {
                 let tags = value.split(',').filter(|tag| !tag.is_empty());
+                let tags: BTreeSet<String> = tags.map(str::to_owned).collect();
+                if tags.len() > TAGS_MAX {
+                    let message = format!("it must have at most {TAGS_MAX} tags, as a server has");
+                    return Err(ApiError::field(key, message));
+                }
                 self.costly.push(Costly::Tags {
-                    tags: tags.map(str::to_owned).collect(),
+                    tags,
                     all: !key.ends_with("-any"),
                     not: key.starts_with("not-"),
                 });
@@ -267,7 +287,30 @@ impl Filter {
         self.project.as_deref()
     }
 
-    /// Whether a server of that project is one that is wanted.
+    /// Whether there are patterns that [`Self::takes`] leaves open.
+    pub(crate) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+
+    /// What the patterns have to be matched with, one after the other.
+    pub(crate) fn texts(&self, seen: &Seen<'_>) -> Vec<String> {
+        let text = |matched: &Matched| match matched {
+            Matched::Name => seen.name().to_owned(),
+            Matched::Description => seen.description().unwrap_or_default(),
+        };
+        self.patterns
+            .iter()
+            .map(|(matched, _)| text(matched))
+            .collect()
+    }
+
+    /// Whether all patterns are found in their texts.
+    pub(crate) fn matches(&self, texts: &[String]) -> bool {
+        let mut pairs = self.patterns.iter().zip(texts);
+        pairs.all(|((_, pattern), text)| pattern.is_in(text))
+    }
+
+    /// Whether a server of that project is one that is wanted, but for the patterns.
     pub(crate) fn takes(&self, seen: &Seen<'_>) -> bool {
         if !self.conditions.iter().all(|one| one.takes(seen)) {
             return false;
@@ -295,7 +338,6 @@ impl Condition {
             Self::Power(state) => seen.status().power == *state,
             Self::Host(host) => seen.host().is_some_and(|(_, name)| name == host),
             Self::Zone(zone) => seen.zone().is_some_and(|known| known == zone),
-            Self::Name(expression) => expression.is_match(seen.name()),
             Self::Since(at) => seen.updated_at() >= *at,
             Self::Before(at) => seen.updated_at() <= *at,
             Self::Locked(locked) => {
@@ -314,13 +356,6 @@ impl Costly {
             Self::KeyName(name) => server.key_name.as_ref() == Some(name),
             Self::Reservation(id) => server.reservation_id == *id,
             Self::ConfigDrive(wanted) => server.config_drive == *wanted,
-            Self::Description(expression) => {
-                let text = match seen.labels {
-                    Some(labels) => labels.description.as_deref(),
-                    None => server.description.as_deref(),
-                };
-                expression.is_match(text.unwrap_or(""))
-            }
             Self::Tags { tags, all, not } => {
                 let own = seen.labels.map_or(&server.tags, |labels| &labels.tags);
                 let mut has = tags.iter().map(|tag| own.contains(tag));
@@ -333,16 +368,6 @@ impl Costly {
             }
         }
     }
-}
-
-fn expression(key: &str, text: &str) -> ApiResult<Regex> {
-    let mut builder = RegexBuilder::new(text);
-    builder
-        .case_insensitive(true)
-        .size_limit(EXPRESSION_BYTES_MAX);
-    builder
-        .build()
-        .map_err(|_| ApiError::field(key, "it must be a regular expression, and not a huge one"))
 }
 
 /// What old clients give as an address ends with the id.

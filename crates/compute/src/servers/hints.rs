@@ -17,10 +17,19 @@ use crate::topology::{self, OTHERS_MAX};
 /// The names of the object with the hints; the first is what errors call it.
 const KEYS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
 
+/// The hints that name servers.
+const OF_SERVERS: [&str; 2] = ["same_host", "different_host"];
+
+/// A hint names at most so many servers, or other things.
+const VALUES_MAX: usize = OTHERS_MAX;
+
+/// Hints for filters: the values of each name.
+type Texts = BTreeMap<String, Vec<String>>;
+
 /// The hints of a request.
 pub(super) struct Hints {
     /// Those for filters, as texts.
-    texts: BTreeMap<String, Vec<String>>,
+    texts: Texts,
     /// The server group.
     pub(super) group: Option<Uuid>,
     /// What hints about other instances mean for the claim.
@@ -31,33 +40,8 @@ pub(super) struct Hints {
 impl Hints {
     /// Reads the hints of a request for so many servers. What they say of other instances holds also
     /// when the claim is made.
-    pub(super) fn read(fields: &mut Fields<'_>, servers: u32) -> ApiResult<Self> {
-        let mut texts = BTreeMap::new();
-        let mut topology = Vec::new();
-        for key in KEYS {
-            let Some(value) = fields.take(key) else {
-                continue;
-            };
-            let map = value
-                .as_object()
-                .ok_or_else(|| fields::wrong(key, "an object", value))?;
-            for (name, value) in map {
-                if name == topology::NAME && !value.is_null() {
-                    topology = topology::read(&topology_path(), value)?;
-                    continue;
-                }
-                let of_hint = match value {
-                    Value::Null => continue,
-                    Value::String(text) => vec![text.clone()],
-                    Value::Array(all) => all
-                        .iter()
-                        .map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned))
-                        .collect(),
-                    other => vec![other.to_string()],
-                };
-                texts.insert(name.clone(), of_hint);
-            }
-        }
+    pub(super) fn read(call: &Call<'_>, fields: &mut Fields<'_>, servers: u32) -> ApiResult<Self> {
+        let (texts, topology) = read_texts(call, fields)?;
         let group = uuids(&texts, "group")?.first().copied();
         let mut rules = Vec::new();
         let same = uuids(&texts, "same_host")?;
@@ -93,6 +77,13 @@ impl Hints {
         request: &mut RequestSpec,
     ) -> ApiResult<()> {
         request.scheduler_hints.clone_from(&self.texts);
+        for name in OF_SERVERS {
+            for text in request.scheduler_hints.get_mut(name).into_iter().flatten() {
+                if Uuid::try_parse(text).is_ok_and(|id| is_foreign(call, control, id)) {
+                    *text = Uuid::nil().to_string();
+                }
+            }
+        }
         topology::check(call, control, &topology_path(), &self.topology)?;
         request.topology_rules.clone_from(&self.topology);
         let Some(group) = self.group else {
@@ -110,11 +101,26 @@ impl Hints {
 
     /// What the claim of each of some instances has to keep. Topology rules that name nobody are
     /// about the members of the group, or else about these instances.
+    ///
+    /// Servers that the caller does not see are out of the request already, and so they are here.
     pub(super) fn bind(
         &self,
         request: &mut RequestSpec,
         instances: &[InstanceId],
     ) -> Vec<HardRule> {
+        let hints = OF_SERVERS
+            .iter()
+            .filter_map(|name| request.scheduler_hints.get(*name));
+        let seen: Vec<Uuid> = hints
+            .flatten()
+            .filter_map(|text| Uuid::try_parse(text).ok())
+            .collect();
+        let mut rules = self.rules.clone();
+        for other in rules.iter_mut().flat_map(|rule| &mut rule.others) {
+            if !seen.contains(other) {
+                *other = Uuid::nil();
+            }
+        }
         if self.group.is_none() && instances.len() > 1 {
             let about_all = request.topology_rules.iter_mut();
             for rule in about_all.filter(|rule| rule.to.is_empty()) {
@@ -122,8 +128,63 @@ impl Hints {
             }
         }
         let of_topology = topology::hard_rules(&request.topology_rules);
-        self.rules.iter().cloned().chain(of_topology).collect()
+        rules.into_iter().chain(of_topology).collect()
     }
+}
+
+/// The hints for filters, and the topology rules.
+fn read_texts(call: &Call<'_>, fields: &mut Fields<'_>) -> ApiResult<(Texts, Vec<TopologyRule>)> {
+    let mut texts = BTreeMap::new();
+    let mut topology = Vec::new();
+    let (mut bytes, most) = (0, call.core.limits().hint_bytes_max);
+    for key in KEYS {
+        let Some(value) = fields.take(key) else {
+            continue;
+        };
+        let map = value
+            .as_object()
+            .ok_or_else(|| fields::wrong(key, "an object", value))?;
+        for (name, value) in map {
+            if name == topology::NAME && !value.is_null() {
+                topology = topology::read(&topology_path(), value)?;
+                continue;
+            }
+            let of_hint = match value {
+                Value::Null => continue,
+                Value::String(text) => vec![text.clone()],
+                Value::Array(_) => {
+                    let path = || format!("{key}[{:?}]", shortened(name));
+                    let all = fields::list(&path(), value, VALUES_MAX)?;
+                    let text = |one: &Value| match one.as_str() {
+                        Some(text) => text.to_owned(),
+                        None => one.to_string(),
+                    };
+                    all.iter().map(text).collect()
+                }
+                other => vec![other.to_string()],
+            };
+            bytes += name.len() + of_hint.iter().map(String::len).sum::<usize>();
+            if bytes > most {
+                let message = format!(
+                    "the hints have more than {most} bytes; compute.hint_bytes_max allows no more"
+                );
+                return Err(ApiError::field(key, message));
+            }
+            texts.insert(name.clone(), of_hint);
+        }
+    }
+    Ok((texts, topology))
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(64).collect()
+}
+
+/// Whether the caller does not see a server. One that is named all the same is treated as one that is
+/// not there: no server has the nil UUID.
+fn is_foreign(call: &Call<'_>, control: &Control, id: Uuid) -> bool {
+    let mapping = control.conductor.mappings().get(&InstanceId(id));
+    mapping.is_some_and(|one| one.project != call.project() && !call.sees_all_projects())
 }
 
 fn topology_path() -> String {

@@ -6,6 +6,7 @@ use placewright_control::Views;
 use placewright_placement::Timestamp;
 use serde_json::{Value, json};
 
+use super::fault;
 use super::find;
 use super::seen::Seen;
 use super::show::host_id;
@@ -75,7 +76,10 @@ async fn all(call: &Call<'_>, rule: Rule) -> ApiResult<(About, Vec<Numbered>)> {
         .await?;
     let mut actions = match about.own.take() {
         Some(own) => vec![own],
-        None => call.core.conductor.actions(about.id).await?,
+        None => {
+            let actions = call.core.conductor.actions(about.id).await;
+            actions.map_err(|error| call.of_link(error))?
+        }
     };
     let tried: Vec<_> = actions
         .iter()
@@ -117,7 +121,10 @@ fn shown(call: &Call<'_>, about: &About, one: &Numbered) -> Value {
         "user_id": about.user,
         "project_id": about.project,
         "start_time": time::micros(action.started_at),
-        "message": action.fault.as_ref().map(|fault| &fault.message),
+        "message": action.fault.as_ref().map(|fault| match call.sees_all_projects() {
+            true => fault.message.clone(),
+            false => fault::for_owner(fault),
+        }),
     });
     if call.version.since(58) {
         value["updated_at"] = json!(time::micros(changed_at(action)));

@@ -11,23 +11,23 @@ use placewright_auth::Rule;
 use placewright_conductor::super_conductor::ListKey;
 use placewright_conductor::{Control, InstanceId};
 use placewright_control::Views;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::filter::Filter;
+use super::pattern::Effort;
 use super::seen::Seen;
 use super::show::{self, Sight};
 use super::sort::{Key, Order};
 use crate::call::{Call, Reply};
-use crate::error::ApiResult;
+use crate::error::{ApiError, ApiResult};
 use crate::page;
+use crate::slices::{Slice, Sliced};
 
-/// So many servers are read at a time.
-const PART: usize = 250;
-/// So many are looked at at a time.
-const LOOKED_AT: usize = 2000;
 /// A page that is not full after so many looks along the index is looked for among all servers.
-const PARTS_ALONG: usize = 4;
+const LOOKS_ALONG: usize = 8000;
 
 pub(crate) async fn brief(call: &Call<'_>) -> ApiResult<Reply> {
     let rules = (Rule::ServersIndex, Rule::ServersIndexAllProjects);
@@ -61,21 +61,81 @@ async fn listed(
     };
     let ids = found(call, &filter, &order, marker, limit).await?;
     let sight = Sight::of(call);
-    let mut servers = Vec::with_capacity(ids.len());
-    for part in ids.chunks(PART) {
+    let page = written(call, &ids, |seen| show(call, seen, sight)).await?;
+    let last = page.last.map(|last| last.to_string()).unwrap_or_default();
+    let links = if page.is_cut {
+        Some(page::link(call, path, &last))
+    } else {
+        page::next(call, path, ids.len(), &last)?
+    };
+    Reply::json(
+        200,
+        &Answer {
+            servers: page.servers,
+            links,
+        },
+    )
+}
+
+/// A list of servers as it is answered.
+#[derive(Serialize)]
+struct Answer {
+    servers: Vec<Box<RawValue>>,
+    #[serde(rename = "servers_links", skip_serializing_if = "Option::is_none")]
+    links: Option<Value>,
+}
+
+/// The servers of a page, written out.
+#[derive(Default)]
+struct Page {
+    servers: Vec<Box<RawValue>>,
+    /// The last that was looked at.
+    last: Option<InstanceId>,
+    /// Whether it ends here because it is long enough, and there are more.
+    is_cut: bool,
+}
+
+/// Writes servers out until the page has as many bytes as it may have.
+async fn written(
+    call: &Call<'_>,
+    ids: &[InstanceId],
+    show: impl Fn(&Seen<'_>) -> Value + Send + Sync,
+) -> ApiResult<Page> {
+    let mut page = Page::default();
+    let (mut bytes, most) = (0, call.core.limits().page_bytes_max);
+    let mut rest = ids;
+    while !rest.is_empty() {
+        if bytes >= most {
+            page.is_cut = true;
+            break;
+        }
         let part = call.read(|control, views| {
-            let seen = part.iter().filter_map(|id| Seen::find(control, views, *id));
-            seen.map(|seen| show(call, &seen, sight))
-                .collect::<Vec<_>>()
+            let rows = rest.iter().enumerate();
+            Sliced::look(rows, |_, id| {
+                let seen = Seen::find(control, views, *id);
+                Some((*id, seen.map(|seen| show(&seen))))
+            })
         });
-        servers.append(&mut part.await);
+        let part = part.await.found;
+        let mut written = 0;
+        for (id, value) in part {
+            if bytes >= most {
+                break;
+            }
+            written += 1;
+            page.last = Some(id);
+            let Some(value) = value else { continue };
+            let text = RawValue::from_string(value.to_string());
+            let text = text.map_err(|error| {
+                ApiError::new(500, format!("The answer cannot be written: {error}"))
+            })?;
+            bytes += text.get().len();
+            page.servers.push(text);
+        }
+        rest = rest.get(written..).unwrap_or_default();
+        tokio::task::yield_now().await;
     }
-    let last = ids.last().map(ToString::to_string).unwrap_or_default();
-    let mut body = json!({"servers": servers});
-    if let Some(links) = page::next(call, path, ids.len(), &last)? {
-        body["servers_links"] = links;
-    }
-    Reply::json(200, &body)
+    Ok(page)
 }
 
 /// The servers of the page.
@@ -91,6 +151,10 @@ async fn found(
         Some(id) => {
             let key = call.try_read(|control, views| {
                 let seen = Seen::find(control, views, id);
+                // What the caller does not see is as if it were not there.
+                let seen = seen.filter(|seen| {
+                    seen.mapping.project == call.project() || call.sees_all_projects()
+                });
                 let seen = seen.ok_or_else(|| page::no_marker(&id.to_string()))?;
                 Ok((order.key(&seen), (seen.mapping.created_at, id)))
             });
@@ -100,15 +164,17 @@ async fn found(
     if filter.is_empty() || limit == 0 {
         return Ok(Vec::new());
     }
+    let mut effort = Effort::of(call);
     if let Some(descends) = order.by_age() {
         let after = marker.as_ref().map(|(_, place)| *place);
-        let found = along(call, filter, Behind::Age(after, descends), limit).await;
+        let from = Behind::Age(after, descends);
+        let found = along(call, filter, from, limit, &mut effort).await?;
         if let Some(found) = found {
             return Ok(found);
         }
     }
     let marker = marker.map(|(key, _)| key);
-    Ok(sorted(call, filter, order, marker.as_ref(), limit).await)
+    sorted(call, filter, order, marker.as_ref(), limit, &mut effort).await
 }
 
 /// Where a look at servers goes on.
@@ -152,12 +218,14 @@ impl Behind {
 
 /// Some servers that were found, and where it goes on; nothing if there are no more.
 struct Part<T> {
-    found: Vec<T>,
+    /// Each with the texts that patterns have to be matched with.
+    found: Vec<(T, Vec<String>)>,
+    looked_at: usize,
     next: Option<Behind>,
 }
 
 impl<T> Part<T> {
-    /// Looks at the next servers, until so many are found.
+    /// Looks at the next servers, until so many are found or the slice is over.
     fn look(
         (control, views): (&Control, &Views),
         filter: &Filter,
@@ -165,18 +233,35 @@ impl<T> Part<T> {
         most: usize,
         take: impl Fn(&Seen<'_>) -> Option<T>,
     ) -> Self {
-        let mut found = Vec::new();
-        let mut next = None;
-        let servers = from.servers(control, views, filter.project());
-        for (looked_at, (place, seen)) in servers.enumerate() {
-            if looked_at == LOOKED_AT || found.len() == most {
-                return Self { found, next };
+        let mut part = Self {
+            found: Vec::new(),
+            looked_at: 0,
+            next: None,
+        };
+        let mut slice = Slice::begin();
+        let mut last = None;
+        for (place, seen) in from.servers(control, views, filter.project()) {
+            if part.found.len() == most || slice.is_over() {
+                part.next = last;
+                return part;
             }
-            next = Some(place);
-            let seen = seen.filter(|seen| filter.takes(seen));
-            found.extend(seen.as_ref().and_then(&take));
+            last = Some(place);
+            part.looked_at += 1;
+            if let Some(seen) = seen.filter(|seen| filter.takes(seen))
+                && let Some(taken) = take(&seen)
+            {
+                part.found.push((taken, filter.texts(&seen)));
+            }
         }
-        Self { found, next: None }
+        part
+    }
+
+    /// Those that the patterns leave. Nothing is locked meanwhile.
+    async fn matched(self, filter: &Filter, effort: &mut Effort) -> ApiResult<Vec<T>> {
+        if !filter.has_patterns() {
+            return Ok(self.found.into_iter().map(|(one, _)| one).collect());
+        }
+        effort.keep(self.found, |texts| filter.matches(texts)).await
     }
 }
 
@@ -187,21 +272,26 @@ async fn along(
     filter: &Filter,
     mut from: Behind,
     limit: usize,
-) -> Option<Vec<InstanceId>> {
+    effort: &mut Effort,
+) -> ApiResult<Option<Vec<InstanceId>>> {
     let mut ids = Vec::new();
-    for _ in 0..PARTS_ALONG {
+    let mut looked_at = 0;
+    while looked_at < LOOKS_ALONG {
         let most = limit - ids.len();
         let part = call.read(|control, views| {
             Part::look((control, views), filter, from, most, |seen| Some(seen.id))
         });
-        let mut part = part.await;
-        ids.append(&mut part.found);
-        match part.next {
+        let part = part.await;
+        looked_at += part.looked_at;
+        let next = part.next;
+        ids.append(&mut part.matched(filter, effort).await?);
+        match next {
             Some(next) if ids.len() < limit => from = next,
-            _ => return Some(ids),
+            _ => return Ok(Some(ids)),
         }
+        tokio::task::yield_now().await;
     }
-    None
+    Ok(None)
 }
 
 /// The servers of a page in any order.
@@ -211,7 +301,8 @@ async fn sorted(
     order: &Order,
     marker: Option<&Key>,
     limit: usize,
-) -> Vec<InstanceId> {
+    effort: &mut Effort,
+) -> ApiResult<Vec<InstanceId>> {
     let is_behind = |key: &Key| marker.is_none_or(|marker| order.compare(marker, key).is_lt());
     let key = |seen: &Seen<'_>| Some(order.key(seen)).filter(is_behind);
     // A project with few of all servers is found by its index.
@@ -230,18 +321,21 @@ async fn sorted(
     loop {
         let part =
             call.read(|control, views| Part::look((control, views), filter, from, usize::MAX, key));
-        let mut part = part.await;
-        keys.append(&mut part.found);
-        if keys.len() > limit {
+        let part = part.await;
+        let next = part.next;
+        keys.append(&mut part.matched(filter, effort).await?);
+        if keys.len() > limit.saturating_mul(2) {
             // What is behind the page now stays behind it.
             keys.select_nth_unstable_by(limit, |a, b| order.compare(a, b));
             keys.truncate(limit);
         }
-        match part.next {
+        match next {
             Some(next) => from = next,
             None => break,
         }
+        tokio::task::yield_now().await;
     }
     keys.sort_unstable_by(|a, b| order.compare(a, b));
-    keys.into_iter().map(|key| key.id).collect()
+    keys.truncate(limit);
+    Ok(keys.into_iter().map(|key| key.id).collect())
 }

@@ -1,5 +1,7 @@
 //! Migrations: the moves of all servers, and the live ones of one server that are under way.
 
+use std::ops::Bound;
+
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Migration, MigrationStatus};
 use placewright_conductor::{Control, HostId, MigrationId, MoveKind};
@@ -11,6 +13,7 @@ use super::{body::Shown, find};
 use crate::admin::number;
 use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
+use crate::slices::Sliced;
 use crate::{page, time};
 
 /// A migration with what it is shown with.
@@ -163,11 +166,17 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
             && since.is_none_or(|since| row.record.updated_at >= since)
             && before.is_none_or(|before| row.record.updated_at <= before)
     };
-    let rows = call.read(|control, views| {
-        let all = control.conductor.migrations().iter();
-        let all = all.filter(|(_, record)| is_listed(record));
-        let all = all.filter_map(|(id, record)| Row::of(control, views, *id, record));
-        all.filter(takes).collect::<Vec<_>>()
+    let rows = call.gather(|control, views, after: Option<&MigrationId>| {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = control
+            .conductor
+            .migrations()
+            .range((after, Bound::Unbounded));
+        Sliced::look(all.map(|(id, record)| (*id, record)), |id, record| {
+            let listed = is_listed(record).then_some(record)?;
+            let row = Row::of(control, views, *id, listed)?;
+            takes(&row).then_some(row)
+        })
     });
     let mut rows = rows.await;
     rows.sort_by(|one, other| {

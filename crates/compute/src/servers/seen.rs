@@ -149,6 +149,14 @@ impl<'s> Seen<'s> {
             .map_or(self.stored.name.as_str(), |labels| labels.name.as_str())
     }
 
+    /// Words for people about it.
+    pub(crate) fn description(&self) -> Option<String> {
+        match self.labels {
+            Some(labels) => labels.description.clone(),
+            None => self.shown().server.description,
+        }
+    }
+
     /// The host where it is, with its name.
     pub(crate) fn host(&self) -> Option<(HostId, &'s str)> {
         let host = self.view?.guest?.host;

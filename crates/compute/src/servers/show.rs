@@ -6,6 +6,7 @@ use placewright_auth::Rule;
 use serde_json::{Value, json};
 
 use super::body::{Shown, ShownFlavor};
+use super::fault;
 use super::find;
 use super::seen::Seen;
 use super::status::Status;
@@ -18,6 +19,8 @@ use crate::time;
 pub(crate) struct Sight {
     extended: bool,
     host_status: bool,
+    /// Faults with all that is known of them.
+    faults: bool,
 }
 
 impl Sight {
@@ -25,6 +28,7 @@ impl Sight {
         Self {
             extended: call.may(Rule::ServersExtendedAttributes),
             host_status: call.version.since(16) && call.may(Rule::ServersHostStatus),
+            faults: call.sees_all_projects(),
         }
     }
 }
@@ -142,9 +146,9 @@ pub(crate) fn detailed(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value 
         value["fault"] = json!({
             "code": fault.code,
             "created": time::seconds(fault.at),
-            "message": fault.message,
+            "message": if sight.faults { fault.message.clone() } else { fault::for_owner(fault) },
         });
-        if !fault.details.is_empty() {
+        if sight.faults && !fault.details.is_empty() {
             value["fault"]["details"] = json!(fault.details);
         }
     }

@@ -1,9 +1,11 @@
 //! The order of a list of servers.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 
 use placewright_conductor::InstanceId;
 
+use super::body::Shown;
 use super::seen::Seen;
 use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
@@ -105,8 +107,16 @@ impl Column {
         })
     }
 
-    fn value(self, seen: &Seen<'_>) -> Value {
+    /// What only administrators may sort by.
+    ///
+    /// Source: Nova's `servers.py`, `remove_invalid_sort_keys`.
+    fn is_for_administrators(self) -> bool {
+        self == Self::Host
+    }
+
+    fn value(self, seen: &Seen<'_>, shown: &OnceCell<Shown>) -> Value {
         let text = |text: Option<&str>| Value::Text(text.unwrap_or("").to_owned());
+        let server = || &shown.get_or_init(|| seen.shown()).server;
         match self {
             Self::Created => Value::Number(seen.mapping.created_at.0),
             Self::Updated => Value::Number(seen.updated_at().0),
@@ -114,7 +124,7 @@ impl Column {
             Self::Name => text(Some(seen.name())),
             Self::Description => text(match seen.labels {
                 Some(labels) => labels.description.as_deref(),
-                None => return Value::Text(seen.shown().server.description.unwrap_or_default()),
+                None => server().description.as_deref(),
             }),
             Self::VmState => text(Some(seen.status().vm_state)),
             Self::Task => text(seen.status().task),
@@ -123,11 +133,11 @@ impl Column {
             Self::Zone => text(seen.zone()),
             Self::Project => text(Some(&seen.mapping.project)),
             Self::User => text(Some(&seen.mapping.user)),
-            Self::Flavor => Value::Text(seen.shown().server.flavor_id),
-            Self::Image => Value::Text(seen.shown().server.image.unwrap_or_default()),
-            Self::LaunchIndex => Value::Number(seen.shown().server.launch_index.into()),
-            Self::Hostname => Value::Text(seen.shown().server.hostname),
-            Self::KeyName => Value::Text(seen.shown().server.key_name.unwrap_or_default()),
+            Self::Flavor => text(Some(&server().flavor_id)),
+            Self::Image => text(server().image.as_deref()),
+            Self::LaunchIndex => Value::Number(server().launch_index.into()),
+            Self::Hostname => text(Some(&server().hostname)),
+            Self::KeyName => text(server().key_name.as_deref()),
             Self::Locked => Value::Number(
                 seen.labels
                     .is_some_and(|labels| labels.lock.is_some())
@@ -147,6 +157,10 @@ impl Order {
             let column = Column::of(name).ok_or_else(|| {
                 ApiError::field("sort_key", format!("servers cannot be sorted by {name}"))
             })?;
+            if column.is_for_administrators() && !call.sees_all_projects() {
+                let message = format!("Only administrators can sort servers by {name}.");
+                return Err(ApiError::forbidden(message));
+            }
             descends = match directions.next() {
                 None => descends,
                 Some("asc") => false,
@@ -157,7 +171,10 @@ impl Order {
                 columns.push((Column::Nothing, descends));
                 break;
             }
-            columns.push((column, descends));
+            // Those that are equal by a column are so by it once more.
+            if !columns.iter().any(|(known, _)| *known == column) {
+                columns.push((column, descends));
+            }
         }
         if columns.is_empty() {
             descends = match directions.next() {
@@ -183,7 +200,9 @@ impl Order {
 
     /// The place of a server.
     pub(crate) fn key(&self, seen: &Seen<'_>) -> Key {
-        let mut values = self.columns.iter().map(|(column, _)| column.value(seen));
+        let shown = OnceCell::new();
+        let columns = self.columns.iter();
+        let mut values = columns.map(|(column, _)| column.value(seen, &shown));
         Key {
             first: values.next().unwrap_or(Value::Number(0)),
             rest: values.collect(),

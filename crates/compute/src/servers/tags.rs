@@ -9,13 +9,11 @@ use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
 /// A server has at most so many.
-const TAGS_MAX: usize = 50;
+pub(super) const TAGS_MAX: usize = 50;
 
 /// Reads a list of tags.
 pub(crate) fn read(path: &str, value: &Value) -> ApiResult<Vec<String>> {
-    let all = value
-        .as_array()
-        .ok_or_else(|| fields::wrong(path, "a list", value))?;
+    let all = fields::list(path, value, TAGS_MAX)?;
     let mut tags = Vec::with_capacity(all.len());
     for (place, tag) in all.iter().enumerate() {
         let path = format!("{path}[{place}]");

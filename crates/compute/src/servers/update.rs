@@ -5,8 +5,8 @@ use placewright_conductor::super_conductor::{Change, Command};
 use serde_json::json;
 
 use super::body::Body;
-use super::create::{access_address, check_hostname, disk_config};
 use super::show::{self, Sight};
+use super::wishes::{access_address, check_hostname, disk_config};
 use super::{find, find_unlocked, labels};
 use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};

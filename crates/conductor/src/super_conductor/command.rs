@@ -211,6 +211,13 @@ pub enum Command {
         /// What is to be done.
         command: Box<Command>,
     },
+    /// Does something that makes more of what there must not be too much of, if there is room for it.
+    Bounded {
+        /// What must not be too much.
+        bounds: Vec<Bound>,
+        /// What is to be done.
+        command: Box<Command>,
+    },
     /// Says something about a host's compute service. The trait of disabled hosts follows in the
     /// same step.
     SetService {
@@ -218,6 +225,34 @@ pub enum Command {
         host: HostId,
         /// What is to be known.
         service: Service,
+    },
+}
+
+/// How much there may be of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Key pairs of a user, with the one that comes.
+    Keypairs {
+        /// Whose.
+        user: String,
+        /// How many at most.
+        most: usize,
+    },
+    /// Server groups of a project, with the one that comes.
+    Groups {
+        /// Of which project.
+        project: String,
+        /// How many at most.
+        most: usize,
+    },
+    /// Members of a server group.
+    Members {
+        /// The group.
+        group: Uuid,
+        /// How many come.
+        more: usize,
+        /// How many at most, with these.
+        most: usize,
     },
 }
 
@@ -310,6 +345,14 @@ pub enum Refusal {
         id: String,
         /// The state that it is in.
         state: &'static str,
+    },
+    /// There are as many as there may be.
+    #[error("there are {most} {what} already, and there may be no more")]
+    TooMany {
+        /// What kind of thing.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
     },
     /// Somebody changed it since the caller looked.
     #[error("it was changed meanwhile")]

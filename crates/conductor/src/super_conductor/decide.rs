@@ -10,7 +10,7 @@ mod table;
 
 use placewright_placement::{self as placement, Timestamp};
 
-use super::command::{Command, NewBuild, Outcome, Refusal, Wish};
+use super::command::{Bound, Command, NewBuild, Outcome, Refusal, Wish};
 use super::state::{Cell, Change, Mapping, State};
 use crate::ids::{CellId, HostId, InstanceId};
 use crate::spec::Candidate;
@@ -119,14 +119,45 @@ impl<'a> Round<'a> {
             Command::Rebuild { instance, event } => self.rebuild(*instance, event),
             Command::SetSpec { instance, spec } => self.set_spec(*instance, spec),
             Command::SetLabels { instance, labels } => self.set_labels(*instance, labels),
-            Command::Guarded { facts, command } => {
-                if facts.iter().all(|fact| self.state.holds(fact)) {
-                    self.decide(command)
-                } else {
-                    Err(Refusal::Changed)
-                }
-            }
+            Command::Bounded { bounds, command } => self.bounded(bounds, command),
+            Command::Guarded { facts, command } => self.guarded(facts, command),
         }
+    }
+
+    fn guarded(&mut self, facts: &[Change], command: &Command) -> Result<Outcome, Refusal> {
+        if facts.iter().all(|fact| self.state.holds(fact)) {
+            self.decide(command)
+        } else {
+            Err(Refusal::Changed)
+        }
+    }
+
+    fn bounded(&mut self, bounds: &[Bound], command: &Command) -> Result<Outcome, Refusal> {
+        bounds.iter().try_for_each(|bound| self.keeps(bound))?;
+        self.decide(command)
+    }
+
+    /// Refuses what would be more than a bound.
+    fn keeps(&self, bound: &Bound) -> Result<(), Refusal> {
+        let (what, there, more, most) = match bound {
+            Bound::Keypairs { user, most } => {
+                let of_user = self.state.keypairs_of(user).take(*most);
+                ("key pairs", of_user.count(), 1, *most)
+            }
+            Bound::Groups { project, most } => {
+                let there = self.state.listing().groups(project);
+                ("server groups", there, 1, *most)
+            }
+            Bound::Members { group, more, most } => {
+                let row = self.state.groups.get(group);
+                let there = row.map_or(0, |row| row.members.len());
+                ("members", there, *more, *most)
+            }
+        };
+        if there.saturating_add(more) > most {
+            return Err(Refusal::TooMany { what, most });
+        }
+        Ok(())
     }
 
     fn record(&mut self, change: Change) {

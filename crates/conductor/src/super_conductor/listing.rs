@@ -1,12 +1,13 @@
 //! The instances in the order in which lists show them, so that a page costs the page and not all
-//! that there are. It follows from the mappings and is never written down.
+//! that there are; and the server groups of each project. It follows from the mappings and is never written down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use placewright_placement::Timestamp;
+use uuid::Uuid;
 
-use super::state::{Change, Mapping};
+use super::state::{Change, Mapping, ServerGroup};
 use crate::ids::InstanceId;
 use crate::table::Index;
 
@@ -18,6 +19,7 @@ pub type ListKey = (Timestamp, InstanceId);
 pub struct Listing {
     all: BTreeSet<ListKey>,
     of_projects: BTreeMap<String, BTreeSet<ListKey>>,
+    groups: BTreeMap<String, BTreeSet<Uuid>>,
 }
 
 impl Listing {
@@ -53,6 +55,48 @@ impl Listing {
         }
     }
 
+    /// How many server groups a project has.
+    #[must_use]
+    pub fn groups(&self, project: &str) -> usize {
+        self.groups.get(project).map_or(0, BTreeSet::len)
+    }
+
+    /// The server groups of a project, in the order of their ids.
+    pub fn groups_of(&self, project: &str, after: Option<Uuid>) -> impl Iterator<Item = Uuid> + '_ {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let groups = self.groups.get(project).into_iter();
+        groups.flat_map(move |groups| groups.range((after, Bound::Unbounded)).copied())
+    }
+
+    fn follow_group(
+        &mut self,
+        group: Uuid,
+        before: Option<&ServerGroup>,
+        now: Option<&ServerGroup>,
+    ) {
+        let (before, now) = (
+            before.map(|row| row.project.as_str()),
+            now.map(|row| row.project.as_str()),
+        );
+        if before == now {
+            return;
+        }
+        if let Some(project) = before
+            && let Some(groups) = self.groups.get_mut(project)
+        {
+            groups.remove(&group);
+            if groups.is_empty() {
+                self.groups.remove(project);
+            }
+        }
+        if let Some(project) = now {
+            self.groups
+                .entry(project.to_owned())
+                .or_default()
+                .insert(group);
+        }
+    }
+
     fn put(&mut self, instance: InstanceId, mapping: &Mapping) {
         let key = (mapping.created_at, instance);
         self.all.insert(key);
@@ -78,6 +122,10 @@ impl Listing {
 
 impl Index<Change> for Listing {
     fn follow(&mut self, before: &Change, now: &Change) {
+        if let (Change::Group(group, before), Change::Group(_, now)) = (before, now) {
+            self.follow_group(*group, before.as_deref(), now.as_deref());
+            return;
+        }
         let (Change::Mapping(instance, before), Change::Mapping(_, now)) = (before, now) else {
             return;
         };

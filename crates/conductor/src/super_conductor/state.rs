@@ -62,6 +62,17 @@ impl State {
     pub fn listing(&self) -> &Listing {
         &self.index
     }
+
+    /// The key pairs of a user with their names, in the order of these.
+    pub fn keypairs_of<'s>(
+        &'s self,
+        user: &'s str,
+    ) -> impl Iterator<Item = (&'s str, &'s Keypair)> + 's {
+        let from = (user.to_owned(), String::new());
+        let rows = self.keypairs.range(from..);
+        rows.take_while(move |((owner, _), _)| owner == user)
+            .map(|((_, name), row)| (name.as_str(), row))
+    }
 }
 
 /// A cell.

@@ -18,7 +18,7 @@ use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::{self, Effect, NewBuild, Wish};
 use placewright_conductor::{
     Amounts, Answer, Ask, Candidate, CellId, Fault, HostId, InstanceId, Message, MigrationId,
-    MoveKind, Reply, Spec, table,
+    MoveKind, Reply, Rules, Spec, table,
 };
 use placewright_placement::{self as placement, Inventory, Timestamp};
 use uuid::Uuid;
@@ -102,7 +102,7 @@ pub fn spec(at: Timestamp) -> Spec {
         project: "p".into(),
         user: "u".into(),
         group: None,
-        rules: Vec::new(),
+        rules: Rules::default(),
         body: r#"{"flavor": "small"}"#.into(),
         created_at: at,
     }

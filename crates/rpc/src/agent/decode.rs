@@ -233,8 +233,13 @@ fn spec(one: proto::Spec) -> Result<Spec, Status> {
         project: one.project,
         user: one.user,
         group: group.map(|text| uuid("spec.group", text)).transpose()?,
-        rules: one.rules.into_iter().map(rule).collect::<Result<_, _>>()?,
-        body: one.body,
+        rules: one
+            .rules
+            .into_iter()
+            .map(rule)
+            .collect::<Result<Vec<_>, _>>()?
+            .into(),
+        body: one.body.into(),
         created_at: Timestamp(one.created_at_us),
     })
 }

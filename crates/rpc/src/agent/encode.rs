@@ -215,8 +215,8 @@ fn spec(spec: Spec) -> proto::Spec {
         project: spec.project,
         user: spec.user,
         group: spec.group.map(|group| group.to_string()),
-        rules: spec.rules.into_iter().map(rule).collect(),
-        body: spec.body,
+        rules: spec.rules.iter().cloned().map(rule).collect(),
+        body: spec.body.text().into_owned(),
         created_at_us: spec.created_at.0,
     }
 }

@@ -243,8 +243,9 @@ fn spec(bytes: usize) -> Spec {
                 },
                 others: Vec::new(),
             },
-        ],
-        body: "x".repeat(bytes),
+        ]
+        .into(),
+        body: "x".repeat(bytes).into(),
         created_at: Timestamp(1_700_000_000_000_000),
     }
 }

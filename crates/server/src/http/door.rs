@@ -91,8 +91,21 @@ impl Service {
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
     {
+        self.read_body_up_to(body, usize::MAX).await
+    }
+
+    /// The same for a route that needs no more than so many bytes.
+    ///
+    /// # Errors
+    /// 400, 408 or 413.
+    pub async fn read_body_up_to<B>(&self, body: &mut B, bytes_max: usize) -> Result<Bytes, Denied>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
         let options = &self.options;
-        Ok(body::read(body, options.body_bytes_max, options.body_timeout).await?)
+        let bytes_max = bytes_max.min(options.body_bytes_max);
+        Ok(body::read(body, bytes_max, options.body_timeout).await?)
     }
 
     /// Answers `/metrics`, `/healthz` and `/readyz`, which every service has; nothing for other

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::body::Body;
-use super::super::create::{disk_config, flavor_of, flavor_ref};
+use super::super::create::{flavor_of, flavor_ref};
 use super::super::find_unlocked;
 use super::super::seen::Seen;
+use super::super::wishes::disk_config;
 use super::nullable;
 use crate::admin::zones;
 use crate::call::{Call, Reply};
@@ -228,7 +229,11 @@ pub(super) async fn evacuate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> 
             if let Some((id, name)) = seen.host() {
                 let view = seen.cell().and_then(|cell| seen.views.host(cell, id));
                 if view.is_none_or(|view| view.is_up) {
-                    let message = format!("Host {name} of the server is up: migrate it instead.");
+                    let name = match call.sees_all_projects() {
+                        true => format!("Host {name}"),
+                        false => "The host".to_owned(),
+                    };
+                    let message = format!("{name} of the server is up: migrate it instead.");
                     return Err(ApiError::bad_request(message));
                 }
             }

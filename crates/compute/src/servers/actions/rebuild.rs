@@ -14,7 +14,7 @@ use super::super::body::Body;
 use super::super::seen::Seen;
 use super::super::show::{self, Sight};
 use super::super::update::withhold_newer;
-use super::super::{create, find_unlocked, labels, metadata};
+use super::super::{create, find_unlocked, labels, metadata, wishes};
 use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
@@ -55,14 +55,14 @@ fn read(call: &Call<'_>, wish: &Value) -> ApiResult<Wish> {
     let key_name = text_since("key_name", 54, 255)?;
     let hostname = text_since("hostname", 90, 255)?.flatten();
     if let Some(hostname) = &hostname {
-        create::check_hostname(call, "rebuild.hostname", hostname)?;
+        wishes::check_hostname(call, "rebuild.hostname", hostname)?;
     }
     let user_data = match version.since(57) && fields.has("user_data") {
-        true => Some(create::read_user_data(&mut fields)?),
+        true => Some(wishes::read_user_data(&mut fields)?),
         false => None,
     };
     let certificates = match version.since(63) && fields.has("trusted_image_certificates") {
-        true => Some(create::certificates(&mut fields)?),
+        true => Some(wishes::certificates(&mut fields)?),
         false => None,
     };
     let wish = Wish {
@@ -73,9 +73,9 @@ fn read(call: &Call<'_>, wish: &Value) -> ApiResult<Wish> {
         hostname,
         user_data,
         key_name,
-        access_ip_v4: create::access_address(&mut fields, "accessIPv4")?,
-        access_ip_v6: create::access_address(&mut fields, "accessIPv6")?,
-        disk_config: create::disk_config(&mut fields)?,
+        access_ip_v4: wishes::access_address(&mut fields, "accessIPv4")?,
+        access_ip_v6: wishes::access_address(&mut fields, "accessIPv6")?,
+        disk_config: wishes::disk_config(&mut fields)?,
         certificates,
     };
     fields.text("adminPass", 0..=255)?;

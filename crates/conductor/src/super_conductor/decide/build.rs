@@ -1,5 +1,7 @@
 //! Build requests: accepted, placed, buried, taken over by their cells; and deletes.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use super::{NewBuild, Outcome, Refusal, Round, Wish, exists, not_found, wrong_state};
@@ -18,10 +20,10 @@ impl<'a> Round<'a> {
         builds: &[NewBuild],
     ) -> Result<Outcome, Refusal> {
         let mut groups: Vec<(Uuid, ServerGroup)> = Vec::new();
-        for (place, NewBuild { instance, spec }) in builds.iter().enumerate() {
-            let mut earlier = builds.iter().take(place);
+        let mut earlier = BTreeSet::new();
+        for NewBuild { instance, spec } in builds {
             let is_known = self.state.mappings.contains_key(instance);
-            if is_known || earlier.any(|other| other.instance == *instance) {
+            if is_known || !earlier.insert(*instance) {
                 return Err(exists("instance", instance));
             }
             if let Some(group) = spec.group {

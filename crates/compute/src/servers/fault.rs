@@ -1,0 +1,163 @@
+//! Faults, as administrators and as owners see them.
+//!
+//! A fault as it is written down names hosts, their numbers and what was asked of them. As in Nova
+//! that is for administrators. Owners learn what of their own wishes left nothing.
+
+use std::collections::BTreeSet;
+
+use placewright_conductor::Fault;
+use serde::Deserialize;
+
+/// How messages about servers without a host begin.
+const NO_HOST: &str = "No valid host was found.";
+
+/// The wishes that rules for claims come from.
+const RULES: &str = "hints or group";
+
+/// What can be said of any other fault.
+const SOMETHING_ELSE: &str = "The server could not be made what it was asked to be.";
+
+/// What a search for a host found, as far as owners are told of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Why {
+    impossible: Vec<String>,
+    filters: Vec<Removed>,
+    removed_by_rules: usize,
+    left: usize,
+    /// Why the last claim was refused, where that is what is known.
+    reason: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Removed {
+    filter: String,
+    removed: usize,
+    left: usize,
+}
+
+/// The message of a fault for the owner of the server.
+pub(crate) fn for_owner(fault: &Fault) -> String {
+    if !fault.message.starts_with(NO_HOST) {
+        // What has another code is about the request, and written for whoever made it.
+        return match fault.code {
+            500 => SOMETHING_ELSE.to_owned(),
+            _ => fault.message.clone(),
+        };
+    }
+    let why: Why = serde_json::from_str(&fault.details).unwrap_or_default();
+    let wishes: Vec<&str> = wishes(&why).into_iter().collect();
+    match wishes.split_last() {
+        None => NO_HOST.to_owned(),
+        Some((last, [])) => format!("{NO_HOST} No host does for its {last}."),
+        Some((last, others)) => {
+            let others = others.join(", ");
+            format!("{NO_HOST} No host does for its {others} and its {last}.")
+        }
+    }
+}
+
+/// The wishes that left nothing.
+fn wishes(why: &Why) -> BTreeSet<&'static str> {
+    let mut wishes: BTreeSet<&str> = why
+        .impossible
+        .iter()
+        .filter_map(|constraint| wish_of_constraint(constraint))
+        .collect();
+    if !wishes.is_empty() {
+        return wishes;
+    }
+    let emptied = why
+        .filters
+        .iter()
+        .find(|one| one.removed > 0 && one.left == 0);
+    if why.reason == "rule" {
+        wishes.insert(RULES);
+    }
+    match emptied {
+        Some(one) => wishes.extend(wish_of_filter(&one.filter)),
+        None if why.removed_by_rules > 0 && why.left == 0 => drop(wishes.insert(RULES)),
+        None => {}
+    }
+    wishes
+}
+
+/// The wish that a part of a query comes from: traits are the flavor's or the image's. Aggregates may be an operator's doing, and say
+/// nothing.
+fn wish_of_constraint(constraint: &str) -> Option<&'static str> {
+    if constraint.starts_with("resources") || constraint.contains(" of all groups together") {
+        return Some("flavor");
+    }
+    let is_of_traits =
+        constraint.starts_with("required") || constraint.starts_with("root_required");
+    is_of_traits.then_some("traits")
+}
+
+/// The wish that a filter looks at; none for those that look at hosts alone.
+fn wish_of_filter(filter: &str) -> Option<&'static str> {
+    Some(match filter {
+        "AvailabilityZoneFilter" => "zone",
+        "AggregateInstanceExtraSpecsFilter"
+        | "AggregateTypeAffinityFilter"
+        | "ComputeCapabilitiesFilter"
+        | "NUMATopologyFilter"
+        | "PciPassthroughFilter" => "flavor",
+        "AggregateImagePropertiesIsolation" | "ImagePropertiesFilter" => "image",
+        "DifferentHostFilter" | "JsonFilter" | "SameHostFilter" | "SimpleCIDRAffinityFilter" => {
+            "hints"
+        }
+        "ServerGroupAffinityFilter" | "ServerGroupAntiAffinityFilter" => "group",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use placewright_placement::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn owners_learn_which_of_their_wishes_left_nothing() {
+        let no_host = "No valid host was found. 0 of 30 hosts have room, nobody has VCPU:99.";
+        for (code, message, details, expected) in [
+            (500, no_host, "", NO_HOST),
+            (
+                500,
+                no_host,
+                r#"{"hosts":30,"impossible":["resources=VCPU:99"],"filters":[]}"#,
+                "No valid host was found. No host does for its flavor.",
+            ),
+            (
+                500,
+                no_host,
+                r#"{"impossible":["resources=VCPU:9","required=A,B"]}"#,
+                "No valid host was found. No host does for its flavor and its traits.",
+            ),
+            (500, no_host, r#"{"impossible":["member_of=x"]}"#, NO_HOST),
+            (
+                500,
+                no_host,
+                r#"{"filters":[{"filter":"ComputeFilter","removed":1,"left":4},
+                    {"filter":"SameHostFilter","removed":4,"left":0}]}"#,
+                "No valid host was found. No host does for its hints.",
+            ),
+            (500, "host cn-7 broke", "cn-7", SOMETHING_ELSE),
+            (
+                404,
+                "The instance was deleted.",
+                "",
+                "The instance was deleted.",
+            ),
+        ] {
+            let fault = Fault {
+                code,
+                message: message.into(),
+                details: details.into(),
+                at: Timestamp(0),
+            };
+            assert_eq!(for_owner(&fault), expected, "{details}");
+        }
+    }
+}
