@@ -21,11 +21,14 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::conductor::{Answer, Conductor, now};
-use crate::plan::{Expected, Job, Plan, Planner, ROUNDS, What, forget};
+use crate::plan::{Expected, Job, Plan, Planner, ROUNDS, Turn, What, Work, forget};
 
 /// The most commands that wait for their answers.
 const UNDER_WAY_MAX: usize = 128;
-/// The most jobs that are ranked under one lock.
+/// The most claims that wait for their answers, unless one command has more: large ones are decided
+/// one at a time, so that others are decided in between.
+const CLAIMS_UNDER_WAY_MAX: usize = 512;
+/// The most jobs that are ranked together.
 const JOBS_AT_ONCE: usize = 16;
 
 /// What waits for a place, and what is being placed.
@@ -50,6 +53,8 @@ struct Queue {
     /// The instances and moves that wait here or are being placed.
     busy: HashSet<Uuid>,
     under_way: usize,
+    /// The claims of those commands.
+    claims_under_way: usize,
     is_stopping: bool,
 }
 
@@ -57,6 +62,7 @@ struct Queue {
 pub(crate) struct Submitted {
     answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
     then: Then,
+    claims: usize,
 }
 
 /// What its answer is for.
@@ -166,21 +172,46 @@ impl Shared {
         let mut planner = Planner::new(self.conductor.options().clone());
         while let Some(jobs) = self.take() {
             planner.unheard = self.conductor.shared.views.read().unheard();
-            let plans = self.ranker.decide(|scheduler, control| {
-                let mut plans = Vec::with_capacity(jobs.len());
-                for job in jobs {
-                    planner.plan(scheduler, control, job, &mut plans);
-                }
-                plans
-            });
-            let since = self.ranker.moment();
-            for plan in plans {
-                if let Some(one) = self.submit(plan, since) {
-                    self.queue.lock().under_way += 1;
-                    // Nobody hears any more: control is being shut down.
-                    let _ = submitted.send(one);
+            let mut works: VecDeque<Work> = jobs.into_iter().map(Work::Job).collect();
+            while !works.is_empty() && !self.queue.lock().is_stopping {
+                let plans = self.ranker.decide(|scheduler, control| {
+                    let mut plans = Vec::new();
+                    let turn = Turn::begin();
+                    while let Some(work) = works.pop_front() {
+                        let rest = planner.plan(scheduler, control, work, &turn, &mut plans);
+                        // The rest goes on after the others: a small job is not kept waiting.
+                        works.extend(rest);
+                        if turn.is_over() {
+                            break;
+                        }
+                    }
+                    plans
+                });
+                let since = self.ranker.moment();
+                for plan in plans {
+                    self.wait_for_room(plan.claims());
+                    if let Some(one) = self.submit(plan, since) {
+                        let mut queue = self.queue.lock();
+                        queue.under_way += 1;
+                        queue.claims_under_way += one.claims;
+                        drop(queue);
+                        // Nobody hears any more: control is being shut down.
+                        let _ = submitted.send(one);
+                    }
                 }
             }
+        }
+    }
+
+    /// Waits until so many claims may be submitted, or to the end.
+    fn wait_for_room(&self, claims: usize) {
+        let mut queue = self.queue.lock();
+        while claims > 1
+            && queue.claims_under_way > 0
+            && queue.claims_under_way + claims > CLAIMS_UNDER_WAY_MAX
+            && !queue.is_stopping
+        {
+            self.wake.wait(&mut queue);
         }
     }
 
@@ -258,9 +289,14 @@ impl Shared {
     }
 
     fn submitted(&self, command: Command, then: Then) -> Submitted {
+        let claims = match &command {
+            Command::Place { wishes, .. } => wishes.len(),
+            _ => 1,
+        };
         Submitted {
             answer: Box::pin(self.conductor.submit(command)),
             then,
+            claims,
         }
     }
 
@@ -451,20 +487,25 @@ fn others_were_faster(cause: String) -> Fault {
 pub(crate) async fn hear(places: Places, mut submitted: mpsc::UnboundedReceiver<Submitted>) {
     let shared = &places.shared;
     let mut under_way = FuturesUnordered::new();
-    let heard = |Submitted { answer, then }: Submitted| async move { (answer.await, then) };
+    let heard = |one: Submitted| async move { (one.answer.await, one.then, one.claims) };
     loop {
         tokio::select! {
             more = submitted.recv() => match more {
                 Some(more) => under_way.push(heard(more)),
                 None => return,
             },
-            Some((answer, then)) = under_way.next(), if !under_way.is_empty() => {
-                if let Some(more) = shared.heard(answer, then) {
-                    under_way.push(heard(more));
-                } else {
-                    shared.queue.lock().under_way -= 1;
-                    shared.wake.notify_one();
+            Some((answer, then, claims)) = under_way.next(), if !under_way.is_empty() => {
+                let more = shared.heard(answer, then);
+                let mut queue = shared.queue.lock();
+                queue.claims_under_way = queue.claims_under_way.saturating_sub(claims);
+                match more {
+                    Some(more) => {
+                        queue.claims_under_way += more.claims;
+                        under_way.push(heard(more));
+                    }
+                    None => queue.under_way -= 1,
                 }
+                shared.wake.notify_one();
             }
         }
     }

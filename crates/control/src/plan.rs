@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use placewright_conductor::control::Control;
 use placewright_conductor::super_conductor::{BuildStage, MoveStage, Wish};
 use placewright_conductor::{
-    Amounts, Candidate, CellId, Fault, HostId, InstanceId, MigrationId, MoveKind, Spec,
+    Amounts, Body, Candidate, CellId, Fault, HostId, InstanceId, MigrationId, MoveKind, Spec,
 };
 use placewright_placement::IntentCandidate;
 use placewright_scheduler::amounts;
@@ -30,6 +30,8 @@ const SELECTED_OF: usize = 4;
 const WAYS: usize = 3;
 /// Rounds until a request that others were faster for is given up.
 pub(crate) const ROUNDS: u32 = 5;
+/// A turn takes about so long.
+const TURN: Duration = Duration::from_millis(2);
 /// After a start hosts may still be about to tell of themselves: until then nobody is told that
 /// there is no host.
 const START_GRACE: Duration = Duration::from_secs(15);
@@ -83,6 +85,16 @@ pub(crate) enum Plan {
     },
     /// Nothing to do, now at least.
     Nothing { ids: Vec<Uuid> },
+}
+
+impl Plan {
+    /// How many claims it asks for.
+    pub(crate) fn claims(&self) -> usize {
+        match self {
+            Self::Place { wishes, .. } => wishes.len(),
+            _ => 1,
+        }
+    }
 }
 
 /// Why there is no place.
@@ -151,6 +163,45 @@ struct Looked {
     without: Vec<InstanceId>,
 }
 
+/// What is to be planned.
+pub(crate) enum Work {
+    /// A job that is to begin.
+    Job(Job),
+    /// Builds of which some are still to be looked at.
+    Builds(Box<Builds>),
+}
+
+/// The builds of a job while places are looked for.
+pub(crate) struct Builds {
+    job: Job,
+    /// Those that waited for a place when it began.
+    instances: Vec<InstanceId>,
+    /// The next of them to be looked at.
+    next: usize,
+    /// How many of them were deleted since.
+    gone: usize,
+    /// How many must find a place.
+    least: usize,
+    /// What the first asks for, and most often all.
+    body: Body,
+    ready: Ready,
+    looked: Looked,
+}
+
+/// How long the scheduler and the state may be held at a time: somebody may ask for a thousand places
+/// at once, and others want to be decided meanwhile.
+pub(crate) struct Turn(Instant);
+
+impl Turn {
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.elapsed() >= TURN
+    }
+}
+
 /// A request, made ready.
 pub(crate) struct Ready {
     request: Arc<RequestSpec>,
@@ -177,58 +228,95 @@ impl Planner {
         }
     }
 
+    /// Goes on with some work until it is done or the turn is over; then what is left of it.
     pub(crate) fn plan(
         &mut self,
         scheduler: &mut Scheduler,
         control: &Control,
-        job: Job,
+        work: Work,
+        turn: &Turn,
         plans: &mut Vec<Plan>,
-    ) {
-        match &job.what {
-            What::Builds(instances) => {
-                let instances = instances.clone();
-                self.builds(scheduler, control, &instances, job, plans);
-            }
-            What::Move(migration) => {
-                let migration = *migration;
-                let plan = self.a_move(scheduler, control, migration, job);
-                plans.push(plan);
-            }
+    ) -> Option<Work> {
+        let mut builds = match work {
+            Work::Builds(builds) => builds,
+            Work::Job(job) => match job.what {
+                What::Builds(_) => self.begin(scheduler, control, job, plans)?,
+                What::Move(migration) => {
+                    plans.push(self.a_move(scheduler, control, migration, job));
+                    return None;
+                }
+            },
+        };
+        self.look(scheduler, control, &mut builds, turn, plans);
+        if builds.next < builds.instances.len() {
+            return Some(Work::Builds(builds));
         }
+        self.end(scheduler, control, *builds, plans);
+        None
     }
 
-    fn builds(
+    /// Begins with the instances of a job that wait for a place.
+    fn begin(
         &mut self,
         scheduler: &mut Scheduler,
         control: &Control,
-        instances: &[InstanceId],
         job: Job,
         plans: &mut Vec<Plan>,
-    ) {
+    ) -> Option<Box<Builds>> {
+        let What::Builds(instances) = &job.what else {
+            return None;
+        };
         let (waiting, done) = waiting(control, instances);
         if !done.is_empty() {
             plans.push(Plan::Nothing { ids: done });
         }
-        let Some((first, spec)) = waiting.first().copied() else {
-            return;
-        };
-        let ids = || waiting.iter().map(|(instance, _)| *instance).collect();
-        let (ready, least) = match self.ready(scheduler, control, spec) {
-            Ok((ready, min_count)) => (ready, min_count.unwrap_or(waiting.len())),
+        let (_, spec) = waiting.first().copied()?;
+        let instances: Vec<InstanceId> = waiting.iter().map(|(instance, _)| *instance).collect();
+        match self.ready(scheduler, control, spec) {
+            Ok((ready, min_count)) => Some(Box::new(Builds {
+                least: min_count.unwrap_or(instances.len()),
+                body: spec.body.clone(),
+                ready,
+                instances,
+                next: 0,
+                gone: 0,
+                looked: Looked::default(),
+                job,
+            })),
             Err(fault) => {
-                let instances = ids();
                 let fault = PlanFault::Known(fault);
                 plans.push(Plan::Bury { instances, fault });
-                return;
+                None
             }
+        }
+    }
+
+    /// What is to be submitted for instances that were all looked at.
+    fn end(
+        &self,
+        scheduler: &mut Scheduler,
+        control: &Control,
+        builds: Builds,
+        plans: &mut Vec<Plan>,
+    ) {
+        let Builds {
+            job,
+            instances,
+            ready,
+            looked,
+            ..
+        } = builds;
+        let rest = instances.len().saturating_sub(builds.gone);
+        let Some(first) = instances.first().copied().filter(|_| rest > 0) else {
+            return;
         };
-        let least = least.clamp(1, waiting.len());
-        let looked = self.look(scheduler, control, &waiting, &ready, &job, plans);
+        let least = builds.least.clamp(1, rest);
         if looked.wishes.len() < least {
             for one in &looked.expected {
                 forget(scheduler, control, one);
             }
-            plans.push(self.nowhere(scheduler, control, &ready, first, ids()));
+            // Those that were deleted meanwhile are passed over when it is decided.
+            plans.push(self.nowhere(scheduler, control, &ready, first, instances));
             return;
         }
         if let Some(instance) = looked.without.first().copied() {
@@ -242,29 +330,38 @@ impl Planner {
         });
     }
 
-    /// Looks for hosts for each of several instances. Bodies are most often all the same.
+    /// Looks for hosts for each of several instances, until the turn is over. Bodies are most often
+    /// all the same.
     fn look(
         &mut self,
         scheduler: &mut Scheduler,
         control: &Control,
-        waiting: &[(InstanceId, &Spec)],
-        ready: &Ready,
-        job: &Job,
+        builds: &mut Builds,
+        turn: &Turn,
         plans: &mut Vec<Plan>,
-    ) -> Looked {
+    ) {
         let closed = closed_cells(control);
         let mut avoided = closed.clone();
         avoided.extend(self.unheard.iter().map(|CellId(cell)| *cell));
-        let mut looked = Looked::default();
-        let same = waiting.first().map(|(_, spec)| &spec.body);
-        for (instance, spec) in waiting {
-            let other = if Some(&spec.body) == same {
+        while let Some(instance) = builds.instances.get(builds.next).copied() {
+            builds.next += 1;
+            let (waits, _) = waiting(control, &[instance]);
+            let Some((_, spec)) = waits.first().copied() else {
+                // It was deleted since the last turn.
+                builds.gone += 1;
+                let ids = vec![instance.0];
+                plans.push(Plan::Nothing { ids });
+                continue;
+            };
+            // What was made together asks for the same place.
+            let is_same = builds.body.is_of_one_making(&spec.body) || builds.body == spec.body;
+            let other = if is_same {
                 None
             } else {
                 match self.ready(scheduler, control, spec) {
                     Ok((other, _)) => Some(other),
                     Err(fault) => {
-                        let instances = vec![*instance];
+                        let instances = vec![instance];
                         let fault = PlanFault::Known(fault);
                         plans.push(Plan::Bury { instances, fault });
                         continue;
@@ -272,14 +369,14 @@ impl Planner {
                 }
             };
             let place = Where {
-                instance: *instance,
+                instance,
                 group: spec.group,
                 cell: None,
                 without_cells: &avoided,
-                without: &job.without,
-                round: job.round,
+                without: &builds.job.without,
+                round: builds.job.round,
             };
-            let ready = other.as_ref().unwrap_or(ready);
+            let ready = other.as_ref().unwrap_or(&builds.ready);
             let mut found = self.find(scheduler, control, ready, &place);
             if found.is_none() && avoided.len() > closed.len() {
                 let everywhere = Where {
@@ -290,17 +387,19 @@ impl Planner {
             }
             match found {
                 Some(found) => {
-                    looked.wishes.push(Wish {
-                        instance: *instance,
+                    builds.looked.wishes.push(Wish {
+                        instance,
                         candidates: found.candidates,
                         alternates: self.options.alternates,
                     });
-                    looked.expected.push(found.expected);
+                    builds.looked.expected.push(found.expected);
                 }
-                None => looked.without.push(*instance),
+                None => builds.looked.without.push(instance),
+            }
+            if turn.is_over() {
+                return;
             }
         }
-        looked
     }
 
     /// The plan for instances that find no host.
