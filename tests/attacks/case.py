@@ -56,6 +56,8 @@ class Caller:
             "Accept": "application/json",
             "OpenStack-API-Version": "compute 2.96, placement 1.39",
         }
+        if self.token != ADMIN:
+            sent["X-Roles"] = "member,reader"
         if body is not None:
             sent["Content-Type"] = "application/json"
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -92,6 +94,8 @@ class Site:
         for name, value in values.items():
             words += [f"--{name}", str(value)]
         self.hosts = hosts
+        # A port for health alone, where the installation has one.
+        self.health: int | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.server = servers.Server(
             words, self.placement, str(folder / "up.log"), start_timeout=120
