@@ -4,7 +4,7 @@ import socket
 import time
 import uuid
 
-from case import Case, Site
+from case import Caller, Case, Site
 
 FOLLOWERS = 100
 # What a connection costs without following anything is in it.
@@ -77,9 +77,10 @@ def run(case: Case) -> None:
         found, last = _reads_all(site)
         case.check("a reader that reads gets every entry in order", last > rounds, f"{found}, {last}")
         before = site.memory_mib()
-        links = [_follow(site, 0) for _ in range(FOLLOWERS)]
-        # Until nothing changes any more.
         caller = site.caller(port=site.placement)
+        links = [_follow(site, 0) for _ in range(FOLLOWERS)]
+        _wait_for(caller, FOLLOWERS)
+        # Until nothing changes any more.
         most = before
         for _ in range(30):
             time.sleep(0.1)
@@ -102,8 +103,9 @@ def run(case: Case) -> None:
             link.close()
     with case.up(hosts=0, placement_write_timeout_ms=TIMEOUT_MS, placement_followers_max=5) as site:
         _fill(site, 200)
+        caller = site.caller(port=site.placement, timeout=20)
         links = [_follow(site, 0) for _ in range(5)]
-        caller = site.caller(port=site.placement)
+        _wait_for(caller, 5)
         refused = caller("GET", "/placewright/v1/changes").status
         case.check("they have all the room", refused == 503, refused)
         end = time.monotonic() + TIMEOUT_MS / 1000 * 4
@@ -115,7 +117,13 @@ def run(case: Case) -> None:
             link.close()
 
 
-def _followers(caller) -> int:
+def _wait_for(caller: Caller, followers: int) -> None:
+    end = time.monotonic() + 10
+    while _followers(caller) < followers and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def _followers(caller: Caller) -> int:
     text = caller("GET", "/metrics").body.decode()
     rows = [row for row in text.splitlines() if row.startswith("placewright_change_followers")]
     return int(float(rows[0].split()[-1])) if rows else -1

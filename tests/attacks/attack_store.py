@@ -110,10 +110,10 @@ def _flipped_byte(case: Case) -> None:
     server.kill()
     log = store / "journal.sqlite-wal"
     data = bytearray(log.read_bytes())
-    end = 32
-    while data[end + 8 : end + 16] == data[16:24]:
-        end += 24 + PAGE
-    data[32 + (end - 32) // (24 + PAGE) // 2 * (24 + PAGE) + 100] ^= 1
+    # Frames that end a transaction; what lies behind the last of them is room for more.
+    frames = range(32, len(data) - PAGE, 24 + PAGE)
+    ends = [at for at in frames if data[at + 8 : at + 16] == data[16:24] and any(data[at + 4 : at + 8])]
+    data[ends[len(ends) // 2] + 100] ^= 1
     log.write_bytes(data)
     run = _journal("verify", store)
     named = re.search(r"missing: .*lacks entries (\d+) to (\d+) \(\d+ entries\)", run.stdout)
