@@ -65,6 +65,13 @@ impl Cell {
         let engine_options = options.engine.clone();
         let opened = tokio::task::spawn_blocking(move || {
             let journal = SqliteJournal::open(&directory, store)?;
+            for notice in journal.notices() {
+                if notice.is_warning() {
+                    tracing::warn!("{notice}");
+                } else {
+                    tracing::info!("{notice}");
+                }
+            }
             Ok(Engine::open(journal, engine_options, observer)?)
         });
         let engine = opened.await.unwrap_or(Err(OpenError::Panicked))?;

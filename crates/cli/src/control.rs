@@ -162,6 +162,7 @@ async fn open_store(
     let engine_options = wire::engine(options);
     let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
         let mut journal = SqliteJournal::open(&directory, journal_options)?;
+        observer::tell(journal.notices());
         journal.grow_log()?;
         Engine::open(journal, engine_options, observer)
     });

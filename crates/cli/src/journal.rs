@@ -8,15 +8,21 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use placewright_journal::{Journal, SqliteJournal, SqliteOptions, Stats, compact, verify};
+use placewright_cell::CellMachine;
+use placewright_engine::Machine as _;
+use placewright_journal::{
+    Journal, JournalError, SqliteJournal, SqliteOptions, Stats, compact, verify,
+};
 use serde::Serialize;
 
 use crate::config::{Config, Environment, Flags, chain};
+use crate::print;
 
 /// What to do with a store.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JournalCommand {
-    /// Check every entry and snapshot against its checksum; exit code 1 when something is damaged
+    /// Check every entry and snapshot against its checksum, and whether every entry is there that was
+    /// acknowledged; exit code 1 when something is damaged or missing
     Verify(StoreArgs),
     /// Count what the store holds
     Stats {
@@ -39,6 +45,16 @@ pub(crate) enum JournalCommand {
         #[arg(long, value_name = "SEQUENCE", default_value_t = u64::MAX, hide_default_value = true)]
         to: u64,
     },
+    /// Go on without entries that are missing: says which, and from where the store goes on. The server
+    /// must be stopped
+    #[command(
+        name = "accept-loss",
+        after_help = "A store that lacks entries which were acknowledged does \
+        not start. Restore it from a copy if there is one; copy its directory before this in any case.\n\
+        What is lost here is not taken back elsewhere: run `placewright audit` afterwards, and have \
+        readers of the change stream start anew, since the numbers of lost entries come again."
+    )]
+    AcceptLoss(StoreArgs),
     /// Give up entries that the newest snapshot covers, and return their room to the file system.
     /// The server must be stopped
     Compact {
@@ -84,6 +100,7 @@ impl JournalCommand {
             Self::Verify(store) => run_verify(&store),
             Self::Stats { store, json } => run_stats(&store, json).map(|()| true),
             Self::Export { store, from, to } => export::run(store.read()?, from, to).map(|()| true),
+            Self::AcceptLoss(store) => run_accept_loss(&store).map(|()| true),
             Self::Compact { store, keep } => run_compact(&store, keep).map(|()| true),
         }
     }
@@ -104,20 +121,33 @@ fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
     })?;
     let mut unreadable = Vec::new();
     decode_all(&mut journal, &mut unreadable)?;
-    println!(
-        "{}: {} entries ({} bytes) and {} snapshots are whole",
+    let mut text = format!(
+        "{}: {} entries ({} bytes) and {} snapshots are whole\n",
         directory.display(),
         found.entries,
         found.record_bytes,
         found.snapshots.len()
     );
     for problem in &found.problems {
-        println!("damaged: {}", chain(problem));
+        text.push_str(&format!("{}: {}\n", kind(problem), chain(problem)));
     }
     for problem in &unreadable {
-        println!("unreadable: {problem}");
+        text.push_str(&format!("unreadable: {problem}\n"));
     }
+    for notice in journal.notices() {
+        text.push_str(&format!("warning: {notice}\n"));
+    }
+    print(&text)?;
     Ok(found.problems.is_empty() && unreadable.is_empty())
+}
+
+fn kind(problem: &JournalError) -> &'static str {
+    match problem {
+        JournalError::Lost { .. } | JournalError::Missing { .. } | JournalError::NoMark { .. } => {
+            "missing"
+        }
+        _ => "damaged",
+    }
 }
 
 /// Entries that are whole by their checksums but hold no changes that this release knows.
@@ -125,7 +155,10 @@ fn decode_all(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow
     let first = journal.first_held()?;
     // Damage was reported by the walk before; here it only ends the reading.
     let _ = journal.read(first, &mut |sequence, record| {
-        if let Err(error) = placewright_conductor::Control::decode(record) {
+        if let Err(error) = placewright_conductor::Control::decode(record)
+            // It may be a cell's store.
+            && CellMachine::decode(record).is_err()
+        {
             problems.push(format!("entry {sequence}: {}", chain(&error)));
         }
         if problems.len() < 100 {
@@ -179,20 +212,38 @@ fn run_stats(store: &StoreArgs, json: bool) -> anyhow::Result<()> {
             file_bytes,
             snapshots,
         };
-        println!("{}", serde_json::to_string(&report)?);
-        return Ok(());
+        return print(&format!("{}\n", serde_json::to_string(&report)?));
     }
-    println!("first entry held  {first_held}");
-    println!("last entry        {end}");
-    println!("entries held      {entries} in {batches} batches, {record_bytes} bytes");
-    println!("journal's files   {file_bytes} bytes");
+    let mut text = format!(
+        "first entry held  {first_held}\n\
+         last entry        {end}\n\
+         entries held      {entries} in {batches} batches, {record_bytes} bytes\n\
+         journal's files   {file_bytes} bytes\n"
+    );
     for snapshot in snapshots {
-        println!(
-            "snapshot          at entry {}, {} bytes",
+        text.push_str(&format!(
+            "snapshot          at entry {}, {} bytes\n",
             snapshot.sequence, snapshot.bytes
-        );
+        ));
     }
-    Ok(())
+    print(&text)
+}
+
+fn run_accept_loss(store: &StoreArgs) -> anyhow::Result<()> {
+    let directory = store.directory()?;
+    let accepted = SqliteJournal::accept_loss(&directory)?;
+    let mut text = match accepted.lost {
+        Some((first, last)) => format!(
+            "gave up entries {first} to {last} ({} entries); ",
+            last - first + 1
+        ),
+        None => "nothing is missing; ".to_owned(),
+    };
+    text.push_str(&format!("the last entry is {}", accepted.end));
+    if accepted.from_snapshot {
+        text.push_str(", as the snapshot has it");
+    }
+    print(&format!("{text}\n"))
 }
 
 fn run_compact(store: &StoreArgs, keep: u64) -> anyhow::Result<()> {
@@ -202,12 +253,11 @@ fn run_compact(store: &StoreArgs, keep: u64) -> anyhow::Result<()> {
     }
     let mut journal = SqliteJournal::open(&directory, SqliteOptions::default())?;
     if journal.snapshots()?.is_empty() {
-        println!("there is no snapshot yet, so every entry is needed");
+        print("there is no snapshot yet, so every entry is needed\n")?;
     }
     let done = compact(&mut journal, keep)?;
-    println!(
-        "gave up {} entries; the first held is {}; the files shrank from {} to {} bytes",
+    print(&format!(
+        "gave up {} entries; the first held is {}; the files shrank from {} to {} bytes\n",
         done.entries_trimmed, done.first_held, done.file_bytes_before, done.file_bytes_after
-    );
-    Ok(())
+    ))
 }

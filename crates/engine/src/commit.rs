@@ -13,9 +13,10 @@ use crate::shared::{Decided, Group, Progress, Shared, State};
 use crate::{Commit, Machine, StoreError, SubmitError, snapshot};
 
 /// What the writer learns from a successful append.
-#[derive(Default)]
 pub(crate) struct Appended {
     pub(crate) took: Duration,
+    /// When its commands had their answers.
+    pub(crate) answered: Instant,
     /// The commands that were in the append.
     pub(crate) commands: usize,
     /// The commands that waited when those were answered.
@@ -46,7 +47,12 @@ pub(crate) fn commit<M: Machine>(
     let took = started.elapsed();
     let entries = records.len();
     match appended {
-        Ok(()) => return Some(succeed(shared, groups, entries, took)),
+        Ok(()) => {
+            let appended = succeed(shared, groups, entries, took);
+            // While the callers take their answers.
+            journal.settle();
+            return Some(appended);
+        }
         Err(AppendError::Conflict { .. }) => decide_again(shared, journal, groups),
         Err(AppendError::Failed(error)) => {
             fail(shared, groups, &Arc::new(StoreError::Journal(error)));
@@ -108,10 +114,12 @@ fn succeed<M: Machine>(
     // Counted before the answers, which bring new commands.
     commit.queued = shared.queue.lock().waiting.len();
     finish(shared, groups);
+    let answered = Instant::now();
     shared.observer.committed(&commit);
     snapshot::request_if_due(shared, commit.bytes as u64);
     Appended {
         took: append,
+        answered,
         commands: commit.commands,
         waiting: commit.queued,
     }
@@ -129,6 +137,7 @@ fn undo_all<M: Machine>(
         let mut queue = shared.queue.lock();
         groups.append(&mut queue.decided);
         queue.decided_commands = 0;
+        queue.decided_bytes = 0;
         queue.appending = false;
     }
     for group in groups.iter_mut().rev() {

@@ -191,6 +191,17 @@ fn entries_that_cannot_be_used_are_named() {
     toy.journal = Box::new(MemoryJournal::new());
     drop(toy);
     std::fs::remove_file(directory.path().join("journal.sqlite")).unwrap();
+    let refused = SqliteJournal::open(directory.path(), SqliteOptions::default()).err();
+    assert!(matches!(
+        refused,
+        Some(JournalError::Lost {
+            first: 1,
+            last: 1,
+            ..
+        })
+    ));
+    // Without the mark, as an earlier release leaves it, the snapshot still tells.
+    std::fs::remove_file(directory.path().join("mark")).unwrap();
     let journal = SqliteJournal::open(directory.path(), SqliteOptions::default()).unwrap();
     assert!(matches!(
         fails_to_open(&journal),

@@ -48,6 +48,36 @@ pub enum JournalError {
         last: u64,
     },
 
+    /// Entries that were acknowledged are gone: the end of the log was damaged, cut off or put back.
+    #[error(
+        "the journal at {path} lacks entries {first} to {last} ({} entries), which were acknowledged: \
+         restore it from a copy, or give them up with `placewright journal accept-loss --store {path}`",
+        last - first + 1
+    )]
+    Lost {
+        /// The store.
+        path: PathBuf,
+        /// The first missing entry.
+        first: u64,
+        /// The last missing entry, as far as is known.
+        last: u64,
+    },
+
+    /// Nothing says how far the log has to reach.
+    #[error(
+        "the mark of the journal at {path} is {what}, and only the mark tells whether entries behind \
+         {end} are missing: restore the store from a copy, or take it as it is with `placewright \
+         journal accept-loss --store {path}`"
+    )]
+    NoMark {
+        /// The store.
+        path: PathBuf,
+        /// "missing" or "damaged".
+        what: &'static str,
+        /// The last entry that is there.
+        end: u64,
+    },
+
     /// A snapshot does not match its checksums, or ends early.
     #[error("the snapshot at entry {sequence} ({path}) is damaged: {reason}")]
     DamagedSnapshot {

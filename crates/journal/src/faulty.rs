@@ -229,6 +229,10 @@ impl Journal for Faulty {
         }
     }
 
+    fn settle(&mut self) {
+        self.inner.settle();
+    }
+
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
         self.attempt(Operation::Read, |inner| inner.read(from, visit))
     }
@@ -271,6 +275,10 @@ impl Journal for Faulty {
 
     fn check_store(&mut self) -> Result<(), JournalError> {
         self.inner.check_store()
+    }
+
+    fn check_acknowledged(&mut self) -> Result<(), JournalError> {
+        self.inner.check_acknowledged()
     }
 
     fn reclaim(&mut self) -> Result<(), JournalError> {

@@ -22,6 +22,10 @@ pub trait Journal: Send {
     /// succeed.
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
+    /// Does what an append leaves to be done before the next one, which would do it otherwise: for a
+    /// moment when nobody waits.
+    fn settle(&mut self) {}
+
     /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
     /// Answers the sequence to go on with.
     ///
@@ -93,6 +97,16 @@ pub trait Journal: Send {
         Ok(())
     }
 
+    /// Checks that every entry is there that was ever acknowledged, as far as the engine keeps account
+    /// of that outside of its log.
+    ///
+    /// # Errors
+    /// [`JournalError::Lost`] and [`JournalError::NoMark`] say what is missing, or the store cannot be
+    /// read.
+    fn check_acknowledged(&mut self) -> Result<(), JournalError> {
+        Ok(())
+    }
+
     /// Gives the room of trimmed entries back to the file system. May take long, and appends wait.
     ///
     /// # Errors
@@ -119,6 +133,10 @@ pub trait Journal: Send {
 impl<J: Journal + ?Sized> Journal for Box<J> {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         (**self).append(next_sequence, records)
+    }
+
+    fn settle(&mut self) {
+        (**self).settle();
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
@@ -159,6 +177,10 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
 
     fn check_store(&mut self) -> Result<(), JournalError> {
         (**self).check_store()
+    }
+
+    fn check_acknowledged(&mut self) -> Result<(), JournalError> {
+        (**self).check_acknowledged()
     }
 
     fn reclaim(&mut self) -> Result<(), JournalError> {

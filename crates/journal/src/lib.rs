@@ -23,12 +23,14 @@
 //! - An append is kept whole, or leaves no trace. What was acknowledged is on stable storage.
 //! - A snapshot becomes visible whole, or not at all.
 //! - Entries are trimmed only behind a snapshot.
+//! - What was acknowledged and is gone is named when the store is opened, never passed over.
 
 mod error;
 mod faulty;
 mod journal;
 mod maintain;
 mod memory;
+pub mod private;
 mod sqlite;
 
 pub use error::{AppendError, JournalError};
@@ -36,4 +38,4 @@ pub use faulty::{Fault, Faults, Faulty, Operation};
 pub use journal::{Journal, SnapshotInfo, SnapshotWriter, Stats, Visit};
 pub use maintain::{Compaction, Verification, compact, verify};
 pub use memory::MemoryJournal;
-pub use sqlite::{FORMAT, SqliteJournal, SqliteOptions};
+pub use sqlite::{Acceptance, FORMAT, Notice, SqliteJournal, SqliteOptions};

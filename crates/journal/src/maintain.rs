@@ -50,6 +50,9 @@ pub fn verify(
     if let Err(problem) = journal.check_store() {
         found.problems.push(problem);
     }
+    if let Err(problem) = journal.check_acknowledged() {
+        found.problems.push(problem);
+    }
     let first_held = journal.first_held()?;
     let end = journal.end()?;
     verify_entries(journal, first_held, end, &mut found, progress);
@@ -120,6 +123,11 @@ fn verify_entries(
 
 fn verify_snapshot(journal: &mut dyn Journal, sequence: u64) -> Result<(), JournalError> {
     let mut reader = journal.read_snapshot(sequence)?;
+    read_whole(&mut reader, sequence)
+}
+
+/// Reads the snapshot at `sequence` to its end, and so checks it.
+pub(crate) fn read_whole(reader: &mut dyn io::Read, sequence: u64) -> Result<(), JournalError> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match reader.read(&mut piece) {

@@ -3,14 +3,19 @@
 //! ```text
 //! journal.sqlite (-wal, -shm)      the entries, one row a batch
 //! snapshot-00000000000000000042    the state after entry 42
+//! mark                             which entry was acknowledged last (see `mark.rs`)
 //! lock                             held by the one program that may write
 //! ```
+//!
+//! All of it is for the owner alone, whatever the umask.
 //!
 //! SQLite runs in WAL mode with `synchronous=FULL`: a commit returns after its fsync. Snapshots are
 //! files of their own, because a snapshot inside the database would pass through the write-ahead
 //! log and hold up every append meanwhile.
 
+mod accept;
 mod batch;
+mod mark;
 mod open;
 mod snapshot_file;
 
@@ -24,8 +29,10 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
+pub use accept::Acceptance;
 use batch::Row;
-pub use open::{FORMAT, SqliteOptions};
+use mark::Mark;
+pub use open::{FORMAT, Notice, SqliteOptions};
 
 /// Trimming removes this many batches in one transaction, so that appends wait for milliseconds.
 const BATCHES_A_TRIM: i64 = 64;
@@ -45,12 +52,25 @@ struct Store {
     options: SqliteOptions,
     /// None when opened for reading only.
     lock: Option<File>,
-    /// Held around each write transaction: fairer than SQLite's own waiting, which sleeps.
-    turn: Mutex<()>,
+    /// Held around each write transaction: fairer than SQLite's own waiting, which sleeps. With it
+    /// goes the mark; none when opened for reading only.
+    turn: Mutex<Option<Mark>>,
+    notices: Vec<Notice>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // First what is still being written, then the lock; by name, because a child process that is
+        // being started holds on to the file for a moment.
+        *self.turn.get_mut() = None;
+        if let Some(lock) = &self.lock {
+            let _ = lock.unlock();
+        }
+    }
 }
 
 /// Where the log stands: the last entry's sequence and its batch's checksum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 struct Tail {
     last: u64,
     checksum: u32,
@@ -65,7 +85,7 @@ impl Store {
         move |error| JournalError::from_io(&self.directory, doing, error)
     }
 
-    fn writable(&self) -> Result<MutexGuard<'_, ()>, JournalError> {
+    fn writable(&self) -> Result<MutexGuard<'_, Option<Mark>>, JournalError> {
         if self.lock.is_none() {
             return Err(JournalError::ReadOnly {
                 path: self.directory.clone(),
@@ -115,8 +135,11 @@ fn trimmed(connection: &Connection) -> rusqlite::Result<Tail> {
 
 impl SqliteJournal {
     fn append_payload(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
-        let _turn = self.store.writable()?;
+        let mut turn = self.store.writable()?;
         let sqlite = self.store.sqlite("append");
+        if let Some(mark) = turn.as_mut() {
+            mark.settle().map_err(self.store.io("write its mark"))?;
+        }
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -148,6 +171,9 @@ impl SqliteJournal {
             })
             .map_err(&sqlite)?;
         transaction.commit().map_err(&sqlite)?;
+        if let Some(mark) = turn.as_mut() {
+            mark.set(Tail { last, checksum });
+        }
         Ok(())
     }
 
@@ -250,6 +276,11 @@ impl SqliteJournal {
         Ok(true)
     }
 
+    /// What an operator should know of how the store was found; no reason not to go on.
+    pub fn notices(&self) -> &[Notice] {
+        &self.store.notices
+    }
+
     fn file_bytes(&self) -> u64 {
         ["journal.sqlite", "journal.sqlite-wal"]
             .iter()
@@ -257,6 +288,22 @@ impl SqliteJournal {
             .map(|metadata| metadata.len())
             .sum()
     }
+}
+
+/// The first entry and the end of the last batch that begins at `sequence` or before.
+fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(u64, Tail)>> {
+    connection
+        .prepare_cached(
+            "SELECT first, last, checksum FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1",
+        )?
+        .query_row([int(sequence)], |row| {
+            let tail = Tail {
+                last: uint(row.get(1)?),
+                checksum: row.get(2)?,
+            };
+            Ok((uint(row.get(0)?), tail))
+        })
+        .optional()
 }
 
 /// The batch before the one that holds `from`.
@@ -285,9 +332,17 @@ impl Journal for SqliteJournal {
         let appended = self.append_payload(next_sequence, records);
         if appended.is_err() && !self.connection.is_autocommit() {
             // A transaction that could not even be rolled back would block every later one.
-            open::connect(&self.store).map(|fresh| self.connection = fresh)?;
+            open::connect(&self.store, || Ok(())).map(|fresh| self.connection = fresh)?;
+            self.tidy_on_close()?;
         }
         appended
+    }
+
+    fn settle(&mut self) {
+        if let Some(mark) = self.store.turn.lock().as_mut() {
+            // What fails now is tried again before the next append, which says why it cannot be.
+            let _ = mark.settle();
+        }
     }
 
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
@@ -387,6 +442,12 @@ impl Journal for SqliteJournal {
         })
     }
 
+    fn check_acknowledged(&mut self) -> Result<(), JournalError> {
+        // The mark first: it never says more than what was there when it was written.
+        let found = mark::read(&self.store.directory).map_err(self.store.io("read its mark"))?;
+        open::check_acknowledged(&self.store, &self.connection, found)
+    }
+
     fn reclaim(&mut self) -> Result<(), JournalError> {
         {
             let _turn = self.store.writable()?;
@@ -405,10 +466,14 @@ impl Journal for SqliteJournal {
     }
 
     fn another(&self) -> Result<Box<dyn Journal>, JournalError> {
-        Ok(Box::new(Self {
-            connection: open::connect(&self.store)?,
+        let another = Self {
+            connection: open::connect(&self.store, || Ok(()))?,
             store: Arc::clone(&self.store),
             payload: Vec::new(),
-        }))
+        };
+        if self.store.lock.is_some() {
+            another.tidy_on_close()?;
+        }
+        Ok(Box::new(another))
     }
 }

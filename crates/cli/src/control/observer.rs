@@ -5,9 +5,21 @@ use std::error::Error;
 use placewright_engine::{
     Commit, Observer, RecoveryProgress, SnapshotError, SnapshotReport, StoreError,
 };
+use placewright_journal::Notice;
 
 use super::systemd;
 use crate::config::chain;
+
+/// Logs what was noticed when a store was opened.
+pub(crate) fn tell(notices: &[Notice]) {
+    for notice in notices {
+        if notice.is_warning() {
+            tracing::warn!("{notice}");
+        } else {
+            tracing::info!("{notice}");
+        }
+    }
+}
 
 /// Logs what the engine does and passes it on.
 #[derive(Debug)]

@@ -1,16 +1,19 @@
 //! Opening a store: the lock, the schema, the format.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fmt;
+use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
+use super::mark::{self, Found, Mark};
 use super::{SqliteJournal, Store, snapshot_file};
-use crate::JournalError;
+use crate::{JournalError, private};
 
 /// The format that this release writes. It reads this one and all older ones.
 pub const FORMAT: u32 = 1;
@@ -45,30 +48,29 @@ impl SqliteJournal {
     /// [`JournalError::Locked`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`],
     /// [`JournalError::ReadOnly`], or the store failed.
     pub fn open(directory: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
-        fs::create_dir_all(directory).map_err(|e| match e.kind() {
-            std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => {
-                JournalError::NotAJournal {
-                    path: directory.to_path_buf(),
-                    reason: "it is not a directory".into(),
-                }
-            }
-            _ => JournalError::from_io(directory, "create the store", e),
-        })?;
-        let lock = lock(directory)?;
-        let store = Arc::new(Store {
-            directory: directory.to_path_buf(),
-            options,
-            lock: Some(lock),
-            turn: Mutex::new(()),
-        });
-        let connection = connect(&store)?;
+        let (mut store, found) = take(directory, options)?;
+        check_file(&store, found)?;
+        let connection = connect(&store, || check_empty(&store, found));
+        let connection = connection.map_err(|error| said(error, found))?;
+        check_acknowledged(&store, &connection, found)?;
+        mark(&mut store, &connection, found)?;
         sync_directory(directory).map_err(store.io("open"))?;
         snapshot_file::remove_partial(directory).map_err(store.io("open"))?;
-        Ok(Self {
+        let journal = Self {
             connection,
-            store,
+            store: Arc::new(store),
             payload: Vec::new(),
-        })
+        };
+        journal.tidy_on_close()?;
+        Ok(journal)
+    }
+
+    /// From now on the log is written into the database when the last handle is closed.
+    pub(super) fn tidy_on_close(&self) -> Result<(), JournalError> {
+        (self.connection)
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            .map(|_| ())
+            .map_err(self.store.sqlite("open"))
     }
 
     /// Gives the write-ahead log some room before it is needed. An fsync that has to make a file larger
@@ -118,22 +120,284 @@ impl SqliteJournal {
     /// [`JournalError::NotFound`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`], or
     /// the store failed.
     pub fn open_read_only(directory: &Path) -> Result<Self, JournalError> {
-        let store = Arc::new(Store {
+        let store = Store {
             directory: directory.to_path_buf(),
             options: SqliteOptions::default(),
             lock: None,
-            turn: Mutex::new(()),
-        });
+            turn: Mutex::new(None),
+            notices: Notice::of(directory),
+        };
+        let found = mark::read(directory).map_err(store.io("read its mark"))?;
+        check_file(&store, found)?;
+        let connection = connect(&store, || Ok(())).map_err(|error| said(error, found))?;
         Ok(Self {
-            connection: connect(&store)?,
-            store,
+            connection,
+            store: Arc::new(store),
             payload: Vec::new(),
         })
     }
 }
 
+/// What an operator should know of a store as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Other users of the machine can read or write it.
+    OpenToOthers {
+        /// The store.
+        path: PathBuf,
+        /// The directory's mode.
+        mode: u32,
+        /// A file that they can get at.
+        file: String,
+    },
+    /// An earlier release wrote it, which kept no mark; from now on there is one.
+    Adopted {
+        /// The store.
+        path: PathBuf,
+        /// The last entry.
+        end: u64,
+    },
+    /// A slot of the mark was damaged, and is written again.
+    SlotDamaged {
+        /// The store.
+        path: PathBuf,
+    },
+}
+
+impl Notice {
+    fn of(directory: &Path) -> Vec<Self> {
+        let open = private::open_to_others(directory).map(|(mode, file)| Self::OpenToOthers {
+            path: directory.to_path_buf(),
+            mode,
+            file,
+        });
+        open.into_iter().collect()
+    }
+
+    /// Whether somebody should do something about it.
+    pub fn is_warning(&self) -> bool {
+        !matches!(self, Self::Adopted { .. })
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenToOthers { path, mode, file } => {
+                let path = path.display();
+                write!(
+                    f,
+                    "other users of this machine can get at the store at {path} (mode {mode:04o}"
+                )?;
+                if !file.is_empty() {
+                    write!(f, ", {file} for example")?;
+                }
+                write!(
+                    f,
+                    "), which holds everything of every tenant: chmod -R go= {path}"
+                )
+            }
+            Self::Adopted { path, end } => write!(
+                f,
+                "the store at {} is an earlier release's: from entry {end} on a mark says which \
+                 entries have to be there",
+                path.display()
+            ),
+            Self::SlotDamaged { path } => write!(
+                f,
+                "a slot of the mark of {} was damaged: for its last batch nothing \
+                 tells whether it is missing",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Makes the directory where it is missing, and takes it for this program.
+pub(super) fn take(
+    directory: &Path,
+    options: SqliteOptions,
+) -> Result<(Store, Found), JournalError> {
+    private::create_directory(directory).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => {
+            JournalError::NotAJournal {
+                path: directory.to_path_buf(),
+                reason: "it is not a directory".into(),
+            }
+        }
+        _ => JournalError::from_io(directory, "create the store", e),
+    })?;
+    let store = Store {
+        directory: directory.to_path_buf(),
+        options,
+        lock: Some(lock(directory)?),
+        turn: Mutex::new(None),
+        notices: Notice::of(directory),
+    };
+    let found = mark::read(directory).map_err(store.io("read its mark"))?;
+    Ok((store, found))
+}
+
+/// Looks at the database's file before SQLite does, which would throw the log of an empty one away.
+fn check_file(store: &Store, found: Found) -> Result<(), JournalError> {
+    let bytes = |name| fs::metadata(store.directory.join(name)).map_or(0, |file| file.len());
+    if bytes("journal.sqlite") > 0 {
+        return Ok(());
+    }
+    check_empty(store, found)?;
+    if bytes("journal.sqlite-wal") > 0 {
+        return Err(JournalError::DamagedStore {
+            path: store.directory.clone(),
+            sequence: 0,
+            reason: "journal.sqlite is empty, but its log is not".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether a store may be empty.
+fn check_empty(store: &Store, found: Found) -> Result<(), JournalError> {
+    let path = store.directory.clone();
+    match found {
+        Found::At { tail, .. } if tail.last > 0 => Err(JournalError::Lost {
+            path,
+            first: 1,
+            last: tail.last,
+        }),
+        Found::Unreadable => Err(JournalError::NoMark {
+            path,
+            what: "damaged",
+            end: 0,
+        }),
+        Found::At { .. } | Found::Absent => Ok(()),
+    }
+}
+
+/// Adds to an error that says nothing of entries how far they have to reach.
+fn said(mut error: JournalError, found: Found) -> JournalError {
+    let last = found.last().filter(|last| *last > 0);
+    if let (
+        JournalError::DamagedStore { reason, .. } | JournalError::NotAJournal { reason, .. },
+        Some(last),
+    ) = (&mut error, last)
+    {
+        reason.push_str(&format!(
+            "; entries up to {last} were acknowledged: restore it from a copy, or give up what cannot be \
+             read with `placewright journal accept-loss`"
+        ));
+    }
+    error
+}
+
+/// Checks that the log reaches as far as the mark says, with the batch that it says.
+pub(super) fn check_acknowledged(
+    store: &Store,
+    connection: &Connection,
+    found: Found,
+) -> Result<(), JournalError> {
+    let sqlite = store.sqlite("read");
+    let path = || store.directory.clone();
+    let end = super::tail(connection).map_err(&sqlite)?;
+    let said = match found {
+        Found::At { tail, .. } => tail,
+        Found::Absent | Found::Unreadable => {
+            let is_expected = end.last > 0 && is_marked(connection).map_err(&sqlite)?;
+            let what = match found {
+                Found::Absent => "missing",
+                _ => "damaged",
+            };
+            return if is_expected {
+                Err(JournalError::NoMark {
+                    path: path(),
+                    what,
+                    end: end.last,
+                })
+            } else {
+                Ok(())
+            };
+        }
+    };
+    if said.last > end.last {
+        return Err(JournalError::Lost {
+            path: path(),
+            first: end.last + 1,
+            last: said.last,
+        });
+    }
+    let trimmed = super::trimmed(connection).map_err(&sqlite)?;
+    if said.last <= trimmed.last {
+        return Ok(());
+    }
+    let there = super::batch_at(connection, said.last).map_err(&sqlite)?;
+    match there {
+        Some((_, there)) if there == said => Ok(()),
+        Some((first, there)) if there.last >= said.last => Err(JournalError::Damaged {
+            path: path(),
+            first,
+            last: there.last,
+            reason: format!(
+                "they are not those that were acknowledged up to entry {}",
+                said.last
+            ),
+        }),
+        there => Err(JournalError::Missing {
+            path: path(),
+            first: there.map_or(trimmed.last, |(_, there)| there.last) + 1,
+            last: said.last,
+        }),
+    }
+}
+
+/// Whether the store has had a mark.
+fn is_marked(connection: &Connection) -> rusqlite::Result<bool> {
+    connection
+        .query_row("SELECT 1 FROM meta WHERE key = 'marked'", [], |_| Ok(()))
+        .optional()
+        .map(|found| found.is_some())
+}
+
+/// Has the mark say where the log ends, and the store that it has one.
+fn mark(store: &mut Store, connection: &Connection, found: Found) -> Result<(), JournalError> {
+    let sqlite = store.sqlite("open");
+    let tail = super::tail(connection).map_err(&sqlite)?;
+    let path = || store.directory.clone();
+    let mut notice = None;
+    match found {
+        Found::At {
+            is_slot_damaged, ..
+        } => {
+            notice = is_slot_damaged.then(|| Notice::SlotDamaged { path: path() });
+        }
+        Found::Absent | Found::Unreadable if tail.last > 0 => {
+            notice = Some(Notice::Adopted {
+                path: path(),
+                end: tail.last,
+            });
+        }
+        Found::Absent | Found::Unreadable => {}
+    }
+    let mark = Mark::resume(&store.directory, found, tail).map_err(store.io("write its mark"))?;
+    set_marked(connection).map_err(&sqlite)?;
+    drop(sqlite);
+    store.notices.extend(notice);
+    *store.turn.get_mut() = Some(mark);
+    Ok(())
+}
+
+pub(super) fn set_marked(connection: &Connection) -> rusqlite::Result<()> {
+    if !is_marked(connection)? {
+        connection.execute("INSERT INTO meta VALUES ('marked', 1)", [])?;
+    }
+    Ok(())
+}
+
 /// One more connection to the store's database.
-pub(super) fn connect(store: &Store) -> Result<Connection, JournalError> {
+///
+/// An empty one becomes a new store, unless `check_empty` says that it may not be.
+pub(super) fn connect(
+    store: &Store,
+    check_empty: impl FnOnce() -> Result<(), JournalError>,
+) -> Result<Connection, JournalError> {
     let file = store.directory.join("journal.sqlite");
     let sqlite = store.sqlite("open");
     if store.lock.is_none() {
@@ -142,10 +406,15 @@ pub(super) fn connect(store: &Store) -> Result<Connection, JournalError> {
         check_format(store, &connection)?;
         return Ok(connection);
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite gives the files that it makes beside this one the same mode.
+    private::open_file(&file).map_err(|e| JournalError::from_io(&file, "open", e))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(&file, flags).map_err(&sqlite)?;
+    // A store that is refused stays as it was found: SQLite would throw away the rest of its log, which
+    // is all that is left of what is missing.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(&sqlite)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(&sqlite)?;
     if connection.is_readonly("main").map_err(&sqlite)? {
         return Err(JournalError::ReadOnly {
@@ -159,6 +428,8 @@ pub(super) fn connect(store: &Store) -> Result<Connection, JournalError> {
         .map_err(&sqlite)?;
     if tables > 0 {
         check_format(store, &connection)?;
+    } else {
+        check_empty()?;
     }
     configure(&connection, store).map_err(&sqlite)?;
     if tables == 0 {
@@ -236,7 +507,7 @@ fn create_schema(connection: &mut Connection) -> rusqlite::Result<()> {
         "PRAGMA application_id = {APPLICATION_ID}; \
          CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID; \
          INSERT INTO meta VALUES \
-           ('format', {FORMAT}), ('trimmed_last', 0), ('trimmed_checksum', 0); \
+           ('format', {FORMAT}), ('trimmed_last', 0), ('trimmed_checksum', 0), ('marked', 1); \
          CREATE TABLE batch ( \
            first INTEGER PRIMARY KEY, last INTEGER NOT NULL, previous INTEGER NOT NULL, \
            checksum INTEGER NOT NULL, records BLOB NOT NULL);"
@@ -276,13 +547,7 @@ fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalErr
 fn lock(directory: &Path) -> Result<File, JournalError> {
     let path: PathBuf = directory.join("lock");
     let io = |e| JournalError::from_io(&path, "lock the store", e);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(io)?;
+    let mut file = private::open_file(&path).map_err(io)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -300,7 +565,6 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
         }
         Err(TryLockError::Error(error)) => return Err(io(error)),
     }
-    give_to_owner_of(directory, &file);
     // A full disk must not keep the store from being opened: the number only helps a message.
     let _ = file
         .set_len(0)
@@ -308,21 +572,6 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
         .and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
-
-/// A command run by root must not leave a lock that the service's own user cannot open.
-#[cfg(unix)]
-fn give_to_owner_of(directory: &Path, file: &File) {
-    use std::os::unix::fs::{MetadataExt, fchown};
-    if let (Ok(wanted), Ok(found)) = (fs::metadata(directory), file.metadata())
-        && wanted.uid() != found.uid()
-    {
-        // Best effort: only root may, and only root needs to.
-        let _ = fchown(file, Some(wanted.uid()), Some(wanted.gid()));
-    }
-}
-
-#[cfg(not(unix))]
-fn give_to_owner_of(_directory: &Path, _file: &File) {}
 
 /// Makes names in a directory durable.
 pub(super) fn sync_directory(directory: &Path) -> std::io::Result<()> {

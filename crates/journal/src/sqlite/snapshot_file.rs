@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::open::sync_directory;
-use crate::{JournalError, SnapshotInfo, SnapshotWriter};
+use crate::{JournalError, SnapshotInfo, SnapshotWriter, private};
 
 const MAGIC: &[u8; 8] = b"PWSNAPSH";
 const FORMAT: u32 = 1;
@@ -99,7 +99,7 @@ impl Writer {
     pub(super) fn create(directory: &Path, sequence: u64) -> Result<Self, JournalError> {
         let partial = partial_path(directory, sequence);
         let io = |e| JournalError::from_io(&partial, "write a snapshot", e);
-        let file = File::create(&partial).map_err(io)?;
+        let file = private::create_file(&partial).map_err(io)?;
         let mut writer = Self {
             directory: directory.to_path_buf(),
             sequence,

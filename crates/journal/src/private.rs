@@ -1,0 +1,131 @@
+//! Files and directories that only their owner can read, whatever the umask says: what a store holds is
+//! every tenant's.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// The mode of a private directory.
+#[cfg(unix)]
+const DIRECTORY_MODE: u32 = 0o700;
+/// The mode of a private file.
+#[cfg(unix)]
+const FILE_MODE: u32 = 0o600;
+
+/// Makes a directory, and those above it that are missing, for their owner alone. One that is there
+/// stays as it is.
+///
+/// # Errors
+/// Those of the file system.
+pub fn create_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        create_directory(above)?;
+    }
+    match create_one(path) {
+        // Somebody else was first, or it is a file: whoever uses it finds out.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+#[cfg(unix)]
+fn create_one(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path)?;
+    // A umask that takes away from the owner would leave a directory of no use.
+    fs::set_permissions(path, fs::Permissions::from_mode(DIRECTORY_MODE))
+}
+
+#[cfg(not(unix))]
+fn create_one(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)
+}
+
+/// Opens a file to read and write it. A missing one is made, for its owner alone; one that is there
+/// keeps its mode and what is in it. A command that root runs gives what it makes to the owner of the
+/// directory, as whose the service runs.
+///
+/// # Errors
+/// Those of the file system.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    create_new(&mut options, path)
+}
+
+/// Makes a file for its owner alone, in the place of one that is there.
+///
+/// # Errors
+/// Those of the file system.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    create_new(OpenOptions::new().read(true).write(true), path)
+}
+
+#[cfg(unix)]
+fn create_new(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    let file = options.create_new(true).mode(FILE_MODE).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+    if let Some(directory) = path.parent() {
+        give_to_owner_of(directory, &file);
+    }
+    Ok(file)
+}
+
+#[cfg(not(unix))]
+fn create_new(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.create_new(true).open(path)
+}
+
+/// A command that root runs must not leave a file that the service's own user cannot open.
+#[cfg(unix)]
+pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    if let (Ok(wanted), Ok(found)) = (fs::metadata(directory), file.metadata())
+        && wanted.uid() != found.uid()
+    {
+        // Best effort: only root may, and only root needs to.
+        let _ = fchown(file, Some(wanted.uid()), Some(wanted.gid()));
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn give_to_owner_of(_directory: &Path, _file: &File) {}
+
+/// Why other users of the machine can get at what is in a directory: its mode, and the name of a file
+/// that they can read or write. None: they cannot.
+#[cfg(unix)]
+pub fn open_to_others(directory: &Path) -> Option<(u32, String)> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = fs::metadata(directory).ok()?.permissions().mode() & 0o777;
+    // Who may not search a directory reaches no file in it; who may write it can put files into it.
+    if mode & 0o022 != 0 {
+        return Some((mode, String::new()));
+    }
+    if mode & 0o011 == 0 {
+        return None;
+    }
+    let entries = fs::read_dir(directory).ok()?;
+    let open = entries.flatten().find(|entry| {
+        let metadata = entry.metadata();
+        metadata.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o066 != 0)
+    })?;
+    Some((mode, open.file_name().to_string_lossy().into_owned()))
+}
+
+/// Other systems have no such modes.
+#[cfg(not(unix))]
+pub fn open_to_others(_directory: &Path) -> Option<(u32, String)> {
+    None
+}

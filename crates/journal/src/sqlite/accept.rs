@@ -1,0 +1,180 @@
+//! Going on without entries that are gone, because somebody said so.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, params};
+
+use super::mark::{Found, Mark};
+use super::open::{self, SqliteOptions};
+use super::{SqliteJournal, Store, int, snapshot_file, tail};
+use crate::maintain::read_whole;
+use crate::{Journal as _, JournalError};
+
+/// What [`SqliteJournal::accept_loss`] gave up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acceptance {
+    /// The first and the last entry that were given up, as far as is known; none: nothing was missing.
+    pub lost: Option<(u64, u64)>,
+    /// The last entry now. The next one follows it, so numbers of lost entries come again.
+    pub end: u64,
+    /// The entries up to `end` are not there, but the snapshot of the state after them is.
+    pub from_snapshot: bool,
+}
+
+impl SqliteJournal {
+    /// Goes on without what is missing: entries that were acknowledged and are gone, those behind a
+    /// damaged or missing one, a mark that is missing or damaged. What a sound snapshot holds is kept.
+    /// Files that are of no use any more are kept beside, with `.lost` behind their names.
+    ///
+    /// # Errors
+    /// Nothing that is left makes a whole state, or the store failed; or as [`SqliteJournal::open`].
+    pub fn accept_loss(directory: &Path) -> Result<Acceptance, JournalError> {
+        if !directory.is_dir() {
+            return Err(JournalError::NotFound {
+                path: directory.to_path_buf(),
+            });
+        }
+        let (store, found) = open::take(directory, SqliteOptions::default())?;
+        let store = Arc::new(store);
+        let snapshot = newest_sound_snapshot(&store)?;
+        let accepted = Self::without(&store, snapshot, found);
+        match accepted {
+            // What bears a mark is surely a store, and with a snapshot it does not need its log.
+            Err(JournalError::DamagedStore { .. } | JournalError::NotAJournal { .. })
+                if found.last().is_some() && snapshot > 0 =>
+            {
+                put_database_aside(&store)?;
+                Self::without(&store, snapshot, found)
+            }
+            accepted => accepted,
+        }
+    }
+
+    fn without(
+        store: &Arc<Store>,
+        snapshot: u64,
+        found: Found,
+    ) -> Result<Acceptance, JournalError> {
+        let mut journal = Self {
+            connection: open::connect(store, || Ok(()))?,
+            store: Arc::clone(store),
+            payload: Vec::new(),
+        };
+        let accepted = journal.give_up(snapshot, found)?;
+        journal.tidy_on_close()?;
+        Ok(accepted)
+    }
+
+    fn give_up(&mut self, snapshot: u64, found: Found) -> Result<Acceptance, JournalError> {
+        let end = self.end()?;
+        let trimmed = self.first_held()?.saturating_sub(1);
+        if trimmed > 0 && snapshot == 0 {
+            return Err(JournalError::Missing {
+                path: self
+                    .store
+                    .directory
+                    .join("(no sound snapshot stands in for them)"),
+                first: 1,
+                last: trimmed,
+            });
+        }
+        let kept = self.reached(snapshot)?;
+        let sqlite = self.store.sqlite("give up entries");
+        let delete = "DELETE FROM batch WHERE first > ?1 OR last > ?1";
+        self.connection
+            .execute(delete, [int(kept)])
+            .map_err(&sqlite)?;
+        let from_snapshot = tail(&self.connection).map_err(&sqlite)?.last != kept;
+        if from_snapshot {
+            restart_at(&self.connection, kept).map_err(&sqlite)?;
+        }
+        open::set_marked(&self.connection).map_err(&sqlite)?;
+        let now = tail(&self.connection).map_err(&sqlite)?;
+        drop(sqlite);
+        self.put_snapshots_aside(now.last)?;
+        Mark::create(&self.store.directory, now).map_err(self.store.io("write its mark"))?;
+        let last = found.last().unwrap_or(0).max(end);
+        Ok(Acceptance {
+            lost: (last > now.last).then_some((now.last + 1, last)),
+            end: now.last,
+            from_snapshot,
+        })
+    }
+
+    /// The last entry that can be read from the snapshot on without a gap.
+    fn reached(&mut self, snapshot: u64) -> Result<u64, JournalError> {
+        let mut reached = snapshot;
+        let read = self.read(snapshot + 1, &mut |sequence, _| {
+            reached = sequence;
+            ControlFlow::Continue(())
+        });
+        match read {
+            Ok(_)
+            | Err(
+                JournalError::Damaged { .. }
+                | JournalError::Missing { .. }
+                | JournalError::DamagedStore { .. }
+                | JournalError::Trimmed { .. },
+            ) => Ok(reached),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Damaged snapshots of entries that are given up would be taken for newer ones later.
+    fn put_snapshots_aside(&mut self, end: u64) -> Result<(), JournalError> {
+        for snapshot in self.snapshots()? {
+            if snapshot.sequence > end {
+                let path = snapshot_file::path(&self.store.directory, snapshot.sequence);
+                put_aside(&self.store, &path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 0: there is none.
+fn newest_sound_snapshot(store: &Store) -> Result<u64, JournalError> {
+    for snapshot in snapshot_file::list(&store.directory).map_err(store.io("list snapshots"))? {
+        let sequence = snapshot.sequence;
+        let read = snapshot_file::Reader::open(&store.directory, sequence)
+            .and_then(|mut reader| read_whole(&mut reader, sequence));
+        match read {
+            Ok(()) => return Ok(sequence),
+            Err(JournalError::DamagedSnapshot { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(0)
+}
+
+/// Gives up all entries: the log goes on behind the snapshot.
+fn restart_at(connection: &Connection, snapshot: u64) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    transaction.execute("DELETE FROM batch", [])?;
+    for (key, value) in [("trimmed_last", int(snapshot)), ("trimmed_checksum", 0)] {
+        transaction.execute(
+            "UPDATE meta SET value = ?2 WHERE key = ?1",
+            params![key, value],
+        )?;
+    }
+    transaction.commit()
+}
+
+fn put_database_aside(store: &Store) -> Result<(), JournalError> {
+    for name in ["journal.sqlite-shm", "journal.sqlite-wal", "journal.sqlite"] {
+        let path = store.directory.join(name);
+        if path.exists() {
+            put_aside(store, &path)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_aside(store: &Store, path: &Path) -> Result<(), JournalError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lost");
+    fs::rename(path, name).map_err(store.io("put a file aside"))
+}

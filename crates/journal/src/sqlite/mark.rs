@@ -1,0 +1,402 @@
+//! The high-water mark: which entry was acknowledged last, kept outside of SQLite's log.
+//!
+//! SQLite takes a log whose end is damaged, cut off or gone for one that ended there, as it has to after a
+//! power cut. So whatever such damage takes away would be missing in silence. The mark says where the
+//! log has to reach, and with which checksum, which the checksums of all earlier batches went into.
+//!
+//! ```text
+//! mark       three slots, one in each 4 KiB page
+//! slot       "PWMARK" | format u16 | number u64 | last u64 | checksum u32 | crc32 of what is before
+//! ```
+//!
+//! All numbers are little-endian. The slot with the highest number counts.
+//!
+//! **When it is written.** After the append of batch N is on stable storage and before it is
+//! acknowledged, the first slot is written. So the mark never asks for what was not kept: a program that
+//! is killed between the two leaves a mark one batch behind, and no alarm. What is written, if not yet on
+//! stable storage, outlives the program: after a kill the mark knows each acknowledged entry.
+//!
+//! **When it is durable.** An fsync of its own before each acknowledgement would double the time of an
+//! append. Instead batch N goes to the disk when its callers have their answers, into the other two slots
+//! in turn, so that one of them is whole whatever is torn. Where a file system writes in place (ext4, XFS)
+//! that is a direct write, which waits for the disk to take it and not for its cache to be emptied: the
+//! fsync of append N + 1 does that for both. Elsewhere it is an fsync of its own. Append N + 1 does not
+//! begin before. So after a power cut the mark is at most one batch behind: only what is lost of the very
+//! last batch, by a disk that loses what it said it had kept, could go unnoticed.
+//!
+//! A mark that cannot be written stops the next append, not the one that it belongs to: that one is kept.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use super::Tail;
+use super::open::sync_directory;
+use crate::private;
+
+const NAME: &str = "mark";
+const PARTIAL_NAME: &str = "mark.partial";
+const MAGIC: &[u8; 8] = b"PWMARK\x01\x00";
+const SLOT_BYTES: usize = 32;
+/// A disk writes a page of this size in one piece, or at least harms no other.
+const SLOT_EVERY: usize = 4096;
+/// The slot that is written before an acknowledgement.
+const SLOT_QUICK: usize = 0;
+/// The slots that are made durable in turn.
+const SLOTS_DURABLE: [usize; 2] = [1, 2];
+const SLOTS: usize = 3;
+/// A mark that is read while it is written is read again, so often.
+const READ_ATTEMPTS: usize = 5;
+
+/// What was read of a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// There is no such file.
+    Absent,
+    /// There is one, but none of its slots is whole.
+    Unreadable,
+    /// The last batch that was acknowledged, or with a damaged slot perhaps the one before it.
+    At {
+        tail: Tail,
+        number: u64,
+        /// The durable slot with the lower number.
+        older: usize,
+        is_slot_damaged: bool,
+    },
+}
+
+impl Found {
+    /// The last entry that was acknowledged, as far as the mark says.
+    pub(super) fn last(self) -> Option<u64> {
+        match self {
+            Self::At { tail, .. } => Some(tail.last),
+            Self::Absent | Self::Unreadable => None,
+        }
+    }
+}
+
+fn slot(number: u64, tail: Tail) -> [u8; SLOT_BYTES] {
+    let mut slot = [0; SLOT_BYTES];
+    slot[..8].copy_from_slice(MAGIC);
+    slot[8..16].copy_from_slice(&number.to_le_bytes());
+    slot[16..24].copy_from_slice(&tail.last.to_le_bytes());
+    slot[24..28].copy_from_slice(&tail.checksum.to_le_bytes());
+    let crc = crc32fast::hash(&slot[..28]);
+    slot[28..].copy_from_slice(&crc.to_le_bytes());
+    slot
+}
+
+/// The number and the tail of a slot that is whole.
+fn parse(bytes: &[u8]) -> Option<(u64, Tail)> {
+    let bytes: &[u8; SLOT_BYTES] = bytes.first_chunk()?;
+    let number = |at: usize| {
+        let bytes = bytes[at..at + 8].try_into();
+        bytes.map_or(0, u64::from_le_bytes)
+    };
+    let tail = Tail {
+        last: number(16),
+        checksum: u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]),
+    };
+    (*bytes == slot(number(8), tail)).then_some((number(8), tail))
+}
+
+/// Reads the mark of a store.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn read(directory: &Path) -> io::Result<Found> {
+    let mut found = Found::Absent;
+    for _ in 0..READ_ATTEMPTS {
+        found = read_once(&directory.join(NAME))?;
+        if matches!(
+            found,
+            Found::At {
+                is_slot_damaged: false,
+                ..
+            } | Found::Absent
+        ) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn read_once(path: &Path) -> io::Result<Found> {
+    let mut bytes = Vec::with_capacity(SLOTS * SLOT_EVERY);
+    match File::open(path) {
+        Ok(file) => (file.take((SLOTS * SLOT_EVERY) as u64)).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Absent),
+        Err(error) => return Err(error),
+    };
+    let slots: Vec<Option<(u64, Tail)>> = (0..SLOTS)
+        .map(|slot| bytes.get(slot * SLOT_EVERY..).and_then(parse))
+        .collect();
+    let newest = slots.iter().flatten().max_by_key(|(number, _)| *number);
+    Ok(match newest {
+        None => Found::Unreadable,
+        Some(&(number, tail)) => Found::At {
+            tail,
+            number,
+            // None is less than any number.
+            older: SLOTS_DURABLE[usize::from(slots[1] > slots[2])],
+            is_slot_damaged: slots.contains(&None),
+        },
+    })
+}
+
+/// Writes the mark of a store. Held by whoever appends.
+pub(super) struct Mark {
+    file: File,
+    direct: Option<Direct>,
+    number: u64,
+    tail: Tail,
+    /// The durable slot to be written next.
+    next_slot: usize,
+    /// What is not on its way to stable storage yet, because its callers wait or because it failed.
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Settled,
+    /// The first slot says it.
+    Written,
+    /// No slot says it.
+    Failed,
+}
+
+impl Mark {
+    /// A mark for a store whose last batch is `tail`, in the place of the one that may be there.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn create(directory: &Path, tail: Tail) -> io::Result<Self> {
+        let (path, partial) = (directory.join(NAME), directory.join(PARTIAL_NAME));
+        let mut file = private::create_file(&partial)?;
+        let mut bytes = vec![0; SLOTS * SLOT_EVERY];
+        for at in (0..bytes.len()).step_by(SLOT_EVERY) {
+            bytes[at..at + SLOT_BYTES].copy_from_slice(&slot(1, tail));
+        }
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(partial, &path)?;
+        sync_directory(directory)?;
+        Ok(Self {
+            direct: Direct::open(&path),
+            file,
+            number: 1,
+            tail,
+            next_slot: SLOTS_DURABLE[0],
+            state: State::Settled,
+        })
+    }
+
+    /// Goes on with the mark that was found, and has it say `tail`, durably: what a program that was
+    /// killed in between had kept is shown to everybody from now on.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn resume(directory: &Path, found: Found, tail: Tail) -> io::Result<Self> {
+        match found {
+            Found::At {
+                tail: said,
+                number,
+                older,
+                is_slot_damaged: false,
+            } if said == tail => {
+                let path = directory.join(NAME);
+                let file = private::open_file(&path)?;
+                file.sync_data()?;
+                Ok(Self {
+                    direct: Direct::open(&path),
+                    file,
+                    number,
+                    tail,
+                    next_slot: older,
+                    state: State::Settled,
+                })
+            }
+            _ => Self::create(directory, tail),
+        }
+    }
+
+    /// After an append, and before it is acknowledged.
+    pub(super) fn set(&mut self, tail: Tail) {
+        self.tail = tail;
+        self.number += 1;
+        self.state = match self.put(SLOT_QUICK) {
+            Ok(()) => State::Written,
+            Err(_) => State::Failed,
+        };
+    }
+
+    /// After the acknowledgements, and before the next append: from here on it is durable, at the
+    /// latest with that one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        if self.state == State::Settled {
+            return Ok(());
+        }
+        if self.state == State::Failed {
+            self.put(SLOT_QUICK)?;
+            self.state = State::Written;
+        }
+        let bytes = slot(self.number, self.tail);
+        let at = (self.next_slot * SLOT_EVERY) as u64;
+        let written = self.direct.as_mut().map(|direct| direct.write(&bytes, at));
+        match written {
+            Some(Ok(())) => {}
+            // A file system that takes no direct writes says so with the first one.
+            Some(Err(_)) | None => {
+                self.direct = None;
+                write_at(&self.file, &bytes, at)?;
+                self.file.sync_data()?;
+            }
+        }
+        self.next_slot = SLOTS_DURABLE[usize::from(self.next_slot == SLOTS_DURABLE[0])];
+        self.state = State::Settled;
+        Ok(())
+    }
+
+    fn put(&self, number: usize) -> io::Result<()> {
+        let bytes = slot(self.number, self.tail);
+        write_at(&self.file, &bytes, (number * SLOT_EVERY) as u64)
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // Best effort: the first slot says it.
+        let _ = self.settle().and_then(|()| self.file.sync_data());
+    }
+}
+
+#[cfg(unix)]
+fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt as _;
+    file.write_all_at(bytes, at)
+}
+
+#[cfg(not(unix))]
+fn write_at(mut file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    use std::io::{Seek as _, SeekFrom};
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(bytes)
+}
+
+/// The same file for writes past the system's memory.
+struct Direct {
+    file: File,
+    page: Box<Page>,
+}
+
+/// Direct writes come from memory that begins where a page does.
+#[repr(C, align(4096))]
+struct Page([u8; SLOT_EVERY]);
+
+impl Direct {
+    /// None: a file system of which it is not known that it writes in place.
+    #[cfg(target_os = "linux")]
+    fn open(path: &Path) -> Option<Self> {
+        use rustix::fs::{OFlags, fstatfs};
+        use std::os::unix::fs::OpenOptionsExt as _;
+        const EXT4: u32 = 0xef53;
+        const XFS: u32 = 0x5846_5342;
+        let flags = i32::try_from(OFlags::DIRECT.bits()).ok()?;
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).custom_flags(flags).open(path).ok()?;
+        let kind = u32::try_from(fstatfs(&file).ok()?.f_type).ok()?;
+        matches!(kind, EXT4 | XFS).then(|| Self {
+            file,
+            page: Box::new(Page([0; SLOT_EVERY])),
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open(_path: &Path) -> Option<Self> {
+        None
+    }
+
+    fn write(&mut self, slot: &[u8; SLOT_BYTES], at: u64) -> io::Result<()> {
+        self.page.0[..SLOT_BYTES].copy_from_slice(slot);
+        write_at(&self.file, &self.page.0, at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(last: u64) -> Tail {
+        Tail { last, checksum: 7 }
+    }
+
+    #[test]
+    fn a_mark_outlives_damage_to_two_slots_and_tells_damage_to_all() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(read(directory.path()).unwrap(), Found::Absent);
+        let mut mark = Mark::create(directory.path(), at(0)).unwrap();
+        for last in 1..=9 {
+            mark.set(at(last));
+            // Before it is settled, as after a kill.
+            assert_eq!(read(directory.path()).unwrap().last(), Some(last));
+            if last < 9 {
+                mark.settle().unwrap();
+            }
+        }
+        let path = directory.path().join(NAME);
+        let sound = std::fs::read(&path).unwrap();
+        let damaged = |slots: &[usize]| {
+            let mut bytes = sound.clone();
+            for slot in slots {
+                bytes[slot * SLOT_EVERY + 20] ^= 1;
+            }
+            std::fs::write(&path, &bytes).unwrap();
+            read(directory.path()).unwrap()
+        };
+        assert_eq!(damaged(&[]).last(), Some(9));
+        assert_eq!(damaged(&[1, 2]).last(), Some(9));
+        assert_eq!(damaged(&[0]).last(), Some(8), "one batch behind");
+        let mut older = [damaged(&[0, 1]).last(), damaged(&[0, 2]).last()];
+        older.sort_unstable();
+        assert_eq!(older, [Some(7), Some(8)]);
+        assert_eq!(damaged(&[0, 1, 2]), Found::Unreadable);
+        for byte in 0..SLOT_BYTES {
+            let mut bytes = sound.clone();
+            bytes[byte] ^= 1;
+            std::fs::write(&path, &bytes).unwrap();
+            let found = read(directory.path()).unwrap();
+            let is_seen = matches!(
+                found,
+                Found::At {
+                    is_slot_damaged: true,
+                    ..
+                }
+            );
+            assert!(is_seen && found.last() == Some(8), "{byte}");
+        }
+        for bytes in [&sound[..0], &[0_u8; SLOTS * SLOT_EVERY][..]] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(read(directory.path()).unwrap(), Found::Unreadable);
+        }
+    }
+
+    #[test]
+    fn a_mark_is_taken_up_where_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(Mark::create(directory.path(), at(0)).unwrap());
+        for last in 1..=9 {
+            let found = read(directory.path()).unwrap();
+            let mut mark = Mark::resume(directory.path(), found, at(last - 1)).unwrap();
+            mark.set(at(last));
+            drop(mark);
+            assert_eq!(read(directory.path()).unwrap().last(), Some(last));
+        }
+        // It says what was kept and not marked, too.
+        let found = read(directory.path()).unwrap();
+        drop(Mark::resume(directory.path(), found, at(20)).unwrap());
+        assert_eq!(read(directory.path()).unwrap().last(), Some(20));
+    }
+}

@@ -1,0 +1,418 @@
+//! What was acknowledged and is gone is named; and nobody else reads a store.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs;
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use placewright_journal::{
+    Acceptance, Journal, JournalError, Notice, SqliteJournal, SqliteOptions, verify,
+};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+const DATABASE: &str = "journal.sqlite";
+const LOG: &str = "journal.sqlite-wal";
+
+fn open(directory: &Path) -> Result<SqliteJournal, JournalError> {
+    SqliteJournal::open(directory, SqliteOptions::default())
+}
+
+fn append(journal: &mut dyn Journal, first: u64) {
+    let record = first.to_le_bytes();
+    journal.append(first, &[record.as_slice(); 10]).unwrap();
+}
+
+/// Ten batches of ten entries, five of them in the database and five in its log, as a killed program
+/// leaves them.
+fn killed() -> TempDir {
+    let origin = tempfile::tempdir().unwrap();
+    let mut journal = open(origin.path()).unwrap();
+    for batch in 0..10 {
+        if batch == 5 {
+            journal.checkpoint().unwrap();
+        }
+        append(&mut journal, batch * 10 + 1);
+    }
+    copy(origin.path())
+}
+
+fn copy(origin: &Path) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(origin).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
+    }
+    // What programs share is gone with them.
+    let _ = fs::remove_file(directory.path().join("journal.sqlite-shm"));
+    directory
+}
+
+fn problems(directory: &Path) -> Vec<JournalError> {
+    let mut journal = SqliteJournal::open_read_only(directory).unwrap();
+    verify(&mut journal, &mut |_| ()).unwrap().problems
+}
+
+fn refusal(directory: &Path) -> JournalError {
+    open(directory).err().expect("it must be refused")
+}
+
+#[test]
+fn a_log_that_lost_its_end_is_refused_as_often_as_it_is_opened() {
+    let directory = killed();
+    let log = directory.path().join(LOG);
+    let mut bytes = fs::read(&log).unwrap();
+    // In the third of five appends.
+    let frame = 32 + 4120 * 2;
+    bytes[frame + 100] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    for _ in 0..3 {
+        let error = refusal(directory.path());
+        let JournalError::Lost { first, last, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(last, 100);
+        assert!((51..=81).contains(&first) && first % 10 == 1, "{first}");
+        let text = error.to_string();
+        assert!(text.contains(&format!(
+            "lacks entries {first} to 100 ({} entries)",
+            101 - first
+        )));
+        assert!(text.contains("accept-loss"));
+        assert!(matches!(
+            problems(directory.path())[..],
+            [JournalError::Lost { last: 100, .. }]
+        ));
+        assert_eq!(fs::read(&log).unwrap(), bytes, "what is left of it stays");
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_or_taken_away_is_refused_and_goes_on_when_the_loss_is_accepted() {
+    for cut in [None, Some(0), Some(4096), Some(12_000)] {
+        let directory = killed();
+        let log = directory.path().join(LOG);
+        match cut {
+            None => fs::remove_file(&log).unwrap(),
+            Some(length) => {
+                let bytes = fs::read(&log).unwrap();
+                fs::write(&log, &bytes[..length]).unwrap();
+            }
+        }
+        let JournalError::Lost {
+            first, last: 100, ..
+        } = refusal(directory.path())
+        else {
+            panic!("not refused");
+        };
+        let accepted = SqliteJournal::accept_loss(directory.path()).unwrap();
+        assert_eq!(accepted.lost, Some((first, 100)));
+        assert_eq!(accepted.end, first - 1);
+        assert!(problems(directory.path()).is_empty());
+        let mut journal = open(directory.path()).unwrap();
+        append(&mut journal, first);
+        assert_eq!(journal.end().unwrap(), first + 9);
+        drop(journal);
+        assert!(problems(directory.path()).is_empty());
+    }
+}
+
+#[test]
+fn rows_that_are_gone_at_the_end_are_missed() {
+    let directory = killed();
+    let database = Connection::open(directory.path().join(DATABASE)).unwrap();
+    database
+        .execute("DELETE FROM batch WHERE first > 70", [])
+        .unwrap();
+    drop(database);
+    assert!(matches!(
+        refusal(directory.path()),
+        JournalError::Lost {
+            first: 71,
+            last: 100,
+            ..
+        }
+    ));
+    // All of them, and those of a store whose file is empty.
+    fs::write(directory.path().join(DATABASE), b"").unwrap();
+    assert!(matches!(
+        refusal(directory.path()),
+        JournalError::Lost {
+            first: 1,
+            last: 100,
+            ..
+        }
+    ));
+    let opened = SqliteJournal::open_read_only(directory.path())
+        .err()
+        .unwrap();
+    assert!(matches!(
+        opened,
+        JournalError::Lost {
+            first: 1,
+            last: 100,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn another_history_of_the_same_length_is_noticed() {
+    let directory = killed();
+    let other = tempfile::tempdir().unwrap();
+    let mut journal = open(other.path()).unwrap();
+    for first in [1, 11, 21, 31, 41, 51, 61, 71, 81, 91, 101] {
+        journal.append(first, &[b"other".as_slice(); 10]).unwrap();
+    }
+    drop(journal);
+    for name in [DATABASE, LOG] {
+        let _ = fs::remove_file(directory.path().join(name));
+    }
+    fs::copy(other.path().join(DATABASE), directory.path().join(DATABASE)).unwrap();
+    let error = refusal(directory.path());
+    assert!(
+        matches!(
+            error,
+            JournalError::Damaged {
+                first: 91,
+                last: 100,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_mark_that_is_missing_or_damaged_is_named_and_a_store_without_one_adopted() {
+    let directory = killed();
+    let mark = directory.path().join("mark");
+    fs::write(&mark, [0; 12288]).unwrap();
+    let error = refusal(directory.path());
+    assert!(
+        matches!(
+            error,
+            JournalError::NoMark {
+                what: "damaged",
+                end: 100,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    fs::remove_file(&mark).unwrap();
+    let error = refusal(directory.path());
+    assert!(
+        matches!(
+            error,
+            JournalError::NoMark {
+                what: "missing",
+                end: 100,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(matches!(
+        problems(directory.path())[..],
+        [JournalError::NoMark { .. }]
+    ));
+    let accepted = SqliteJournal::accept_loss(directory.path()).unwrap();
+    assert_eq!((accepted.lost, accepted.end), (None, 100));
+    assert_eq!(open(directory.path()).unwrap().notices(), []);
+
+    // As an earlier release leaves it.
+    fs::remove_file(&mark).unwrap();
+    let database = Connection::open(directory.path().join(DATABASE)).unwrap();
+    database
+        .execute("DELETE FROM meta WHERE key = 'marked'", [])
+        .unwrap();
+    drop(database);
+    assert!(problems(directory.path()).is_empty());
+    let journal = open(directory.path()).unwrap();
+    assert!(matches!(
+        journal.notices(),
+        [Notice::Adopted { end: 100, .. }]
+    ));
+    drop(journal);
+    assert_eq!(open(directory.path()).unwrap().notices(), []);
+    fs::remove_file(&mark).unwrap();
+    assert!(matches!(
+        refusal(directory.path()),
+        JournalError::NoMark { .. }
+    ));
+}
+
+#[test]
+fn a_kill_between_an_append_and_its_mark_is_no_alarm() {
+    let origin = tempfile::tempdir().unwrap();
+    let mut journal = open(origin.path()).unwrap();
+    append(&mut journal, 1);
+    let mark = fs::read(origin.path().join("mark")).unwrap();
+    append(&mut journal, 11);
+    let directory = copy(origin.path());
+    fs::write(directory.path().join("mark"), &mark).unwrap();
+    assert!(problems(directory.path()).is_empty());
+    // From now on it is shown to everybody, so the mark says it.
+    assert_eq!(open(directory.path()).unwrap().end().unwrap(), 20);
+    let database = Connection::open(directory.path().join(DATABASE)).unwrap();
+    database
+        .execute("DELETE FROM batch WHERE first > 10", [])
+        .unwrap();
+    drop(database);
+    assert!(matches!(
+        refusal(directory.path()),
+        JournalError::Lost {
+            first: 11,
+            last: 20,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_snapshot_keeps_what_its_log_lost() {
+    let directory = killed();
+    let mut journal = open(directory.path()).unwrap();
+    let mut writer = journal.write_snapshot(80).unwrap();
+    writer.write_all(b"state").unwrap();
+    writer.finish().unwrap();
+    drop(journal);
+    let database = Connection::open(directory.path().join(DATABASE)).unwrap();
+    database
+        .execute("DELETE FROM batch WHERE first > 40", [])
+        .unwrap();
+    drop(database);
+    assert!(matches!(
+        refusal(directory.path()),
+        JournalError::Lost {
+            first: 41,
+            last: 100,
+            ..
+        }
+    ));
+    let wanted = Acceptance {
+        lost: Some((81, 100)),
+        end: 80,
+        from_snapshot: true,
+    };
+    assert_eq!(
+        SqliteJournal::accept_loss(directory.path()).unwrap(),
+        wanted
+    );
+    let mut journal = open(directory.path()).unwrap();
+    append(&mut journal, 81);
+    let mut seen = Vec::new();
+    let end = journal.read(81, &mut |sequence, _| {
+        seen.push(sequence);
+        ControlFlow::Continue(())
+    });
+    assert_eq!((end.unwrap(), seen.len()), (91, 10));
+    drop(journal);
+    assert!(problems(directory.path()).is_empty());
+
+    // Even where the database cannot be read at all.
+    fs::write(directory.path().join(DATABASE), [7; 8192]).unwrap();
+    assert!(
+        refusal(directory.path())
+            .to_string()
+            .contains("entries up to 90 were acknowledged")
+    );
+    let accepted = SqliteJournal::accept_loss(directory.path()).unwrap();
+    assert_eq!((accepted.lost, accepted.end), (Some((81, 90)), 80));
+    assert!(directory.path().join("journal.sqlite.lost").exists());
+    assert!(problems(directory.path()).is_empty());
+    append(&mut open(directory.path()).unwrap(), 81);
+}
+
+#[test]
+fn accepting_a_loss_cuts_behind_a_damaged_entry_and_makes_nothing_up() {
+    let directory = killed();
+    let database = Connection::open(directory.path().join(DATABASE)).unwrap();
+    database
+        .execute("UPDATE batch SET checksum = 1 WHERE first = 61", [])
+        .unwrap();
+    drop(database);
+    let accepted = SqliteJournal::accept_loss(directory.path()).unwrap();
+    assert_eq!((accepted.lost, accepted.end), (Some((61, 100)), 60));
+    assert!(problems(directory.path()).is_empty());
+
+    let directory = killed();
+    let accepted = SqliteJournal::accept_loss(directory.path()).unwrap();
+    assert_eq!((accepted.lost, accepted.end), (None, 100));
+    let absent = directory.path().join("absent");
+    assert!(matches!(
+        SqliteJournal::accept_loss(&absent),
+        Err(JournalError::NotFound { .. })
+    ));
+}
+
+#[test]
+fn handles_share_one_mark() {
+    let directory = killed();
+    let mut journal = open(directory.path()).unwrap();
+    append(&mut journal, 101);
+    let mut other = journal.another().unwrap();
+    append(other.as_mut(), 111);
+    append(&mut journal, 121);
+    drop((journal, other));
+    assert_eq!(open(directory.path()).unwrap().end().unwrap(), 130);
+}
+
+#[cfg(unix)]
+mod modes {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_store_is_its_owners_alone_and_one_that_is_not_is_said() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("a/b/store");
+        let mut journal = open(&directory).unwrap();
+        append(&mut journal, 1);
+        let mut writer = journal.write_snapshot(10).unwrap();
+        writer.write_all(b"state").unwrap();
+        writer.finish().unwrap();
+        for path in [
+            &directory,
+            directory.parent().unwrap(),
+            &place.path().join("a"),
+        ] {
+            assert_eq!(mode(path), 0o700, "{}", path.display());
+        }
+        let files: Vec<_> = fs::read_dir(&directory)
+            .unwrap()
+            .map(|f| f.unwrap().path())
+            .collect();
+        assert!(files.len() >= 6, "{files:?}");
+        for path in files {
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
+        assert_eq!(journal.notices(), []);
+        drop(journal);
+
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(
+            open(&directory).unwrap().notices(),
+            [],
+            "its files are closed still"
+        );
+        let database = directory.join(DATABASE);
+        fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();
+        let journal = open(&directory).unwrap();
+        assert!(matches!(
+            journal.notices(),
+            [Notice::OpenToOthers { mode: 0o755, .. }]
+        ));
+        assert!(journal.notices()[0].to_string().contains("chmod"));
+        drop(journal);
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(open(&directory).unwrap().notices(), []);
+    }
+}
