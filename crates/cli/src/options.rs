@@ -166,6 +166,10 @@ options! {
         /// Time that requests under way have to end after SIGTERM or SIGINT.
         #[unit("milliseconds")]
         drain_timeout_ms: Number<0, 86_400_000> = "30000";
+        /// Most readers of the change stream at the same time. A further one gets 503. One that takes
+        /// nothing for `write_timeout_ms` is disconnected.
+        #[unit("readers")]
+        followers_max: Number<0, 100_000> = "256";
         /// Whether an answer that `limit` cuts is a random sample of the allocation candidates.
         randomize_allocation_candidates: bool = "false";
         /// Most allocation candidates that one request makes; -1 means no limit.
@@ -272,6 +276,10 @@ options! {
         /// Most writes that may wait for their turn. A further one gets 503.
         #[unit("writes")]
         queue_commands_max: Number<1, 10_000_000> = "65536";
+        /// Largest record that one write may make in the journal. A larger one gets 413 and changes
+        /// nothing.
+        #[unit("bytes")]
+        record_bytes_max: Number<65_536, 536_870_912> = "16777216";
         /// Most writes in one append to the journal, so in one fsync.
         #[unit("writes")]
         batch_commands_max: Number<1, 1_000_000> = "4096";

@@ -4,6 +4,7 @@ use placewright_auth::{Identity, Rule, Target};
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{CellId, Control, Reply as CellReply};
 use placewright_control::Views;
+use placewright_engine::SubmitError;
 use placewright_link::Act;
 use placewright_placement::Timestamp;
 use serde::Serialize;
@@ -121,6 +122,10 @@ impl Call<'_> {
                 text.push_str(": ");
                 text.push_str(&reason.to_string());
                 source = reason.source();
+            }
+            if matches!(error, SubmitError::TooLarge { .. }) {
+                // The caller's own matter, and no failure of the store.
+                return ApiError::too_large(text);
             }
             tracing::warn!("{text}");
             ApiError::unavailable(text)

@@ -54,6 +54,10 @@ impl ApiError {
         Self::new(409, message)
     }
 
+    pub(crate) fn too_large(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(413, message)
+    }
+
     pub(crate) fn not_implemented(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(501, message)
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::RwLockWriteGuard;
 
-use crate::shared::{COMMANDS_READY, Decided, Group, Pending, Shared, State};
+use crate::shared::{COMMANDS_READY, Decided, Group, Pending, SPARE_BYTES_MAX, Shared, State};
 use crate::{Machine, SubmitError};
 
 /// A thread's own decider; kept for the capacity of its buffers.
@@ -17,9 +17,8 @@ pub(crate) struct Decider<M: Machine> {
     pub(crate) spare: Option<Group<M>>,
     /// What is answered at once.
     settled: Vec<Decided<M>>,
+    /// What the commands change; dropped when the lock is let go.
     changes: Vec<M::Change>,
-    /// Where the changes of each record end in `changes`.
-    cuts: Vec<usize>,
 }
 
 impl<M: Machine> Decider<M> {
@@ -29,66 +28,100 @@ impl<M: Machine> Decider<M> {
             spare: None,
             settled: Vec::new(),
             changes: Vec::with_capacity(COMMANDS_READY),
-            cuts: Vec::with_capacity(COMMANDS_READY),
         }
     }
 
     /// Decides the commands of `batch` in order, each on the state that the ones before left. What
     /// has to wait for an append is put behind the queue's decided groups, all else is answered.
+    ///
+    /// Commands that take long are decided in several parties, between which readers have their turn.
+    /// When there is enough for an append, the rest stays in `batch`.
     pub(crate) fn decide(&mut self, shared: &Shared<M>) {
+        while !self.batch.is_empty() && !self.decide_some(shared) {}
+    }
+
+    /// Decides as many commands as may be under one lock. True: enough for an append is decided.
+    fn decide_some(&mut self, shared: &Shared<M>) -> bool {
+        let options = &shared.options;
         let started = Instant::now();
         let spare = self.spare.take();
         let mut group = spare.unwrap_or_else(|| Group::with_room(self.batch.len()));
         let mut state = shared.state.write();
+        let locked = Instant::now();
         group.first = state.applied + 1;
         while let Some(pending) = self.batch.pop_front() {
-            self.decide_one(&mut state, pending, &mut group);
-        }
-        // Readers may go on while the records are encoded; an undo, which needs the write lock,
-        // may not happen before the group is where the undoing looks for it.
-        let state = RwLockWriteGuard::downgrade(state);
-        let mut start = 0;
-        for &end in &self.cuts {
-            M::encode(&self.changes[start..end], &mut group.buffer);
-            group.ends.push(group.buffer.len());
-            start = end;
+            self.decide_one(&mut state, pending, &mut group, options.record_bytes_max);
+            if group.buffer.len() >= options.batch_bytes_max
+                || locked.elapsed() >= options.decide_hold_max
+            {
+                break;
+            }
         }
         let durable = shared.durable();
         let settled = group.decided.partition_point(|d| d.seen <= durable);
         self.settled.extend(group.decided.drain(..settled));
+        let mut is_enough = false;
         if group.decided.is_empty() {
             self.spare = Some(group);
         } else {
             group.decide = started.elapsed();
+            // Under the lock still: nothing can be undone before it is where the undoing looks for it.
             let mut queue = shared.queue.lock();
             queue.decided_commands += group.decided.len();
+            queue.decided_bytes += group.buffer.len();
             queue.decided.push_back(group);
+            is_enough = queue.has_enough(options);
         }
-        drop(state);
+        if self.batch.is_empty() {
+            drop(state);
+        } else {
+            // Whoever waits gets the lock before this thread wants it again.
+            RwLockWriteGuard::unlock_fair(state);
+        }
         self.settled.drain(..).for_each(Decided::answer);
         self.changes.clear();
-        self.cuts.clear();
+        is_enough
     }
 
-    fn decide_one(&mut self, state: &mut State<M>, pending: Pending<M>, group: &mut Group<M>) {
-        let start = self.changes.len();
+    fn decide_one(
+        &mut self,
+        state: &mut State<M>,
+        pending: Pending<M>,
+        group: &mut Group<M>,
+        record_bytes_max: usize,
+    ) {
+        let from = self.changes.len();
         let changes = &mut self.changes;
         // Deciding changes nothing, so a bug that panics there harms only its own command.
         let decision = catch_unwind(AssertUnwindSafe(|| {
             state.machine.decide(&pending.command, changes)
         }));
         let Ok(result) = decision else {
-            self.changes.truncate(start);
+            self.changes.truncate(from);
             let _ = pending.reply.send(Err(SubmitError::Panicked));
             return;
         };
         if result.is_err() {
-            self.changes.truncate(start);
-        } else if self.changes.len() > start {
-            for change in &self.changes[start..] {
+            self.changes.truncate(from);
+        } else if self.changes.len() > from {
+            // Before it is applied: what is too large for the journal must leave no trace, and concerns
+            // nobody else.
+            let start = group.buffer.len();
+            M::encode(&self.changes[from..], &mut group.buffer);
+            let bytes = group.buffer.len() - start;
+            if bytes > record_bytes_max {
+                self.changes.truncate(from);
+                group.buffer.truncate(start);
+                group.buffer.shrink_to(SPARE_BYTES_MAX.max(start));
+                let bytes_max = record_bytes_max;
+                let too_large = SubmitError::TooLarge { bytes, bytes_max };
+                let _ = pending.reply.send(Err(too_large));
+                return;
+            }
+            group.ends.push(group.buffer.len());
+            for change in &self.changes[from..] {
                 group.undos.push(state.machine.apply(change));
             }
-            self.cuts.push(self.changes.len());
             state.applied += 1;
         }
         group.decided.push(Decided {

@@ -36,6 +36,17 @@ pub enum SubmitError {
     /// Too many commands wait.
     #[error("too many requests are waiting")]
     Overloaded,
+    /// The command would make a record that is larger than the store is allowed to keep. It had no
+    /// effect, it will have none later, and others are not concerned.
+    #[error(
+        "the change makes a record of {bytes} bytes; store.record_bytes_max allows {bytes_max}"
+    )]
+    TooLarge {
+        /// The record's size.
+        bytes: usize,
+        /// See [`Options::record_bytes_max`].
+        bytes_max: usize,
+    },
     /// Deciding the command panicked: a bug.
     #[error("an internal error occurred while the command was decided")]
     Panicked,

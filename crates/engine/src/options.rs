@@ -13,7 +13,14 @@ pub struct Options {
     pub decide_commands_max: usize,
     /// The most commands in one append. Default 4,096.
     pub batch_commands_max: usize,
-    /// The size from which on no more commands are added to an append. Default 8 MiB.
+    /// The longest that commands are decided under one write lock: then waiting readers have their turn,
+    /// and the rest of the commands comes next. One command is decided in one piece. Default 1 ms.
+    pub decide_hold_max: Duration,
+    /// The largest record: a command that would make a larger one has no effect and is answered with
+    /// [`crate::SubmitError::TooLarge`]. Default 16 MiB.
+    pub record_bytes_max: usize,
+    /// The most bytes of records in one append. Only a single record that is larger goes beyond.
+    /// Default 8 MiB.
     pub batch_bytes_max: usize,
     /// How many commands have to wait, while an append is under way, for a second thread to decide
     /// them ahead of it. Fewer would cost more in waking it up than it gains. Default 64.
@@ -49,6 +56,8 @@ impl Default for Options {
             queue_commands_max: 65_536,
             decide_commands_max: 128,
             batch_commands_max: 4_096,
+            decide_hold_max: Duration::from_millis(1),
+            record_bytes_max: 16 << 20,
             batch_bytes_max: 8 << 20,
             ahead_commands_min: 64,
             gather_max: Duration::from_millis(2),

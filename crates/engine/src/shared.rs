@@ -78,7 +78,7 @@ pub(crate) const COMMANDS_READY: usize = 256;
 const UNDOS_A_COMMAND: usize = 4;
 const BYTES_A_COMMAND: usize = 128;
 /// A group that has grown to more than so many bytes of records is not kept for the next commands.
-const SPARE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const SPARE_BYTES_MAX: usize = 1 << 20;
 /// So many groups are kept: as many as are on their way at the same time in the usual load.
 const SPARES_MAX: usize = 16;
 
@@ -101,6 +101,8 @@ pub(crate) struct Queue<M: Machine> {
     pub(crate) waiting: VecDeque<Pending<M>>,
     pub(crate) decided: VecDeque<Group<M>>,
     pub(crate) decided_commands: usize,
+    /// The size of their records.
+    pub(crate) decided_bytes: usize,
     /// Empty groups with the memory of earlier ones: fresh memory for each batch would cost more than
     /// to decide it.
     spares: Vec<Group<M>>,
@@ -140,12 +142,19 @@ impl<M: Machine> Queue<M> {
             waiting: VecDeque::with_capacity(commands),
             decided: VecDeque::new(),
             decided_commands: 0,
+            decided_bytes: 0,
             spares: Vec::with_capacity(SPARES_MAX),
             writer_wakes_at: 0,
             ahead_busy: false,
             appending: false,
             closed: false,
         }
+    }
+
+    /// Whether what is decided makes a whole append.
+    pub(crate) fn has_enough(&self, options: &Options) -> bool {
+        self.decided_commands >= options.batch_commands_max
+            || self.decided_bytes >= options.batch_bytes_max
     }
 
     /// An empty group for up to `commands`.

@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::MutexGuard;
 use placewright_journal::Journal;
@@ -56,13 +55,11 @@ fn next_groups<M: Machine>(
     }
     loop {
         // What the other thread took came first: nothing overtakes it.
-        while !queue.ahead_busy
-            && !queue.waiting.is_empty()
-            && queue.decided_commands < shared.options.batch_commands_max
-        {
+        while !queue.ahead_busy && !queue.waiting.is_empty() && !queue.has_enough(&shared.options) {
             let commands_max = shared.options.decide_commands_max;
             take_waiting(&mut queue, commands_max, decider);
             MutexGuard::unlocked(&mut queue, || decider.decide(shared));
+            put_back(&mut queue, decider);
         }
         if !queue.decided.is_empty() {
             return Some(take_decided(shared, &mut queue));
@@ -82,7 +79,7 @@ fn gather<M: Machine>(shared: &Shared<M>, queue: &mut MutexGuard<'_, Queue<M>>, 
     if pause.is_zero() || last.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
         return;
     }
-    let until = Instant::now() + pause;
+    let until = last.answered + pause;
     let wanted = last.commands + last.waiting;
     while queue.waiting.len() < wanted && !queue.closed {
         queue.writer_wakes_at = wanted;
@@ -106,19 +103,32 @@ fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: 
     }
 }
 
+/// What was taken and not decided, because there was enough for an append, is first again.
+fn put_back<M: Machine>(queue: &mut Queue<M>, decider: &mut Decider<M>) {
+    while let Some(pending) = decider.batch.pop_back() {
+        queue.waiting.push_front(pending);
+    }
+}
+
 fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDeque<Group<M>> {
     let mut groups = VecDeque::new();
     let (mut commands, mut bytes) = (0, 0);
+    let bytes_max = shared.options.batch_bytes_max;
     while let Some(group) = queue.decided.pop_front() {
+        // A group alone is never too large: it ends with the record that reaches the limit.
+        if bytes > 0 && bytes + group.buffer.len() > bytes_max {
+            queue.decided.push_front(group);
+            break;
+        }
         commands += group.decided.len();
         bytes += group.buffer.len();
         groups.push_back(group);
-        if commands >= shared.options.batch_commands_max || bytes >= shared.options.batch_bytes_max
-        {
+        if commands >= shared.options.batch_commands_max || bytes >= bytes_max {
             break;
         }
     }
     queue.decided_commands -= commands;
+    queue.decided_bytes -= bytes;
     queue.appending = true;
     if queue.waiting.len() >= shared.options.ahead_commands_min {
         shared.ahead_wake.notify_one();
@@ -135,7 +145,7 @@ pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
     while !queue.closed {
         let useful = queue.appending
             && queue.waiting.len() >= options.ahead_commands_min
-            && queue.decided_commands < options.batch_commands_max;
+            && !queue.has_enough(options);
         if !useful {
             shared.ahead_wake.wait(&mut queue);
             continue;
@@ -143,6 +153,7 @@ pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
         queue.ahead_busy = true;
         take_waiting(&mut queue, options.decide_commands_max, &mut decider);
         MutexGuard::unlocked(&mut queue, || decider.decide(shared));
+        put_back(&mut queue, &mut decider);
         queue.ahead_busy = false;
         wake_writer(shared, &mut queue);
     }

@@ -52,3 +52,35 @@ async fn setting_traits_does_not_wait_for_the_changes_of_others() {
     faults.release();
     assert_eq!(create.await.status, 200);
 }
+
+#[tokio::test]
+async fn a_change_that_is_too_large_for_the_store_is_its_callers_own_matter() {
+    let options = Options {
+        record_bytes_max: 4_096,
+        ..Options::default()
+    };
+    let service = service_on(MemoryJournal::new(), ServerOptions::default(), options, "").await;
+    create_host(&service, HOST).await;
+    let path = format!("/resource_providers/{HOST}/aggregates");
+    let many: Vec<String> = (0..1_000)
+        .map(|n| format!("\"00000000-0000-0000-0000-{n:012}\""))
+        .collect();
+    let body = |aggregates: &[String]| {
+        let aggregates = aggregates.join(",");
+        format!(r#"{{"aggregates": [{aggregates}], "resource_provider_generation": 1}}"#)
+    };
+    let answer = call("PUT", &path).json(body(&many)).send(&service).await;
+    assert_eq!(answer.status, 413, "{}", answer.text);
+    let detail = answer.detail();
+    assert!(
+        detail.contains("store.record_bytes_max allows 4096"),
+        "{detail}"
+    );
+    // Nothing of it was applied, and the store does not fail.
+    let answer = call("PUT", &path)
+        .json(body(&many[..2]))
+        .send(&service)
+        .await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(call("GET", "/readyz").send(&service).await.status, 200);
+}

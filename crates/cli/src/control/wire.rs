@@ -22,6 +22,7 @@ pub(super) fn server(options: &Options) -> ServerOptions {
         body_timeout: milliseconds(placement.body_timeout_ms),
         write_timeout: milliseconds(placement.write_timeout_ms),
         drain_timeout: milliseconds(placement.drain_timeout_ms),
+        followers_max: placement.followers_max.count(),
         cors: (!cors.allowed_origins.is_empty()).then(|| Cors {
             allowed_origins: cors.allowed_origins.clone(),
             allow_credentials: cors.allow_credentials,
@@ -76,6 +77,7 @@ pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
     let store = &options.store;
     placewright_engine::Options {
         queue_commands_max: store.queue_commands_max.count(),
+        record_bytes_max: store.record_bytes_max.count(),
         batch_commands_max: store.batch_commands_max.count(),
         recent_bytes: store.recent_bytes.count(),
         snapshot_entries: whole(store.snapshot_entries),

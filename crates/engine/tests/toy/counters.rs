@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Move { from: usize, to: usize, amount: u64 },
     /// Asks for a counter's value.
     Get { counter: usize },
+    /// Adds 1 to the first counter, and takes so long to decide.
+    Slow { micros: u64 },
     /// A bug.
     Panic,
 }
@@ -108,6 +110,14 @@ impl Machine for Counters {
                 Ok(target + amount)
             }
             Command::Get { counter } => Ok(self.values[counter]),
+            Command::Slow { micros } => {
+                let began = std::time::Instant::now();
+                while began.elapsed() < std::time::Duration::from_micros(micros) {
+                    std::hint::spin_loop();
+                }
+                changes.push(Self::change(0, self.values[0] + 1));
+                Ok(self.values[0] + 1)
+            }
             Command::Panic => {
                 changes.push(Self::change(0, LIMIT + 1));
                 panic!("asked for")
