@@ -38,6 +38,10 @@ impl Block {
         self.ends.is_empty()
     }
 
+    pub(crate) fn holds(&self, sequence: u64) -> bool {
+        (self.first..self.next()).contains(&sequence)
+    }
+
     /// The sequence behind the last entry.
     fn next(&self) -> u64 {
         self.first + self.ends.len() as u64
@@ -109,9 +113,19 @@ impl Entries {
         self.block.next() - 1
     }
 
+    /// The sequence of the first entry.
+    pub fn first_sequence(&self) -> u64 {
+        self.from
+    }
+
     /// Each entry: its sequence, and its record for [`Machine::decode`].
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        (self.from..self.block.next()).map(|sequence| {
+        self.iter_from(self.from)
+    }
+
+    /// The entries from this one on.
+    pub fn iter_from(&self, sequence: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        (sequence.max(self.from)..self.block.next()).map(|sequence| {
             let index = usize::try_from(sequence - self.block.first).unwrap_or(usize::MAX);
             (sequence, self.block.record(index))
         })
@@ -191,6 +205,13 @@ impl<M: Machine> Follower<M> {
             }
             return Some(found);
         }
+    }
+
+    /// Has [`Follower::next_entries`] go on with this entry, one of those that it gave last. For readers
+    /// that have no room for more: entries that they hold meanwhile stay in memory, and those that
+    /// they ask for anew do not.
+    pub fn go_back_to(&mut self, sequence: u64) {
+        self.next = sequence.min(self.next);
     }
 
     /// None: the engine was shut down.

@@ -1,5 +1,6 @@
 //! The thread that reads old entries for followers.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -23,14 +24,33 @@ pub(crate) enum HistoryRequest {
     Stop,
 }
 
+/// So many of the last answers are kept: slow followers come back for the rest of the same entries.
+const ANSWERS_KEPT: usize = 2;
+
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
+    let mut kept: VecDeque<Arc<Block>> = VecDeque::with_capacity(ANSWERS_KEPT);
     while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
-        // A follower that went away does not want it.
-        let _ = reply.send(read(journal.as_mut(), from, until));
+        if reply.is_closed() {
+            // A follower that went away does not want it.
+            continue;
+        }
+        let known = kept.iter().find(|block| block.holds(from));
+        let answer = match known {
+            // Only what is durable was ever read.
+            Some(block) => Ok(Arc::clone(block)),
+            None => read(journal.as_mut(), from, until).map(Arc::new),
+        };
+        if let Ok(block) = &answer
+            && known.is_none()
+        {
+            kept.truncate(ANSWERS_KEPT - 1);
+            kept.push_front(Arc::clone(block));
+        }
+        let _ = reply.send(answer.map(|block| Entries::new(block, from)));
     }
 }
 
-fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<Entries, FollowError> {
+fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<Block, FollowError> {
     let mut block = Block::new(from, Vec::new(), Vec::new());
     let mut bytes = 0;
     let read = journal.read(from, &mut |sequence, record| {
@@ -44,7 +64,7 @@ fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<Entries, Fol
     });
     match read {
         // What was read before a damaged entry is still good.
-        _ if !block.is_empty() => Ok(Entries::new(Arc::new(block), from)),
+        _ if !block.is_empty() => Ok(block),
         Ok(_) => Err(store(JournalError::Missing {
             path: "the journal".into(),
             first: from,

@@ -130,11 +130,34 @@ fn entries_that_do_not_exist_or_are_gone_are_named() {
             first_held: 21
         }
     ));
-    take(&mut toy.engine.follow(20).unwrap(), 20, 30);
 
     toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
     let mut follower = toy.engine.follow(20).unwrap();
     let failed = block_on(follower.next_entries()).unwrap().err().unwrap();
     assert!(matches!(failed, FollowError::Store(_)));
     take(&mut follower, 20, 30);
+    // Others share what was read.
+    toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
+    take(&mut toy.engine.follow(25).unwrap(), 25, 30);
+}
+
+#[test]
+fn a_follower_that_goes_back_gets_the_same_entries_again() {
+    for recent_bytes in [16 << 20, 0] {
+        let toy = Toy::new(Options {
+            recent_bytes,
+            ..Options::default()
+        });
+        for _ in 0..20 {
+            toy.add(0, 1).unwrap().unwrap();
+        }
+        let mut follower = toy.engine.follow(0).unwrap();
+        take(&mut follower, 0, 20);
+        follower.go_back_to(7);
+        take(&mut follower, 6, 20);
+        // Never ahead of what was given.
+        follower.go_back_to(40);
+        toy.add(0, 1).unwrap().unwrap();
+        take(&mut follower, 20, 21);
+    }
 }

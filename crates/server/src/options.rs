@@ -21,6 +21,8 @@ pub struct ServerOptions {
     pub write_timeout: Duration,
     /// Time that requests under way have to end after the signal to stop.
     pub drain_timeout: Duration,
+    /// Most readers of the change stream at the same time; a further one gets 503.
+    pub followers_max: usize,
     /// Which pages of other origins may call; none at all when absent.
     pub cors: Option<Cors>,
     /// Project of consumers that were written without one (microversions below 1.8).
@@ -52,6 +54,7 @@ impl Default for ServerOptions {
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
+            followers_max: 256,
             cors: None,
             incomplete_consumer_project_id: Self::NOBODY.to_owned(),
             incomplete_consumer_user_id: Self::NOBODY.to_owned(),

@@ -5,7 +5,7 @@
 //! `/placewright/v1/audit`, `/placewright/v1/audit/repair`.
 
 mod change_json;
-mod changes;
+pub(crate) mod changes;
 pub(crate) mod explain;
 mod openapi;
 

@@ -29,7 +29,7 @@ use crate::http::body::{self, Body};
 use crate::http::call::Call;
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::microversion::Microversion;
-use crate::http::own::{self, Page};
+use crate::http::own::{self, Page, changes};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::request_id::RequestId;
@@ -49,6 +49,8 @@ pub struct Service {
     pub(crate) registry: Arc<Registry>,
     /// Whether the service is about to stop: streams end, and it is not ready any more.
     pub(crate) stopping: watch::Sender<bool>,
+    /// Room for readers of the change stream.
+    pub(crate) followers: changes::Room,
     /// What looks for what does not add up, where there is something to look at.
     pub(crate) audit: OnceLock<Arc<dyn Audit>>,
     /// Candidates that were told lately.
@@ -150,6 +152,7 @@ impl Service {
     ) -> Self {
         let stopping = watch::Sender::new(false);
         Self {
+            followers: changes::Room::new(options.followers_max),
             options,
             engine,
             metrics,
@@ -384,6 +387,8 @@ pub(crate) fn unavailable(error: &SubmitError) -> ApiError {
         source = reason.source();
     }
     match error {
+        // The caller's own matter, and no failure of the store.
+        SubmitError::TooLarge { .. } => ApiError::new(413, text),
         SubmitError::Panicked => {
             tracing::error!("{text}");
             ApiError::new(500, text)

@@ -4,6 +4,7 @@
 //! with the last id it saw (`Last-Event-ID`, as browsers do by themselves, or `after`) misses
 //! nothing and sees nothing twice, as long as the entries are held.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +12,8 @@ use hyper::HeaderMap;
 use placewright_conductor::control::Change;
 use placewright_engine::{Engine, Entries, FollowError, Follower, Machine as _};
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::{change_json, check_parameters};
@@ -24,10 +26,44 @@ use crate::machine::ControlMachine;
 
 /// A comment goes out after so much silence, so that both ends notice a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Events are sent in pieces of about this size.
-const PIECE_BYTES: usize = 64 << 10;
+/// Events are sent in pieces of about this size. What is sent is copied out of the entries piece by piece
+/// as a client takes it, so one that takes nothing holds a few pieces and no entries.
+const PIECE_BYTES: usize = 16 << 10;
 /// Pieces that may wait for a slow client; then its follower waits.
-const PIECES_WAITING: usize = 4;
+const PIECES_WAITING: usize = 1;
+/// An entry with a record larger than this becomes one large event, ...
+const LARGE_BYTES: usize = 64 << 10;
+/// ... of which so many are in memory at the same time, for all followers. One that takes nothing of it
+/// makes way after `placement.write_timeout_ms`.
+const LARGE_EVENTS_MAX: usize = 2;
+
+/// Room for followers, and for what takes much of it.
+#[derive(Debug)]
+pub(crate) struct Room {
+    followers: Arc<Semaphore>,
+    followers_max: usize,
+    large_events: Arc<Semaphore>,
+}
+
+impl Room {
+    pub(crate) fn new(followers_max: usize) -> Self {
+        Self {
+            followers: Arc::new(Semaphore::new(followers_max)),
+            followers_max,
+            large_events: Arc::new(Semaphore::new(LARGE_EVENTS_MAX)),
+        }
+    }
+
+    fn enter(&self) -> ApiResult<OwnedSemaphorePermit> {
+        let entered = Arc::clone(&self.followers).try_acquire_owned();
+        entered.map_err(|_| {
+            ApiError::unavailable(format!(
+                "The change stream has {0} readers; placement.followers_max allows {0}.",
+                self.followers_max
+            ))
+        })
+    }
+}
 
 pub(super) fn follow(
     service: &Service,
@@ -51,6 +87,7 @@ pub(super) fn follow(
         .engine
         .follow(after)
         .map_err(|error| refused(&error))?;
+    let place = service.followers.enter()?;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let stream = Stream {
         engine: service.engine.clone(),
@@ -58,6 +95,8 @@ pub(super) fn follow(
         sender,
         stopping: service.stopping.subscribe(),
         followers: service.metrics.followers.clone(),
+        large_events: Arc::clone(&service.followers.large_events),
+        _place: place,
     };
     tokio::spawn(stream.run());
     Ok(Reply::events(receiver))
@@ -89,6 +128,8 @@ struct Stream {
     sender: mpsc::Sender<Bytes>,
     stopping: watch::Receiver<bool>,
     followers: Gauge,
+    large_events: Arc<Semaphore>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Stream {
@@ -124,7 +165,7 @@ impl Stream {
                 found = self.follower.next_entries() => match found {
                     Some(Ok(entries)) => {
                         heartbeat.reset();
-                        if !self.send_entries(&entries).await {
+                        if !self.send_entries(entries).await {
                             return;
                         }
                     }
@@ -138,22 +179,70 @@ impl Stream {
         }
     }
 
-    /// False when the client is gone.
-    async fn send_entries(&self, entries: &Entries) -> bool {
-        let mut piece = Vec::new();
-        let mut pieces = Vec::new();
-        // The names of classes and traits are looked up while the state stands still.
-        self.engine.read_now(|machine| {
-            for (sequence, record) in entries.iter() {
-                write_event(&mut piece, sequence, record, machine);
-                if piece.len() >= PIECE_BYTES {
-                    pieces.push(Bytes::from(std::mem::take(&mut piece)));
+    /// Sends the entries, or as many as there is room for: the follower gives the others again. False
+    /// when the client is gone.
+    async fn send_entries(&mut self, entries: Entries) -> bool {
+        let mut next = entries.first_sequence();
+        while next <= entries.last_sequence() {
+            match self.sender.try_reserve() {
+                Ok(room) => {
+                    let (piece, after) = self.piece(&entries, next);
+                    if after > next {
+                        room.send(Bytes::from(piece));
+                        next = after;
+                        continue;
+                    }
+                }
+                Err(TrySendError::Closed(())) => return false,
+                Err(TrySendError::Full(())) => {
+                    // Whoever takes nothing holds no entries.
+                    self.follower.go_back_to(next);
+                    drop(entries);
+                    return self.sender.reserve().await.is_ok();
                 }
             }
+            let Ok(turn) = Arc::clone(&self.large_events).try_acquire_owned() else {
+                self.follower.go_back_to(next);
+                drop(entries);
+                return self.large_events.acquire().await.is_ok();
+            };
+            if !self.send_large(&entries, next).await {
+                return false;
+            }
+            drop(turn);
+            next += 1;
+        }
+        true
+    }
+
+    /// The events of the entries from `next` on that make a piece, and the entry behind them. None of
+    /// them is large.
+    fn piece(&self, entries: &Entries, mut next: u64) -> (Vec<u8>, u64) {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        // The names of classes and traits are looked up while the state stands still.
+        self.engine.read_now(|machine| {
+            for (sequence, record) in entries.iter_from(next) {
+                if record.len() > LARGE_BYTES || piece.len() >= PIECE_BYTES {
+                    break;
+                }
+                write_event(&mut piece, sequence, record, machine);
+                next = sequence + 1;
+            }
         });
-        pieces.push(Bytes::from(piece));
-        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-            if self.sender.send(piece).await.is_err() {
+        (piece, next)
+    }
+
+    /// False when the client is gone.
+    async fn send_large(&self, entries: &Entries, sequence: u64) -> bool {
+        let mut event = Vec::new();
+        self.engine.read_now(|machine| {
+            if let Some((sequence, record)) = entries.iter_from(sequence).next() {
+                write_event(&mut event, sequence, record, machine);
+            }
+        });
+        for piece in event.chunks(PIECE_BYTES) {
+            // A copy: what the connection still holds must not keep all of the event.
+            if (self.sender.send(Bytes::copy_from_slice(piece)).await).is_err() {
                 return false;
             }
         }
