@@ -178,9 +178,11 @@ impl Command {
                 return Err(BadCommands::Missing(path));
             }
         }
-        std::fs::create_dir_all(&options.state).map_err(|source| BadCommands::NoState {
-            directory: options.state.clone(),
-            source,
+        crate::private::create_directory(&options.state).map_err(|source| {
+            BadCommands::NoState {
+                directory: options.state.clone(),
+                source,
+            }
         })?;
         Ok(Self {
             options,

@@ -15,6 +15,7 @@ pub mod description;
 pub mod driver;
 pub mod host;
 pub mod placement;
+mod private;
 pub mod record;
 pub mod simulated;
 

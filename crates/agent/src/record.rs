@@ -3,9 +3,14 @@
 //! The file only grows: one entry for each change of a guest, with a checksum, read again at the
 //! start. What was being written when the agent was killed is cut off. When most of it is old, a new
 //! file takes its place. Without a file everything is in memory.
+//!
+//! Nothing says how far the file has to reach, because nothing depends on it: the cell knows which guests
+//! a host should have, the driver which it has, and a guest that is on no record is reported as found. So
+//! a file that was cut between two entries is taken as it is. Damage before its end is another matter:
+//! it is said in the log, and the file is kept beside, since what comes behind the damage is not read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +19,8 @@ use placewright_conductor::{Amounts, HostId, InstanceId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
+
+use crate::private;
 
 /// A guest on one host: the instance, and which of its guests.
 pub type GuestKey = (InstanceId, u32);
@@ -177,22 +184,16 @@ impl Record {
             source,
         };
         if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory).map_err(wrong)?;
+            private::create_directory(directory).map_err(wrong)?;
         }
-        let lock = File::create(path.with_extension("lock")).map_err(wrong)?;
+        let lock = private::options().open(path.with_extension("lock"));
+        let lock = lock.map_err(wrong)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(RecordError::InUse(path.to_owned())),
             Err(fs::TryLockError::Error(error)) => return Err(wrong(error)),
         }
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(wrong)?;
+        let mut file = private::options().open(path).map_err(wrong)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(wrong)?;
         let mut record = Self::in_memory();
@@ -202,7 +203,11 @@ impl Record {
             file.write_all(HEAD).map_err(wrong)?;
             HEAD.len()
         } else if bytes.starts_with(HEAD) {
-            record.read(&bytes)
+            let good = record.read(&bytes);
+            if is_damaged(&bytes[good..]) {
+                keep_aside(path, &bytes, good).map_err(wrong)?;
+            }
+            good
         } else {
             return Err(RecordError::Foreign(path.to_owned()));
         };
@@ -315,12 +320,7 @@ impl Record {
             write_entry(&mut bytes, &Entry::Put(*host, *key, guest.clone()));
         }
         let path = kept.path.with_extension("new");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)?;
+        let mut file = private::options().truncate(true).open(&path)?;
         file.write_all(&bytes)?;
         if kept.is_durable {
             file.sync_all()?;
@@ -353,6 +353,31 @@ impl Kept {
         }
         Ok(())
     }
+}
+
+/// Whether what follows the last good entry is more than the beginning of one, as a kill leaves it.
+fn is_damaged(rest: &[u8]) -> bool {
+    let length = rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+    length.is_some_and(|length| {
+        length as usize > ENTRY_BYTES_MAX || rest.len() >= 8 + length as usize
+    })
+}
+
+/// Keeps a file in which something is damaged as it was.
+fn keep_aside(path: &Path, bytes: &[u8], good: usize) -> io::Result<()> {
+    let aside = path.with_extension("damaged");
+    private::options()
+        .truncate(true)
+        .open(&aside)?
+        .write_all(bytes)?;
+    tracing::warn!(
+        record = %path.display(),
+        kept = %aside.display(),
+        from_byte = good,
+        "the record of guests is damaged: what comes behind is not known any more, and guests are \
+         taken as the driver finds them"
+    );
+    Ok(())
 }
 
 /// An entry: its length, its checksum, itself.

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
+use placewright_journal::private;
 use uuid::Uuid;
 
 use crate::config::ConfigErrors;
@@ -52,7 +53,7 @@ fn random() -> anyhow::Result<Uuid> {
 
 /// Writes the file whole, or not at all.
 fn write(directory: &Path, path: &Path, uuid: Uuid) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
+    private::create_directory(directory)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     writeln!(file, "{uuid}")?;
     file.as_file().sync_all()?;

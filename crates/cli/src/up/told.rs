@@ -1,9 +1,11 @@
 //! What `placewright up` prints when it is ready: where things are, and what to try.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use placewright_conductor::CellId;
+use placewright_journal::private;
 
 /// What there is.
 pub(super) struct Told {
@@ -25,7 +27,7 @@ impl Told {
             return Ok(());
         };
         let clouds = self.folder.join("clouds.yaml");
-        std::fs::write(&clouds, self.clouds(compute))?;
+        private::create_file(&clouds)?.write_all(self.clouds(compute).as_bytes())?;
         let mut text = format!(
             "\nPlacewright is up: {} cells, {} simulated hosts. Ctrl-C stops it; started again it \
              goes on.\n\n  compute    http://{compute}/v2.1\n  placement  http://{}\n",
