@@ -1,5 +1,12 @@
 //! The one binary of Placewright.
 
+/// `println!` for output whose reader (`head`, say) may stop early.
+macro_rules! outln {
+    ($($argument:tt)*) => {
+        $crate::out(&format!("{}\n", format_args!($($argument)*)))
+    };
+}
+
 mod agent;
 mod arguments;
 mod audit;
@@ -160,6 +167,15 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints a text in the middle of something else, which has no use for an error: whatever it is, nobody
+/// would see more of the output.
+fn out(text: &str) {
+    if let Err(error) = print(text) {
+        eprintln!("placewright: standard output: {error:#}");
+        std::process::exit(1);
+    }
+}
+
 fn run_config(command: ConfigCommand) -> anyhow::Result<()> {
     let environment = Environment::of_process();
     match command {
@@ -167,18 +183,15 @@ fn run_config(command: ConfigCommand) -> anyhow::Result<()> {
             let config = Config::load(&flags, &environment)?;
             control::check(&config.options)?;
             match &config.file {
-                Some(file) => println!("{}: no errors", file.display()),
-                None => println!("no configuration file; environment and flags: no errors"),
+                Some(file) => outln!("{}: no errors", file.display()),
+                None => outln!("no configuration file; environment and flags: no errors"),
             }
         }
         ConfigCommand::Show(flags) => {
-            print!(
-                "{}",
-                config::text::show(&Config::load(&flags, &environment)?)
-            );
+            print(&config::text::show(&Config::load(&flags, &environment)?))?;
         }
-        ConfigCommand::Sample => print!("{}", config::text::sample()),
-        ConfigCommand::Reference => print!("{}", config::text::reference()),
+        ConfigCommand::Sample => print(&config::text::sample())?,
+        ConfigCommand::Reference => print(&config::text::reference())?,
         ConfigCommand::Scheduler => print(&control::scheduler_rules::sample()?)?,
     }
     Ok(())

@@ -38,7 +38,7 @@ pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> Bar {
 /// Prints the bars for people, or the whole report as JSON when there is one.
 pub(crate) fn report(bars: &[Bar], json: Option<&impl Serialize>) -> anyhow::Result<()> {
     if let Some(json) = json {
-        println!("{}", serde_json::to_string(json)?);
+        outln!("{}", serde_json::to_string(json)?);
         return Ok(());
     }
     for Bar {
@@ -50,7 +50,7 @@ pub(crate) fn report(bars: &[Bar], json: Option<&impl Serialize>) -> anyhow::Res
     } in bars
     {
         let verdict = if *is_met { "met" } else { "MISSED" };
-        println!("bar: {name}: {figure:.1} ({relation} {bound}): {verdict}");
+        outln!("bar: {name}: {figure:.1} ({relation} {bound}): {verdict}");
     }
     Ok(())
 }

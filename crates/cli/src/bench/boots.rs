@@ -121,7 +121,7 @@ impl BootsBench {
             } else {
                 format!("{} hosts in {} cells", figures.hosts, figures.cells)
             };
-            println!(
+            outln!(
                 "{} servers on {site}, {} % of the builds fail: {} active in {:.1} s; \
                  p50 {:.0} ms, p99 {:.0} ms",
                 figures.servers,

@@ -113,17 +113,23 @@ impl ColdBench {
 
 impl Report {
     fn print(&self, hosts: u64, allocations: u64) {
-        println!(
+        outln!(
             "empty store   ready in {:.0} ms (made new), {:.0} ms (started again), {:.0} MiB resident",
-            self.empty_ready_ms, self.empty_again_ready_ms, self.empty_resident_mib
+            self.empty_ready_ms,
+            self.empty_again_ready_ms,
+            self.empty_resident_mib
         );
-        println!(
+        outln!(
             "big store     {hosts} hosts, {allocations} consumers, {:.0} MiB on disk, built in {:.1} s",
-            self.store_mib, self.build_s
+            self.store_mib,
+            self.build_s
         );
-        println!(
+        outln!(
             "              ready in {:.0} ms ({:.1} s of processor time), {:.0} MiB resident, {:.0} MiB at most",
-            self.big_ready_ms, self.big_cpu_s, self.big_resident_mib, self.big_peak_mib
+            self.big_ready_ms,
+            self.big_cpu_s,
+            self.big_resident_mib,
+            self.big_peak_mib
         );
     }
 }

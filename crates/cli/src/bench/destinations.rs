@@ -97,7 +97,7 @@ impl DestinationsBench {
         let figures = runtime.block_on(self.measure(&server, placement, scheduler))?;
         server.stop()?;
         if !self.json {
-            println!("store with fsync in {}", directory.path().display());
+            outln!("store with fsync in {}", directory.path().display());
             for one in [
                 &figures.load,
                 &figures.states,
@@ -106,7 +106,7 @@ impl DestinationsBench {
             ] {
                 one.print();
             }
-            println!(
+            outln!(
                 "the server took {:.1} s of processor time for the destinations",
                 figures.server_cpu_s
             );

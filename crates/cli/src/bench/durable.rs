@@ -75,7 +75,7 @@ impl DurableBench {
             at_most("failed requests", count(load.failed + claims.failed), 0.0),
         ];
         if !self.json {
-            println!("store with fsync in {}", directory.path().display());
+            outln!("store with fsync in {}", directory.path().display());
             load.print();
             claims.print();
         }

@@ -82,7 +82,7 @@ impl Figures {
 
     /// One line for people, and one more for each kind of failure.
     pub(crate) fn print(&self) {
-        println!(
+        outln!(
             "{:<12} {:>9.0} requests/s   p50 {:>8.2} ms   p99 {:>8.2} ms   p99.9 {:>8.2} ms   \
              max {:>8.2} ms   ({} in {:.1} s, {} connections)",
             self.phase,
@@ -101,12 +101,12 @@ impl Figures {
             .filter(|(status, _)| **status / 100 != 2)
         {
             match status {
-                0 => println!("{:<12} {count} broken connections", ""),
-                status => println!("{:<12} {count} answers with status {status}", ""),
+                0 => outln!("{:<12} {count} broken connections", ""),
+                status => outln!("{:<12} {count} answers with status {status}", ""),
             }
         }
         if let Some(error) = &self.first_error {
-            println!("{:<12} the first failure: {error}", "");
+            outln!("{:<12} the first failure: {error}", "");
         }
     }
 }

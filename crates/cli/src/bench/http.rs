@@ -121,7 +121,7 @@ impl HttpBench {
             .build()?;
         let figures = runtime.block_on(self.measure())?;
         if self.json {
-            println!("{}", serde_json::to_string(&figures)?);
+            outln!("{}", serde_json::to_string(&figures)?);
         } else {
             figures.iter().for_each(Figures::print);
         }

@@ -94,10 +94,13 @@ impl RacesBench {
         engine.shutdown();
         let report_ = judge(rounds, &before, audit);
         if !self.json {
-            println!(
+            outln!(
                 "{} hosts in {racks} racks, {} instances, {} % of the memory taken; copies up to \
                  {} own decisions old",
-                self.hosts, report_.audit.consumers, report_.audit.memory_percent, self.stale
+                self.hosts,
+                report_.audit.consumers,
+                report_.audit.memory_percent,
+                self.stale
             );
             report_.rounds.iter().for_each(Round::print);
             if cores() < CORES_MIN {
@@ -185,7 +188,7 @@ impl Report {
         let [one, four, ..] = &self.rounds[..] else {
             return;
         };
-        println!(
+        outln!(
             "{} cores: 4 schedulers make {:.2} times the decisions of one. A decision takes {:.0} µs \
              of processor time with four and {:.0} µs with one: where others are faster, a claim \
              names more hosts ({:.1}, not {:.1}), and each copy repeats what all schedulers did. Four \
@@ -214,7 +217,7 @@ impl Round {
 
     fn print(&self) {
         let tally = &self.tally;
-        println!(
+        outln!(
             "{:>3} schedulers {:>8.0} decisions/s   claimed {}, the best host {}, another {}, \
              second decisions {}, no room {}",
             self.schedulers,

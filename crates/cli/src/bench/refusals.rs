@@ -112,15 +112,19 @@ impl RefusalsBench {
         let runtime = runtime.enable_all().build()?;
         let figures = runtime.block_on(self.measure())?;
         if !self.json {
-            println!("{} hosts, {} % of them trees", self.hosts, self.trees);
+            outln!("{} hosts, {} % of them trees", self.hosts, self.trees);
             for kind in &figures.kinds {
-                println!(
+                outln!(
                     "{:<22} p50 {:>7.2} ms   p99 {:>7.2} ms   the first {:>7.2} ms   ({} bytes)",
-                    kind.name, kind.p50_ms, kind.p99_ms, kind.first_ms, kind.bytes
+                    kind.name,
+                    kind.p50_ms,
+                    kind.p99_ms,
+                    kind.first_ms,
+                    kind.bytes
                 );
             }
             for claims in &figures.storm {
-                println!("{claims}");
+                outln!("{claims}");
             }
         }
         report(&figures.bars, self.json.then_some(&figures))?;

@@ -103,7 +103,7 @@ impl Apply {
             let topology = Topology { levels, distances };
             scheduler.put_topology(&topology).await?;
         }
-        println!(
+        outln!(
             "{}{} hosts in {}; {changed} hosts {}",
             if self.dry_run {
                 "nothing changed: "
