@@ -109,22 +109,17 @@ impl Running {
         let service = placement.service();
         let scheduler = SchedulerService::new(Arc::clone(service), scheduler, wire::keep(options));
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
-        let runtime = if conducts {
-            let conductor = Conductor::new(engine.clone(), wire::conductor(options));
-            let runtime = Runtime::start(conductor, scheduler.ranker())?;
-            service.set_audit(runtime.start_audits(audits));
-            Some(runtime)
-        } else {
-            None
-        };
+        let runtime = conducts
+            .then(|| conduct(options, &engine, &scheduler, service, audits))
+            .transpose()?;
         let mut open = |socket| Port::open_maybe(socket, &mut inherited);
-        let compute = match open(sockets.compute)?.zip(runtime.as_ref()) {
-            Some((port, runtime)) => {
+        let compute = open(sockets.compute)?
+            .zip(runtime.as_ref())
+            .map(|(port, runtime)| {
                 let service = compute_api(options, service, runtime)?;
-                Some((Server::new(service).with_limits(shares.api), port))
-            }
-            None => None,
-        };
+                anyhow::Ok((Server::new(service).with_limits(shares.api), port))
+            })
+            .transpose()?;
         let scheduler = open(sockets.scheduler)?
             .map(|port| (Server::new(scheduler).with_limits(shares.api), port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
@@ -147,6 +142,14 @@ impl Running {
         running.offer_restart(health)?;
         running.add_cells(options).await?;
         Ok(Some(running))
+    }
+
+    /// How a cell in this process is served.
+    pub(crate) fn cell_options(&self, options: &Options) -> ServeOptions {
+        ServeOptions {
+            token: self.token.clone(),
+            ..wire::cell(options, self.shares.cell)
+        }
     }
 
     /// Makes it possible that another process takes this one's place without refusing anybody.
@@ -287,6 +290,20 @@ impl Running {
         }
         asks.context("cells cannot reach placement")
     }
+}
+
+/// Starts the conductor.
+fn conduct(
+    options: &Options,
+    engine: &Engine<ControlMachine>,
+    scheduler: &SchedulerService,
+    service: &Service,
+    audits: AuditMetrics,
+) -> anyhow::Result<Arc<Runtime>> {
+    let conductor = Conductor::new(engine.clone(), wire::conductor(options));
+    let runtime = Runtime::start(conductor, scheduler.ranker())?;
+    service.set_audit(runtime.start_audits(audits));
+    Ok(runtime)
 }
 
 /// Has the process before this one end, if there is one to follow, and loads the state.
