@@ -164,6 +164,24 @@ fn claims(c: &mut Criterion) {
             BatchSize::PerIteration,
         );
     });
+    let mut large = claim(u128::MAX, 0);
+    if let Command::Claim { consumers, .. } = &mut large {
+        let all = (0..HOSTS).map(|host| AllocationRequest {
+            provider: Uuid::from_u128(host),
+            resources: vec![("VCPU".to_owned(), 1)],
+        });
+        consumers[0].allocations = all.collect();
+    }
+    group.sample_size(20);
+    group.bench_function("of 10,000 hosts at once", |b| {
+        b.iter(|| {
+            let mut changes = Vec::new();
+            decide(&state.borrow(), &large, &mut changes).expect("there is room");
+            let mut state = state.borrow_mut();
+            let undo: Vec<_> = changes.iter().map(|change| state.apply(change)).collect();
+            undo.into_iter().rev().for_each(|step| state.undo(step));
+        });
+    });
     group.finish();
 }
 

@@ -291,6 +291,10 @@ impl Run {
                 *is_open = self.step(plan, search);
                 continue;
             }
+            if roots.trees == 0 && roots.hosts != 0 {
+                self.push_hosts(plan, roots);
+                continue;
+            }
             match roots.next(plan, &self.anchors) {
                 None => return true,
                 Some((root, true)) => *is_open = self.open(plan, search, root, None),
@@ -300,6 +304,24 @@ impl Run {
                 }
             }
         }
+    }
+
+    /// Takes what is left of a word that has lone hosts only, which is what most words are.
+    #[inline]
+    fn push_hosts(&mut self, plan: &Plan<'_>, roots: &mut Roots) {
+        let base = u32::try_from((roots.next - 1) * 64).unwrap_or(u32::MAX);
+        let room = self.most - self.answer.len();
+        let mut pushed = 0;
+        while roots.hosts != 0 && pushed < room {
+            let bit = roots.hosts.trailing_zeros();
+            roots.hosts &= roots.hosts - 1;
+            roots.ahead = u64::MAX << bit << 1;
+            let total = &self.anchors.flat.total;
+            self.answer
+                .push_host(ProviderId(base + bit), total, plan.groups);
+            pushed += 1;
+        }
+        self.left = self.left.saturating_sub(pushed * ROOT_STEPS);
     }
 
     /// Takes the first candidate of each root; a tree that has one is noted for more.
