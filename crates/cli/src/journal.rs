@@ -88,8 +88,13 @@ impl StoreArgs {
         Ok(config.options.store.directory())
     }
 
+    /// Opens it to look at what is there, and says so when something is not.
     fn read(&self) -> anyhow::Result<SqliteJournal> {
-        Ok(SqliteJournal::open_read_only(&self.directory()?)?)
+        let mut journal = SqliteJournal::open_read_only(&self.directory()?)?;
+        if let Err(problem) = journal.check_acknowledged() {
+            eprintln!("placewright: {}", chain(&problem));
+        }
+        Ok(journal)
     }
 }
 

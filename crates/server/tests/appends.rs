@@ -56,13 +56,13 @@ async fn setting_traits_does_not_wait_for_the_changes_of_others() {
 #[tokio::test]
 async fn a_change_that_is_too_large_for_the_store_is_its_callers_own_matter() {
     let options = Options {
-        record_bytes_max: 4_096,
+        record_bytes_max: 16_384,
         ..Options::default()
     };
     let service = service_on(MemoryJournal::new(), ServerOptions::default(), options, "").await;
     create_host(&service, HOST).await;
     let path = format!("/resource_providers/{HOST}/aggregates");
-    let many: Vec<String> = (0..1_000)
+    let many: Vec<String> = (0..2_000)
         .map(|n| format!("\"00000000-0000-0000-0000-{n:012}\""))
         .collect();
     let body = |aggregates: &[String]| {
@@ -73,7 +73,7 @@ async fn a_change_that_is_too_large_for_the_store_is_its_callers_own_matter() {
     assert_eq!(answer.status, 413, "{}", answer.text);
     let detail = answer.detail();
     assert!(
-        detail.contains("store.record_bytes_max allows 4096"),
+        detail.contains("store.record_bytes_max allows 16384"),
         "{detail}"
     );
     // Nothing of it was applied, and the store does not fail.
