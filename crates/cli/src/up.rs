@@ -175,24 +175,13 @@ impl Up {
         };
         let engine = running.engine.clone();
         let placement = running.placement_address()?;
-        let mut told = told::Told {
-            placement,
-            scheduler: running.scheduler_address()?,
-            compute: running.compute_address()?,
-            health: running.health_address(),
-            cells: Vec::new(),
-            folder: self.folder.clone(),
-            hosts: simulation.hosts.len(),
-        };
+        let mut told = self.told(&running, simulation.hosts.len())?;
         let mut grpc = JoinSet::new();
         let mut cells = Vec::new();
         for number in 1..=self.cells {
             let cell = self.open_cell(config, &runtime, number).await?;
-            let serve_options = ServeOptions {
-                token: running.token.clone(),
-                ..wire::cell(&config.options, running.shares.cell)
-            };
-            let listener = self.listen(&cell, serve_options, &stops, &mut grpc);
+            let options = running.cell_options(&config.options);
+            let listener = self.listen(&cell, options, &stops, &mut grpc);
             told.cells.push(listener.await?);
             cells.push(cell);
         }
@@ -240,6 +229,19 @@ impl Up {
         }
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// What is told when all is up, but for the cells.
+    fn told(&self, running: &Running, hosts: usize) -> std::io::Result<told::Told> {
+        Ok(told::Told {
+            placement: running.placement_address()?,
+            scheduler: running.scheduler_address()?,
+            compute: running.compute_address()?,
+            health: running.health_address(),
+            cells: Vec::new(),
+            folder: self.folder.clone(),
+            hosts,
+        })
     }
 
     /// Opens a cell, and makes it known to control.
