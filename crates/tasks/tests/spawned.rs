@@ -41,7 +41,11 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ),
     ("cli/src/control/api_threads.rs", 1, "`watched` each"),
     ("cli/src/up.rs", 2, "`watched` each"),
-    ("server/src/costly.rs", 1, "one request, `caught`, which is waited for"),
+    (
+        "server/src/costly.rs",
+        1,
+        "one request, `caught`, which is waited for",
+    ),
     (
         "server/src/scheduler/destinations.rs",
         2,
