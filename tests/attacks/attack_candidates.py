@@ -23,12 +23,16 @@ def get(site: Site, path: str):
     return answer
 
 
-def costly(hosts: int) -> dict[str, tuple[str, set[int]]]:
+def costly() -> dict[str, tuple[str, set[int]]]:
     """The costliest queries, with the statuses that their answers may have."""
     some = "resources=VCPU:1,MEMORY_MB:1"
     names = [
-        "HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE", "HW_CPU_X86_SSE2", "STORAGE_DISK_SSD",
-    ]  # fmt: skip
+        "HW_CPU_X86_AVX",
+        "HW_CPU_X86_AVX2",
+        "HW_CPU_X86_SSE",
+        "HW_CPU_X86_SSE2",
+        "STORAGE_DISK_SSD",
+    ]
     forbidden = ",".join(f"!{names[number % 5]}" for number in range(3_000))
     repeated = "&".join(f"required=!{names[number % 5]}" for number in range(990))
     one_of = "&".join(f"required=in:{names[n % 5]},{names[n // 5 % 5]}" for n in range(900))
@@ -69,18 +73,19 @@ def too_large(case: Case, site: Site) -> None:
     case.check("400 groups are refused, and the limit is named", named, answer)
 
 
-def one_by_one(case: Case, site: Site, hosts: int) -> None:
+def one_by_one(case: Case, site: Site) -> None:
     """Each alone, and two at a time; the time of each is told."""
     before = site.memory_mib()
     most = before
-    for what, (path, statuses) in costly(hosts).items():
+    for what, (path, statuses) in costly().items():
         with Bystanders(site) as bystanders:
             answers = in_threads([lambda path=path: get(site, path)] * 2)
             most = max(most, site.memory_mib())
         answer = answers[0]
         took = max(answer.seconds for answer in answers)
         size = len(answer.body) / (1 << 20)
-        print(f"   {what}: {answer.status}, {took:.3f} s, {size:.1f} MiB; {bystanders.longest():.3f} s")
+        longest = bystanders.longest()
+        print(f"   {what}: {answer.status}, {took:.3f} s, {size:.1f} MiB; {longest:.3f} s")
         fine = all(answer.status in statuses for answer in answers)
         case.check(f"{what} is answered", fine, answer)
         case.check(f"others go on beside {what}", bystanders.longest() < WAIT_MAX, bystanders)
@@ -147,5 +152,5 @@ def run(case: Case) -> None:
         case.check("the providers are there", set(counts) <= {"200", "201"}, counts)
         too_large(case, site)
         forms(case, site, hosts)
-        one_by_one(case, site, hosts)
+        one_by_one(case, site)
         slow_readers(case, site)

@@ -37,6 +37,10 @@ def put(site: Site, path: str, body: object, version: str = "1.39", method: str 
     return answer
 
 
+def as_bytes(body: object) -> bytes:
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
 def too_many(case: Case, site: Site) -> None:
     """Bodies with more entries than anybody needs are refused, and named."""
     uuids = [str(uuid.UUID(int=number)) for number in range(150_000)]
@@ -45,10 +49,11 @@ def too_many(case: Case, site: Site) -> None:
     allocations = {f"{consumer(n)}": claim(range(1)) for n in range(ENTRIES_MAX + 1)}
     provider = f"/resource_providers/{host(0)}"
     large = listed(100_000, 50_000)
+    listing = listed(50_000, 50_000)
     bodies = {
         "allocations in 14 MB": ("PUT", f"/allocations/{consumer(0)}", large, "1.0"),
         "allocations in 14 MB, once more": ("PUT", f"/allocations/{consumer(1)}", large, "1.0"),
-        "allocations in a list": ("PUT", f"/allocations/{consumer(0)}", listed(50_000, 50_000), "1.0"),
+        "allocations in a list": ("PUT", f"/allocations/{consumer(0)}", listing, "1.0"),
         "allocations": ("PUT", f"/allocations/{consumer(0)}", claim(range(20_000)), "1.39"),
         "consumers": ("POST", "/allocations", allocations, "1.39"),
         "aggregates": ("PUT", f"{provider}/aggregates", uuids, "1.1"),
@@ -66,7 +71,7 @@ def too_many(case: Case, site: Site) -> None:
         ),
     }
     sent = {
-        what: (method, path, body if isinstance(body, bytes) else json.dumps(body).encode(), version)
+        what: (method, path, as_bytes(body), version)
         for what, (method, path, body, version) in bodies.items()
     }
     before = site.memory_mib()
@@ -76,9 +81,7 @@ def too_many(case: Case, site: Site) -> None:
         items = list(sent.items())
         for start in range(0, len(items), 2):
             pair = items[start : start + 2]
-            jobs = [
-                lambda row=row: put(site, row[1], row[2], row[3], row[0]) for _, row in pair
-            ]
+            jobs = [lambda row=row: put(site, row[1], row[2], row[3], row[0]) for _, row in pair]
             for (what, _), answer in zip(pair, in_threads(jobs), strict=True):
                 limits = (b"placement.entries_max", b"placement.body_bytes_max")
                 named = any(limit in answer.body for limit in limits)
@@ -103,6 +106,7 @@ def as_many_as_allowed(case: Case, site: Site, hosts: int) -> None:
     nothing = json.dumps({**claim(range(0)), "consumer_generation": 1}).encode()
     both = json.dumps(many).encode()
     list_form = listed(ENTRIES_MAX // 2, entries)
+    listed_at = free + 50
     rounds = 2 if case.short else 6
     before = site.memory_mib()
     with Bystanders(site) as bystanders:
@@ -111,7 +115,7 @@ def as_many_as_allowed(case: Case, site: Site, hosts: int) -> None:
             answers = in_threads(
                 [
                     lambda: put(site, path, first),
-                    lambda: put(site, f"/allocations/{consumer(free + 50 + number)}", list_form, "1.0"),
+                    lambda: put(site, f"/allocations/{consumer(listed_at + number)}", list_form, "1.0"),
                 ]
             )
             answers.append(put(site, path, nothing))
@@ -122,10 +126,8 @@ def as_many_as_allowed(case: Case, site: Site, hosts: int) -> None:
             )
             answer = put(site, "/allocations", both, method="POST") if number == 0 else answers[0]
             case.check("a claim of many consumers", answer.status == 204, answer)
-            case.check(
-                "what a consumer holds is told",
-                put(site, f"/allocations/{consumer(free + 50 + number)}", None, method="GET").status == 200,
-            )
+            held = put(site, f"/allocations/{consumer(listed_at + number)}", None, method="GET")
+            case.check("what a consumer holds is told", held.status == 200, held)
     grown = site.memory_mib() - before
     print(f"   as many as allowed: {bystanders}; {grown:.0f} MiB more")
     case.check("others go on beside them", bystanders.longest() < WAIT_MAX, bystanders)

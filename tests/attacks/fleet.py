@@ -18,7 +18,8 @@ def request(
     method: str, path: str, body: object = None, version: str = "1.39", token: str = ADMIN
 ) -> bytes:
     """One request as it goes over the wire."""
-    content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    content = b"" if body is None else content
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: placement\r\nX-Auth-Token: {token}\r\n"
         f"OpenStack-API-Version: placement {version}\r\nAccept: application/json\r\n"

@@ -1,6 +1,11 @@
 //! What a command costs grows as its entries do: ten times as many take ten times as long, not a
 //! hundred times. Whoever sends it must not make the others wait for more.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long a command takes is what is tested here; the core itself reads no clock"
+)]
+
 use std::time::Instant;
 
 use placewright_placement::{

@@ -189,20 +189,21 @@ impl Run {
 
     /// The candidates, with the providers that a client should be told about.
     pub(crate) fn finish(mut self, plan: &Plan<'_>) -> Candidates {
-        let is_complete = self.is_complete();
-        self.answer.finish(plan.state, plan.nested, !is_complete);
+        let is_cut = self.is_cut();
+        self.answer.finish(plan.state, plan.nested, is_cut);
         self.answer
     }
 
     /// The candidates alone.
     pub(crate) fn into_found(mut self) -> Candidates {
-        let is_complete = self.is_complete();
-        self.answer.note_incomplete(!is_complete);
+        let is_cut = self.is_cut();
+        self.answer.note_incomplete(is_cut);
         self.answer
     }
 
-    fn is_complete(&self) -> bool {
-        !self.scratch.gave_up() && !(self.cut && self.is_full())
+    /// Whether candidates within the client's limit are missing.
+    fn is_cut(&self) -> bool {
+        self.scratch.gave_up() || (self.cut && self.is_full())
     }
 
     fn is_full(&self) -> bool {

@@ -66,14 +66,14 @@ impl LargeAnswers {
 }
 
 /// The pieces of a list: what is before its items, the items, and what is behind them.
-pub(crate) fn pieces_of<I: Iterator>(
+pub(crate) fn pieces_of<I>(
     open: impl FnOnce(&mut Writer) + Send,
     items: I,
     write: impl Fn(&mut Writer, I::Item) + Send,
     close: impl FnOnce(&mut Writer) + Send,
 ) -> impl FnMut() -> Option<Vec<u8>> + Send
 where
-    I: Send,
+    I: Iterator + Send,
 {
     let mut writer = Writer::with_capacity(2 * PIECE_BYTES);
     open(&mut writer);
