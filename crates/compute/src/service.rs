@@ -142,14 +142,7 @@ impl ComputeService {
         let found = found.map_err(|_| ApiError::nothing_here())?;
         let entry: &'static Entry = TABLE.get(*found.value).ok_or_else(ApiError::nothing_here)?;
         exchange.set_route(entry.path);
-        let (operation, is_known) = entry.operation(parts.method.as_str(), negotiated);
-        let operation = operation.ok_or_else(|| {
-            if is_known {
-                ApiError::nothing_here()
-            } else {
-                ApiError::new(405, "The method is not allowed here.")
-            }
-        })?;
+        let operation = operation_of(entry, &parts.method, negotiated)?;
         let mut parameters = Vec::with_capacity(2);
         for (name, value) in found.params.iter() {
             parameters.push((name, decode_path(value)?));
@@ -258,6 +251,18 @@ impl ComputeService {
         put(COMPUTE_REQUEST_ID, exchange.request_id());
         response
     }
+}
+
+fn operation_of(
+    entry: &'static Entry,
+    method: &Method,
+    version: Version,
+) -> ApiResult<&'static Operation> {
+    let (operation, is_known) = entry.operation(method.as_str(), version);
+    operation.ok_or_else(|| match is_known {
+        true => ApiError::nothing_here(),
+        false => ApiError::new(405, "The method is not allowed here."),
+    })
 }
 
 /// A checked request that is answered on other threads.

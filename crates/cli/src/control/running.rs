@@ -76,7 +76,6 @@ impl Running {
         let options = &config.options;
         let checked = Checked::new(config)?;
         crate::warnings::log(&checked.warnings);
-        let (token, scheduler) = (checked.token, checked.scheduler);
         let directory = options.store.directory();
         let shares = descriptors::of_control(options, cells);
         let mut inherited = Inherited::find(&directory, options.control.take_over)?;
@@ -107,7 +106,8 @@ impl Running {
         let service = service.with_costly_work(threads.costly_work());
         let placement = Server::new(service).with_limits(shares.api);
         let service = placement.service();
-        let scheduler = SchedulerService::new(Arc::clone(service), scheduler, wire::keep(options));
+        let scheduler =
+            SchedulerService::new(Arc::clone(service), checked.scheduler, wire::keep(options));
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
             .then(|| conduct(options, &engine, &scheduler, service, audits))
@@ -128,7 +128,7 @@ impl Running {
         let mut running = Self {
             engine,
             runtime,
-            token,
+            token: checked.token,
             shares,
             restart: Arc::default(),
             placement: (placement, port),
