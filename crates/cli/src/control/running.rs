@@ -93,7 +93,6 @@ impl Running {
                 return Ok(None);
             }
         };
-        ensure_standard_names(&engine).await?;
         let threads = ApiThreads::start(options)?;
         let service = Service::new(
             wire::server(options),
@@ -315,6 +314,7 @@ async fn take_over(
     let taken = tokio::task::spawn_blocking(move || inherited.take_over().map(|()| inherited));
     let inherited = taken.await??;
     let engine = open_store(options, options.store.directory(), observer).await?;
+    ensure_standard_names(&engine).await?;
     Ok((inherited, engine))
 }
 
