@@ -135,6 +135,9 @@ def the_most_that_is_accepted(case: Case, site: Site) -> None:
     case.check("the store is ready", ready(site))
     listed = caller("GET", "/v2.1/servers/detail?limit=5")
     case.check("they are listed", len(listed.json()["servers"]) == 5, listed)
+    answer = caller("POST", "/v2.1/servers", server(1000, user_data=data))
+    named = b"compute.project_bytes_max" in answer.body
+    case.check("a project's servers come to an end", answer.status == 403 and named, answer)
 
 
 def many_at_once(case: Case, site: Site) -> None:
@@ -142,7 +145,7 @@ def many_at_once(case: Case, site: Site) -> None:
     answers: list[Answer] = []
 
     def ask() -> None:
-        answers.append(site.caller(ATTACKER)("POST", "/v2.1/servers", server(1000)))
+        answers.append(site.caller("trudy:wicked")("POST", "/v2.1/servers", server(1000)))
 
     before = site.memory_mib()
     threads = [threading.Thread(target=ask) for _ in range(4 if case.short else 8)]

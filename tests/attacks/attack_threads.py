@@ -12,7 +12,7 @@ LONGEST_S = 0.010
 
 
 def longest(site: Site) -> float:
-    port = site.health or site.placement
+    port = site.health
     text = Caller(port)("GET", "/metrics").body.decode()
     found = re.search(r"^placewright_http_poll_longest_seconds ([0-9.e-]+)", text, re.MULTILINE)
     return float(found[1]) if found else float("inf")

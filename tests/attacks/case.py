@@ -80,6 +80,8 @@ class Site:
     """One running ``placewright up`` with simulated hosts."""
 
     def __init__(self, folder: pathlib.Path, hosts: int, options: dict[str, object]) -> None:
+        # A port for health and metrics alone.
+        self.health = free_port()
         self.folder = folder
         self.placement, self.compute, self.scheduler = (free_port() for _ in range(3))
         words = [str(launch.program()), "up", "--config", "/dev/null"]
@@ -89,13 +91,12 @@ class Site:
             "compute-listen": f"127.0.0.1:{self.compute}",
             "scheduler-listen": f"127.0.0.1:{self.scheduler}",
             "control-listen": f"127.0.0.1:{free_port()}",
+            "health-listen": f"127.0.0.1:{self.health}",
             **options,
         }
         for name, value in values.items():
             words += [f"--{name}", str(value)]
         self.hosts = hosts
-        # A port for health alone, where the installation has one.
-        self.health: int | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.server = servers.Server(
             words, self.placement, str(folder / "up.log"), start_timeout=120
@@ -162,7 +163,7 @@ class Bystanders:
     def _rows(self) -> list[tuple[str, int, str, str, str]]:
         site = self.site
         return [
-            ("health", site.placement, ADMIN, "GET", "/healthz"),
+            ("health", site.health, ADMIN, "GET", "/healthz"),
             ("list of servers", site.compute, self.token, "GET", "/v2.1/servers?limit=10"),
             ("flavors", site.compute, self.token, "GET", "/v2.1/flavors"),
             (

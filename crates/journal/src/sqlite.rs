@@ -15,6 +15,7 @@
 
 mod accept;
 mod batch;
+mod check;
 mod mark;
 mod open;
 mod snapshot_file;
@@ -31,8 +32,9 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
 pub use accept::Acceptance;
 use batch::Row;
+pub use check::Notice;
 use mark::Mark;
-pub use open::{FORMAT, Notice, SqliteOptions};
+pub use open::{FORMAT, SqliteOptions};
 
 /// Trimming removes this many batches in one transaction, so that appends wait for milliseconds.
 const BATCHES_A_TRIM: i64 = 64;
@@ -445,7 +447,7 @@ impl Journal for SqliteJournal {
     fn check_acknowledged(&mut self) -> Result<(), JournalError> {
         // The mark first: it never says more than what was there when it was written.
         let found = mark::read(&self.store.directory).map_err(self.store.io("read its mark"))?;
-        open::check_acknowledged(&self.store, &self.connection, found)
+        check::check_acknowledged(&self.store, &self.connection, found)
     }
 
     fn reclaim(&mut self) -> Result<(), JournalError> {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use super::mark::{Found, Mark};
 use super::open::{self, SqliteOptions};
-use super::{SqliteJournal, Store, int, snapshot_file, tail};
+use super::{SqliteJournal, Store, check, int, snapshot_file, tail};
 use crate::maintain::read_whole;
 use crate::{Journal as _, JournalError};
 
@@ -91,7 +91,7 @@ impl SqliteJournal {
         if from_snapshot {
             restart_at(&self.connection, kept).map_err(&sqlite)?;
         }
-        open::set_marked(&self.connection).map_err(&sqlite)?;
+        check::set_marked(&self.connection).map_err(&sqlite)?;
         let now = tail(&self.connection).map_err(&sqlite)?;
         drop(sqlite);
         self.put_snapshots_aside(now.last)?;

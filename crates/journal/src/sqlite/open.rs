@@ -1,6 +1,5 @@
 //! Opening a store: the lock, the schema, the format.
 
-use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +10,8 @@ use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::mark::{self, Found, Mark};
+use super::check::{Notice, check_acknowledged, check_empty, check_file, mark, said};
+use super::mark::Found;
 use super::{SqliteJournal, Store, snapshot_file};
 use crate::{JournalError, private};
 
@@ -127,7 +127,7 @@ impl SqliteJournal {
             turn: Mutex::new(None),
             notices: Notice::of(directory),
         };
-        let found = mark::read(directory).map_err(store.io("read its mark"))?;
+        let found = super::mark::read(directory).map_err(store.io("read its mark"))?;
         check_file(&store, found)?;
         let connection = connect(&store, || Ok(())).map_err(|error| said(error, found))?;
         Ok(Self {
@@ -135,81 +135,6 @@ impl SqliteJournal {
             store: Arc::new(store),
             payload: Vec::new(),
         })
-    }
-}
-
-/// What an operator should know of a store as it was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
-    /// Other users of the machine can read or write it.
-    OpenToOthers {
-        /// The store.
-        path: PathBuf,
-        /// The directory's mode.
-        mode: u32,
-        /// A file that they can get at.
-        file: String,
-    },
-    /// An earlier release wrote it, which kept no mark; from now on there is one.
-    Adopted {
-        /// The store.
-        path: PathBuf,
-        /// The last entry.
-        end: u64,
-    },
-    /// A slot of the mark was damaged, and is written again.
-    SlotDamaged {
-        /// The store.
-        path: PathBuf,
-    },
-}
-
-impl Notice {
-    fn of(directory: &Path) -> Vec<Self> {
-        let open = private::open_to_others(directory).map(|(mode, file)| Self::OpenToOthers {
-            path: directory.to_path_buf(),
-            mode,
-            file,
-        });
-        open.into_iter().collect()
-    }
-
-    /// Whether somebody should do something about it.
-    pub fn is_warning(&self) -> bool {
-        !matches!(self, Self::Adopted { .. })
-    }
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OpenToOthers { path, mode, file } => {
-                let path = path.display();
-                write!(
-                    f,
-                    "other users of this machine can get at the store at {path} (mode {mode:04o}"
-                )?;
-                if !file.is_empty() {
-                    write!(f, ", {file} for example")?;
-                }
-                write!(
-                    f,
-                    "), which holds everything of every tenant: chmod -R go= {path}"
-                )
-            }
-            Self::Adopted { path, end } => write!(
-                f,
-                "the store at {} is an earlier release's: from entry {end} on a mark says which \
-                 entries have to be there",
-                path.display()
-            ),
-            Self::SlotDamaged { path } => write!(
-                f,
-                "a slot of the mark of {} was damaged: for its last batch nothing \
-                 tells whether it is missing",
-                path.display()
-            ),
-        }
     }
 }
 
@@ -234,161 +159,8 @@ pub(super) fn take(
         turn: Mutex::new(None),
         notices: Notice::of(directory),
     };
-    let found = mark::read(directory).map_err(store.io("read its mark"))?;
+    let found = super::mark::read(directory).map_err(store.io("read its mark"))?;
     Ok((store, found))
-}
-
-/// Looks at the database's file before SQLite does, which would throw the log of an empty one away.
-fn check_file(store: &Store, found: Found) -> Result<(), JournalError> {
-    let bytes = |name| fs::metadata(store.directory.join(name)).map_or(0, |file| file.len());
-    if bytes("journal.sqlite") > 0 {
-        return Ok(());
-    }
-    check_empty(store, found)?;
-    if bytes("journal.sqlite-wal") > 0 {
-        return Err(JournalError::DamagedStore {
-            path: store.directory.clone(),
-            sequence: 0,
-            reason: "journal.sqlite is empty, but its log is not".into(),
-        });
-    }
-    Ok(())
-}
-
-/// Whether a store may be empty.
-fn check_empty(store: &Store, found: Found) -> Result<(), JournalError> {
-    let path = store.directory.clone();
-    match found {
-        Found::At { tail, .. } if tail.last > 0 => Err(JournalError::Lost {
-            path,
-            first: 1,
-            last: tail.last,
-        }),
-        Found::Unreadable => Err(JournalError::NoMark {
-            path,
-            what: "damaged",
-            end: 0,
-        }),
-        Found::At { .. } | Found::Absent => Ok(()),
-    }
-}
-
-/// Adds to an error that says nothing of entries how far they have to reach.
-fn said(mut error: JournalError, found: Found) -> JournalError {
-    let last = found.last().filter(|last| *last > 0);
-    if let (
-        JournalError::DamagedStore { reason, .. } | JournalError::NotAJournal { reason, .. },
-        Some(last),
-    ) = (&mut error, last)
-    {
-        reason.push_str(&format!(
-            "; entries up to {last} were acknowledged: restore it from a copy, or give up what cannot be \
-             read with `placewright journal accept-loss`"
-        ));
-    }
-    error
-}
-
-/// Checks that the log reaches as far as the mark says, with the batch that it says.
-pub(super) fn check_acknowledged(
-    store: &Store,
-    connection: &Connection,
-    found: Found,
-) -> Result<(), JournalError> {
-    let sqlite = store.sqlite("read");
-    let path = || store.directory.clone();
-    let end = super::tail(connection).map_err(&sqlite)?;
-    let said = match found {
-        Found::At { tail, .. } => tail,
-        Found::Absent | Found::Unreadable => {
-            let is_expected = end.last > 0 && is_marked(connection).map_err(&sqlite)?;
-            let what = match found {
-                Found::Absent => "missing",
-                _ => "damaged",
-            };
-            return if is_expected {
-                Err(JournalError::NoMark {
-                    path: path(),
-                    what,
-                    end: end.last,
-                })
-            } else {
-                Ok(())
-            };
-        }
-    };
-    if said.last > end.last {
-        return Err(JournalError::Lost {
-            path: path(),
-            first: end.last + 1,
-            last: said.last,
-        });
-    }
-    let trimmed = super::trimmed(connection).map_err(&sqlite)?;
-    if said.last <= trimmed.last {
-        return Ok(());
-    }
-    let there = super::batch_at(connection, said.last).map_err(&sqlite)?;
-    match there {
-        Some((_, there)) if there == said => Ok(()),
-        Some((first, there)) if there.last >= said.last => Err(JournalError::Damaged {
-            path: path(),
-            first,
-            last: there.last,
-            reason: format!(
-                "they are not those that were acknowledged up to entry {}",
-                said.last
-            ),
-        }),
-        there => Err(JournalError::Missing {
-            path: path(),
-            first: there.map_or(trimmed.last, |(_, there)| there.last) + 1,
-            last: said.last,
-        }),
-    }
-}
-
-/// Whether the store has had a mark.
-fn is_marked(connection: &Connection) -> rusqlite::Result<bool> {
-    connection
-        .query_row("SELECT 1 FROM meta WHERE key = 'marked'", [], |_| Ok(()))
-        .optional()
-        .map(|found| found.is_some())
-}
-
-/// Has the mark say where the log ends, and the store that it has one.
-fn mark(store: &mut Store, connection: &Connection, found: Found) -> Result<(), JournalError> {
-    let sqlite = store.sqlite("open");
-    let tail = super::tail(connection).map_err(&sqlite)?;
-    let path = || store.directory.clone();
-    let mut notice = None;
-    match found {
-        Found::At {
-            is_slot_damaged, ..
-        } => {
-            notice = is_slot_damaged.then(|| Notice::SlotDamaged { path: path() });
-        }
-        Found::Absent | Found::Unreadable if tail.last > 0 => {
-            notice = Some(Notice::Adopted {
-                path: path(),
-                end: tail.last,
-            });
-        }
-        Found::Absent | Found::Unreadable => {}
-    }
-    let mark = Mark::resume(&store.directory, found, tail).map_err(store.io("write its mark"))?;
-    set_marked(connection).map_err(&sqlite)?;
-    drop(sqlite);
-    store.notices.extend(notice);
-    *store.turn.get_mut() = Some(mark);
-    Ok(())
-}
-
-pub(super) fn set_marked(connection: &Connection) -> rusqlite::Result<()> {
-    if !is_marked(connection)? {
-        connection.execute("INSERT INTO meta VALUES ('marked', 1)", [])?;
-    }
-    Ok(())
 }
 
 /// One more connection to the store's database.
