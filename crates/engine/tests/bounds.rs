@@ -89,6 +89,8 @@ fn no_append_is_larger_than_allowed_and_the_order_stays() {
         for (number, answer) in (1..).zip(answers) {
             assert_eq!(block_on(answer).unwrap(), Ok(number));
         }
+        // Callers are answered before observers are told; afterwards nothing is under way.
+        toy.engine.shutdown();
         let committed = toy
             .events
             .take()

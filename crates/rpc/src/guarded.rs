@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use placewright_net::{Admitted, Clock, Door, Gate, GateMetrics, Limits, Place, Seat, Verdict};
+use placewright_tasks::Task;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -147,7 +148,7 @@ pub(crate) fn incoming(
     let gate = Gate::new(limits, GateMetrics::default());
     let mut door = Door::new(listener, gate, |_| String::new());
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(async move {
+    placewright_tasks::spawn(Task::GrpcDoor, async move {
         loop {
             let admitted = tokio::select! {
                 () = sender.closed() => break,

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use placewright_net::Limits;
-use placewright_tasks::Task;
+use placewright_tasks::{Task, watched};
 use prometheus_client::registry::Registry;
 
 use crate::http::body::Body;
@@ -94,7 +94,7 @@ impl Health {
             .enable_all()
             .build()?;
         let serve = move || {
-            runtime.block_on(async {
+            runtime.block_on(watched(Task::Health, async {
                 match tokio::net::TcpListener::from_std(listener) {
                     Ok(listener) => {
                         Server::new(self)
@@ -104,7 +104,7 @@ impl Health {
                     }
                     Err(error) => tracing::error!(%error, "nobody can ask for health"),
                 }
-            });
+            }));
         };
         placewright_tasks::spawn_thread(Task::Health, serve)?;
         Ok(())

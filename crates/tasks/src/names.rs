@@ -78,6 +78,11 @@ tasks! {
     Serving = "serving" in OF_CONTROL;
     /// The listener of a cell for agents, in a process with others.
     CellServer = "cell-server" in &[Up];
+    /// Lets gRPC connections in.
+    GrpcDoor = "grpc-door" in WITH_STORE;
+    /// Waits for a process that takes this one's place. It sleeps until one comes, so nothing wakes it
+    /// for the panics of a test build.
+    TakeOver = "take-over" in &[];
     /// The thread that tells health and metrics.
     Health = "health" in WITH_STORE;
     /// Follows control's durable changes.

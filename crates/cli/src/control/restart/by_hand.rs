@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use parking_lot::Mutex;
 use placewright_server::Successor;
+use placewright_tasks::Task;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
@@ -149,9 +150,7 @@ pub(super) fn offer(store: &Path, restart: &Arc<Restart>) -> io::Result<()> {
             tracing::warn!("a take-over came to nothing: {error:#}");
         }
     };
-    std::thread::Builder::new()
-        .name("take-over".to_owned())
-        .spawn(wait)?;
+    placewright_tasks::spawn_thread(Task::TakeOver, wait)?;
     Ok(())
 }
 
