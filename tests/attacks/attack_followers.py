@@ -4,7 +4,7 @@ import socket
 import time
 import uuid
 
-from case import Caller, Case, Site
+from case import Case, Site
 
 FOLLOWERS = 100
 # What a connection costs without following anything is in it.
@@ -79,7 +79,7 @@ def run(case: Case) -> None:
         before = site.memory_mib()
         caller = site.caller(port=site.placement)
         links = [_follow(site, 0) for _ in range(FOLLOWERS)]
-        _wait_for(caller, FOLLOWERS)
+        _wait_for(site, FOLLOWERS)
         # Until nothing changes any more.
         most = before
         for _ in range(30):
@@ -105,25 +105,25 @@ def run(case: Case) -> None:
         _fill(site, 200)
         caller = site.caller(port=site.placement, timeout=20)
         links = [_follow(site, 0) for _ in range(5)]
-        _wait_for(caller, 5)
+        _wait_for(site, 5)
         refused = caller("GET", "/placewright/v1/changes").status
         case.check("they have all the room", refused == 503, refused)
         end = time.monotonic() + TIMEOUT_MS / 1000 * 4
-        while time.monotonic() < end and _followers(caller):
+        while time.monotonic() < end and _followers(site):
             time.sleep(0.2)
-        left = _followers(caller)
+        left = _followers(site)
         case.check("readers that take nothing in time make room", left == 0, left)
         for link in links:
             link.close()
 
 
-def _wait_for(caller: Caller, followers: int) -> None:
+def _wait_for(site: Site, followers: int) -> None:
     end = time.monotonic() + 10
-    while _followers(caller) < followers and time.monotonic() < end:
+    while _followers(site) < followers and time.monotonic() < end:
         time.sleep(0.02)
 
 
-def _followers(caller: Caller) -> int:
-    text = caller("GET", "/metrics").body.decode()
+def _followers(site: Site) -> int:
+    text = site.caller(port=site.health)("GET", "/metrics").body.decode()
     rows = [row for row in text.splitlines() if row.startswith("placewright_change_followers")]
     return int(float(rows[0].split()[-1])) if rows else -1

@@ -402,7 +402,7 @@ def run(case: Case) -> None:
         absurd_payloads(case, cell, control)
         mutated_payloads(case, cell, control)
         case.check("the hosts carry servers after all", not (wrong := boots(site)), wrong)
-        answer = site.caller(port=site.placement)("GET", "/metrics")
+        answer = site.caller(port=site.health)("GET", "/metrics")
         ok = b"placewright_panics_total 0" in answer.body
         found = re.search(rb"placewright_panics.*", answer.body)
         case.check("nothing panicked", ok, found[0].decode() if found else "no metric of panics")
