@@ -50,7 +50,7 @@ fn what_was_being_written_is_cut_off_and_what_is_damaged_is_kept_beside() {
     assert_eq!(guests(&path), 9);
     assert!(!aside.exists(), "a kill leaves that");
 
-    let mut damaged = sound.clone();
+    let mut damaged = sound;
     damaged[fifth + 12] ^= 1;
     fs::write(&path, &damaged).unwrap();
     assert_eq!(guests(&path), 5);
