@@ -9,6 +9,7 @@ from case import ADMIN, ATTACKER, Bystanders, Caller, Case, Site
 # Other programs may take a processor away for a while: a hold that repeats is the server's own.
 TRIES = 3
 LONGEST_S = 0.010
+HEALTH_S = 0.050
 
 
 def longest(site: Site) -> float:
@@ -84,7 +85,7 @@ def run(case: Case) -> None:
                 return
             waited = bystanders.longest("health")
             print(f"        longest poll {held[-1] * 1e3:.1f} ms; {bystanders}")
-            if held[-1] <= LONGEST_S:
+            if held[-1] <= LONGEST_S and waited <= HEALTH_S:
                 break
     case.check("no poll takes more than 10 ms", min(held) <= LONGEST_S, held)
-    case.check("health answers within 50 ms meanwhile", waited <= 0.05, f"{waited:.3f} s")
+    case.check("health answers within 50 ms meanwhile", waited <= HEALTH_S, f"{waited:.3f} s")
