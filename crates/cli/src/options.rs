@@ -327,7 +327,7 @@ options! {
         /// The most bytes that the records of a project's servers may have together: what was said of each
         /// when it was made, rebuilt or labelled, and 2,048 bytes for each server besides.
         #[unit("bytes")]
-        project_bytes_max: Number<65_536, 1_099_511_627_776> = "33554432";
+        project_bytes_max: Number<65_536, 1_099_511_627_776> = "67108864";
         /// The most key pairs that a user may have.
         keypairs_max: Number<0, 1_000_000> = "500";
         /// The most server groups that a project may have.

@@ -62,7 +62,7 @@ impl Default for Limits {
             pattern_chars_max: 255,
             match_time_max: Duration::from_secs(1),
             page_bytes_max: 8 << 20,
-            project_bytes_max: 32 << 20,
+            project_bytes_max: 64 << 20,
             keypairs_max: 500,
             server_groups_max: 1000,
             server_group_members_max: 2000,
