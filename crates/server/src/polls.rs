@@ -16,7 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 /// A poll that takes longer is one that other connections may notice.
 const LONG: Duration = Duration::from_millis(10);
 
-/// Times polls.
+/// Keeps the longest poll since the start, and counts those over [`LONG`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PollTimes {
     longest_ns: Arc<AtomicU64>,

@@ -29,7 +29,7 @@ impl Socket {
         }
     }
 
-    /// Listens.
+    /// From now on clients can connect; they wait until they are accepted.
     pub(crate) fn listen(self) -> std::io::Result<TcpListener> {
         match self {
             Self::Bound(socket) => socket.listen(BACKLOG),
@@ -92,7 +92,7 @@ impl Port {
         port.transpose()
     }
 
-    /// Listens.
+    /// Listens, and takes the kept connections that belong to this address.
     ///
     /// # Errors
     /// The system refuses.
