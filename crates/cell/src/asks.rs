@@ -14,9 +14,8 @@ use tokio::task::JoinSet;
 
 use crate::shared::{Shared, count};
 
-/// The wait after a first failure, and the longest.
+/// The wait after a first failure. The longest is an option.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
-const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 
 /// What is to be asked. An instance has one ask at most, the latest.
 #[derive(Default)]
@@ -120,7 +119,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         tokio::select! {
             () = shared.asks.wake.notified(), if calls.len() < shared.options.calls_at_once.max(1) => {}
             Some(ended) = calls.join_next() => {
-                if matches!(ended, Ok(Ok(true))) {
+                if was_answered(&ended) {
                     back_off = BACK_OFF_MIN;
                     continue;
                 }
@@ -128,11 +127,23 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     () = tokio::time::sleep(back_off) => {}
                     () = shared.stopped() => return,
                 }
-                back_off = (back_off * 2).min(BACK_OFF_MAX);
+                back_off = (back_off * 2).min(shared.options.ask_again_max);
+                // Calls that ended meanwhile began before the wait: their failures are the one that
+                // was waited for, and an answer among them says that placement is back.
+                while let Some(ended) = calls.try_join_next() {
+                    if was_answered(&ended) {
+                        back_off = BACK_OFF_MIN;
+                    }
+                }
             }
             () = shared.stopped() => return,
         }
     }
+}
+
+/// Whether a call that ended was answered.
+fn was_answered<F, E>(ended: &Result<Result<bool, F>, E>) -> bool {
+    matches!(ended, Ok(Ok(true)))
 }
 
 /// One call. Whether it was answered.

@@ -23,6 +23,9 @@ pub struct Options {
     pub resend_max: Duration,
     /// How long placement may take to answer. Default 10 s.
     pub ask_timeout: Duration,
+    /// The longest wait between two calls to placement while it does not answer; the first wait is
+    /// 100 ms, each further one twice the one before. Default 5 s.
+    pub ask_again_max: Duration,
     /// The most asks in one call to placement. Default 256.
     pub asks_at_once: usize,
     /// The most calls to placement under way. Default 4.
@@ -56,6 +59,7 @@ impl Options {
             resend_after: Duration::from_secs(5),
             resend_max: Duration::from_secs(60),
             ask_timeout: Duration::from_secs(10),
+            ask_again_max: Duration::from_secs(5),
             asks_at_once: 256,
             calls_at_once: 4,
             agent_queue: 8192,

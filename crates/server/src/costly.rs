@@ -159,25 +159,30 @@ impl CostlyWork {
     ///
     /// # Errors
     /// See [`CostlyError`].
-    pub async fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         &self,
         caller: Caller,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, CostlyError> {
-        let turn = self.turn(caller).await?;
-        let Some(runtime) = &self.runtime else {
-            return Ok(work.await);
-        };
-        let work = caught(Contained::HttpRequest, work);
-        let mut task = EndsWithCaller(runtime.spawn(async move {
-            let value = work.await;
-            drop(turn);
-            value
-        }));
-        let ended = (&mut task.0).await;
-        ended
-            .map_err(|_| CostlyError::Panicked)?
-            .map_err(|_| CostlyError::Panicked)
+    ) -> impl Future<Output = Result<T, CostlyError>> + Send {
+        // Boxed at once: whoever may run costly work answers cheap requests with the same future,
+        // which is moved for each of them.
+        let work = Box::pin(caught(Contained::HttpRequest, work));
+        async move {
+            let turn = self.turn(caller).await?;
+            let ended = match &self.runtime {
+                None => work.await,
+                Some(runtime) => {
+                    let mut task = EndsWithCaller(runtime.spawn(async move {
+                        let value = work.await;
+                        drop(turn);
+                        value
+                    }));
+                    let ended = (&mut task.0).await;
+                    ended.map_err(|_| CostlyError::Panicked)?
+                }
+            };
+            ended.map_err(|_| CostlyError::Panicked)
+        }
     }
 
     async fn turn(&self, caller: Caller) -> Result<Turn, CostlyError> {

@@ -103,6 +103,7 @@ pub fn options(id: CellId) -> Options {
         host_timeout: Duration::from_secs(2),
         resend_after: Duration::from_millis(300),
         resend_max: Duration::from_secs(1),
+        ask_again_max: Duration::from_millis(300),
         follower_timeout: Duration::from_secs(60),
         ..Options::new(id)
     }

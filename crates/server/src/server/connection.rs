@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -44,21 +44,9 @@ impl<S: HttpService> Serving<S> {
         let service = Arc::clone(&self.service);
         let busy = Arc::clone(&seat);
         let answer = service_fn(move |request: Request<Incoming>| {
-            let service = Arc::clone(&service);
-            let busy = Arc::clone(&busy);
             busy.set_busy(true);
-            async move {
-                let response = match wrong_host(&request) {
-                    None => {
-                        let answering = service.handle(request, remote);
-                        let answered = caught(Contained::HttpRequest, answering).await;
-                        answered.unwrap_or_else(|_| broken())
-                    }
-                    Some(why) => refused(why),
-                };
-                busy.set_busy(false);
-                Ok::<_, Infallible>(response)
-            }
+            // Some thousand bytes, which hyper would move about for each request.
+            Box::pin(answer(Arc::clone(&service), Arc::clone(&busy), request, remote))
         });
         let connection = self.http.serve_connection(io, answer);
         let metrics = self.service.metrics();
@@ -84,6 +72,25 @@ impl<S: HttpService> Serving<S> {
             drop(place);
         });
     }
+}
+
+/// Answers one request.
+async fn answer<S: HttpService>(
+    service: Arc<S>,
+    seat: Arc<Seat>,
+    request: Request<Incoming>,
+    remote: SocketAddr,
+) -> Result<Response<Body>, Infallible> {
+    let response = match wrong_host(&request) {
+        None => {
+            let answering = pin!(service.handle(request, remote));
+            let answered = caught(Contained::HttpRequest, answering).await;
+            answered.unwrap_or_else(|_| broken())
+        }
+        Some(why) => refused(why),
+    };
+    seat.set_busy(false);
+    Ok(response)
 }
 
 /// Serves a connection to its end, or until somebody else is to go on with it.
