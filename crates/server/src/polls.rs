@@ -4,7 +4,7 @@
 //! take microseconds. What may take longer belongs to [`CostlyWork`](crate::CostlyWork).
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -40,8 +40,7 @@ impl PollTimes {
     }
 
     /// The same future, its polls timed.
-    pub(crate) async fn time<F: Future>(&self, future: F) -> F::Output {
-        let mut future = pin!(future);
+    pub(crate) async fn time<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|context| {
             let started = Instant::now();
             let poll = future.as_mut().poll(context);

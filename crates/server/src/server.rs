@@ -60,12 +60,12 @@ impl HttpService for Service {
         self.stopping.send_replace(true);
     }
 
-    async fn handle(
+    fn handle(
         self: &Arc<Self>,
         request: Request<Incoming>,
         remote: SocketAddr,
-    ) -> Response<Body> {
-        Service::handle(self, request, Some(remote)).await
+    ) -> impl Future<Output = Response<Body>> + Send {
+        Service::handle(self, request, Some(remote))
     }
 }
 

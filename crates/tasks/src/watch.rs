@@ -1,11 +1,13 @@
 //! Starts tasks and threads, and sees how they end.
 
-use std::future::poll_fn;
+use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{self, Poll};
 use std::thread::{self, JoinHandle};
+
+use pin_project_lite::pin_project;
 
 use crate::context::{Context, within};
 use crate::fault::{Panicked, task_panicked, thread_panicked};
@@ -21,19 +23,34 @@ pub fn pass(task: Task) {
     let _ = task;
 }
 
+pin_project! {
+    /// See [`watched`].
+    struct Watched<F> {
+        task: Task,
+        #[pin]
+        future: F,
+    }
+}
+
 /// The same future as a task that the process cannot do without.
-pub async fn watched<F: Future>(task: Task, future: F) -> F::Output {
-    let mut future = pin!(future);
-    poll_fn(move |context| {
+pub fn watched<F: Future>(task: Task, future: F) -> impl Future<Output = F::Output> {
+    Watched { task, future }
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let task = *this.task;
         let poll = || {
             #[cfg(feature = "fault-injection")]
             crate::injection::poll(task.name(), context);
-            future.as_mut().poll(context)
+            this.future.poll(context)
         };
         let polled = within(Context::Task(task), || catch_unwind(AssertUnwindSafe(poll)));
         polled.unwrap_or_else(|payload| task_panicked(payload))
-    })
-    .await
+    }
 }
 
 /// Starts a task that lives as long as the process. It may end by itself, but not panic.
@@ -57,28 +74,46 @@ pub fn spawn_thread<T: Send + 'static>(
     })
 }
 
+pin_project! {
+    /// See [`caught`]. Not an `async fn`, which would keep the future twice: as its argument, and where
+    /// it is pinned.
+    struct Caught<F> {
+        what: Contained,
+        #[pin]
+        future: F,
+    }
+}
+
 /// The same future, whose panic is its own.
 ///
 /// # Errors
 /// It panicked.
-pub async fn caught<F: Future>(what: Contained, future: F) -> Result<F::Output, Panicked> {
-    let mut future = pin!(future);
-    poll_fn(move |context| {
+pub fn caught<F: Future>(
+    what: Contained,
+    future: F,
+) -> impl Future<Output = Result<F::Output, Panicked>> {
+    Caught { what, future }
+}
+
+impl<F: Future> Future for Caught<F> {
+    type Output = Result<F::Output, Panicked>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let what = *this.what;
         let poll = || {
             #[cfg(feature = "fault-injection")]
             crate::injection::poll(what.name(), context);
-            future.as_mut().poll(context)
+            this.future.poll(context)
         };
         let polled = within(Context::Contained(what), || {
             catch_unwind(AssertUnwindSafe(poll))
         });
         match polled {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Ok(poll) => poll.map(Ok),
             Err(_) => Poll::Ready(Err(Panicked(what))),
         }
-    })
-    .await
+    }
 }
 
 /// The same for work that is no future.

@@ -49,7 +49,8 @@ pub(crate) async fn run(route: Route, method: &str, call: &Call<'_>) -> ApiResul
         (Route::ConsumerAllocations, "GET") => allocations::of_consumer(call).await,
         (Route::ConsumerAllocations, "PUT") => allocations::set(call).await,
         (Route::ConsumerAllocations, "DELETE") => allocations::delete(call).await,
-        (Route::Candidates, "GET") => candidates::list(call).await,
+        // By far the largest future; the others would be as large, and are moved for each request.
+        (Route::Candidates, "GET") => Box::pin(candidates::list(call)).await,
         (Route::Traits, "GET") => traits::list(call).await,
         (Route::Trait, "GET") => traits::get(call).await,
         (Route::Trait, "PUT") => traits::ensure(call).await,

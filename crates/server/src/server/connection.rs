@@ -54,7 +54,7 @@ impl<S: HttpService> Serving<S> {
         let (stage, kept) = (Arc::clone(&self.stage), self.kept.clone());
         gauge.inc();
         spawn_contained(Contained::HttpConnection, async move {
-            let (end, connection) = polls.time(run(connection, &seat, &stage)).await;
+            let (end, connection) = polls.time(pin!(run(connection, &seat, &stage))).await;
             match end {
                 End::Over(Ok(())) => {}
                 End::Over(Err(error)) => tracing::debug!(%error, %remote, "connection broken"),
