@@ -1,10 +1,11 @@
 //! A request whose door is behind it, and what handlers do with it.
 
+use parking_lot::Mutex;
 use placewright_auth::{Identity, Rule, Target};
 use placewright_conductor::super_conductor::{Bound, Command, Outcome, Refusal};
 use placewright_conductor::{CellId, Control, Reply as CellReply};
 use placewright_control::Views;
-use placewright_engine::SubmitError;
+use placewright_engine::{Reading, SubmitError};
 use placewright_link::{Act, LinkError};
 use placewright_placement::Timestamp;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use crate::error::{ApiError, ApiResult, sentence};
 use crate::query::Query;
+use crate::routes::Operation;
 use crate::service::Core;
 use crate::version::Version;
 
@@ -31,9 +33,32 @@ pub(crate) struct Call<'a> {
     /// The project in the path, if there is one, with a slash before it.
     pub(crate) prefix: &'a str,
     pub(crate) at: Timestamp,
+    /// What was read for an answer that changes nothing, and is waited for at its end.
+    pub(crate) reading: Option<Mutex<Reading>>,
 }
 
+/// How often an answer is made anew because the store failed to keep what it was made of.
+const READINGS_MAX: usize = 3;
+
 impl Call<'_> {
+    /// Answers, when all that the answer shows is durable.
+    pub(crate) async fn answer(&mut self, operation: &Operation) -> ApiResult<Reply> {
+        if operation.method != "GET" {
+            return (operation.answer)(self).await;
+        }
+        for _ in 0..READINGS_MAX {
+            self.reading = Some(Mutex::default());
+            let answer = (operation.answer)(self).await;
+            let reading = self.reading.take().map(Mutex::into_inner);
+            if self.core.conductor.end(reading.unwrap_or_default()).await {
+                return answer;
+            }
+        }
+        Err(ApiError::unavailable(
+            "The store fails to keep changes: try again later.",
+        ))
+    }
+
     /// A parameter of the path.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         let mut parameters = self.parameters.iter();
@@ -99,9 +124,16 @@ impl Call<'_> {
         ])
     }
 
-    /// Computes something from what control and the cells know.
+    /// Computes something from what control and the cells know. It is durable when this returns, or
+    /// before it is shown.
     pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&Control, &Views) -> T + Send) -> T {
-        self.core.conductor.read(compute).await
+        let conductor = &self.core.conductor;
+        match &self.reading {
+            // A list has many looks at the state. To wait for the disk after each of them would take
+            // longer than all of them.
+            Some(reading) => conductor.look(&mut reading.lock(), compute),
+            None => conductor.read(compute).await,
+        }
     }
 
     /// The same for what may be refused.

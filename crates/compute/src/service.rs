@@ -168,7 +168,7 @@ impl ComputeService {
             };
             return core.placement.run_costly(&identity, work.run()).await?;
         }
-        let call = Call {
+        let mut call = Call {
             core,
             version: negotiated,
             identity: &identity,
@@ -178,8 +178,9 @@ impl ComputeService {
             origin,
             prefix,
             at: time::now(),
+            reading: None,
         };
-        (operation.answer)(&call).await
+        call.answer(operation).await
     }
 
     /// Scheme and host as the client knows them.
@@ -281,7 +282,7 @@ struct Work {
 impl Work {
     async fn run(self) -> ApiResult<Reply> {
         let parameters = self.parameters.iter();
-        let call = Call {
+        let mut call = Call {
             core: &self.core,
             version: self.version,
             identity: &self.identity,
@@ -293,8 +294,9 @@ impl Work {
             origin: self.origin,
             prefix: &self.prefix,
             at: time::now(),
+            reading: None,
         };
-        (self.operation.answer)(&call).await
+        call.answer(self.operation).await
     }
 }
 

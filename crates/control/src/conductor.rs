@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::RwLock;
 use placewright_conductor::control::{self, Control, Outcome, Refusal};
 use placewright_conductor::{Action, CellId, InstanceId, Reply, super_conductor};
-use placewright_engine::{Engine, SubmitError};
+use placewright_engine::{Engine, Reading, SubmitError};
 use placewright_link::{Act, CellLink, Coming, LinkError};
 use placewright_placement::Timestamp;
 use placewright_server::ControlMachine;
@@ -111,6 +111,17 @@ impl Conductor {
                 .read(move |machine: &ControlMachine| compute(&machine.0, &views.read()));
             read.await
         }
+    }
+
+    /// One of several looks whose values are shown together; see [`Engine::look`].
+    pub fn look<T>(&self, reading: &mut Reading, compute: impl FnOnce(&Control, &Views) -> T) -> T {
+        let Shared { engine, views, .. } = &*self.shared;
+        engine.look(reading, |machine| compute(&machine.0, &views.read()))
+    }
+
+    /// Waits until all that a reading saw is durable; see [`Engine::end`].
+    pub async fn end(&self, reading: Reading) -> bool {
+        self.shared.engine.end(reading).await
     }
 
     /// Has a cell do what only it decides: shelve, rebuild, remove a host.

@@ -203,31 +203,37 @@ impl<M: Machine> Engine<M> {
     ) -> impl Future<Output = T> + Send {
         let shared = Arc::clone(&self.inner.shared);
         async move {
-            'anew: loop {
+            loop {
+                let mut reading = Reading::default();
                 let mut slices = begin();
-                let mut rollbacks = None;
-                loop {
-                    let (value, seen, now, is_durable) = {
-                        let state = shared.state.read();
-                        let value = go_on(&state.machine, &mut slices);
-                        // Asked under the lock: nothing can be undone meanwhile.
-                        let is_durable = shared.durable() >= state.applied;
-                        (value, state.applied, state.rollbacks, is_durable)
-                    };
-                    if *rollbacks.get_or_insert(now) != now {
-                        continue 'anew;
+                let value = loop {
+                    if let Some(value) =
+                        reading.look(&shared, |machine| go_on(machine, &mut slices))
+                    {
+                        break value;
                     }
-                    let Some(value) = value else {
-                        step_aside().await;
-                        continue;
-                    };
-                    if is_durable || shared.wait_durable(seen, now).await {
-                        return value;
-                    }
-                    continue 'anew;
+                    step_aside().await;
+                };
+                if reading.is_durable(&shared).await {
+                    return value;
                 }
             }
         }
+    }
+
+    /// One of several looks at the state whose values are shown together. It computes at once;
+    /// [`Engine::end`] waits, once, for all of them.
+    ///
+    /// The state cannot change while `compute` runs, so it should take milliseconds at most.
+    pub fn look<T>(&self, reading: &mut Reading, compute: impl FnOnce(&M) -> T) -> T {
+        reading.look(&self.inner.shared, compute)
+    }
+
+    /// Waits until all that the looks of a reading saw is durable. False: some of it was undone, so
+    /// that nothing of it may be shown.
+    pub fn end(&self, reading: Reading) -> impl Future<Output = bool> + Send + use<M> {
+        let shared = Arc::clone(&self.inner.shared);
+        async move { reading.is_durable(&shared).await }
     }
 
     /// Computes something from the state as it is, durable or not: for decisions that are checked
@@ -285,6 +291,37 @@ impl<M: Machine> Engine<M> {
     /// closes the journal. Reads still work afterwards. Blocks; a second call does nothing.
     pub fn shutdown(&self) {
         self.inner.shutdown();
+    }
+}
+
+/// What several looks at the state saw, in the order of the journal; see [`Engine::look`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reading {
+    /// The last entry that any of them saw and that was not durable then; 0 for none.
+    seen: u64,
+    /// How often entries had been undone at the first look; none before it.
+    rollbacks: Option<u64>,
+    is_undone: bool,
+}
+
+impl Reading {
+    fn look<M: Machine, T>(&mut self, shared: &Shared<M>, compute: impl FnOnce(&M) -> T) -> T {
+        let state = shared.state.read();
+        let value = compute(&state.machine);
+        // Asked under the lock: nothing can be undone meanwhile.
+        if shared.durable() < state.applied {
+            self.seen = state.applied;
+        }
+        self.is_undone |= *self.rollbacks.get_or_insert(state.rollbacks) != state.rollbacks;
+        value
+    }
+
+    async fn is_durable<M: Machine>(self, shared: &Shared<M>) -> bool {
+        match self.rollbacks {
+            _ if self.is_undone => false,
+            Some(rollbacks) if self.seen > 0 => shared.wait_durable(self.seen, rollbacks).await,
+            _ => true,
+        }
     }
 }
 

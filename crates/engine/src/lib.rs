@@ -34,7 +34,7 @@ mod shared;
 mod snapshot;
 mod writer;
 
-pub use engine::{Engine, SubmitError};
+pub use engine::{Engine, Reading, SubmitError};
 pub use feed::{Entries, FollowError, Follower};
 pub use machine::{DecodeError, LoadError, Machine};
 pub use observer::{Commit, Observer, RecoveryProgress, SnapshotReport};
