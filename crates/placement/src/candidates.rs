@@ -40,11 +40,12 @@ use plan::Plan;
 use resolve::{Resolved, ResolvedGroup, ResolvedRoot, resolve_group, resolve_root};
 use run::Run;
 
-/// The ways to serve a request, at most as many as the query's limit.
+/// The candidates of a request, at most as many as the query's limit.
 ///
 /// Without a limit a fleet of wide trees has more candidates than memory can hold. If the operator
-/// sets no bound either, there is one for each root and as many more as make 500,000 choices
-/// (a choice is a suffixed group or a resource class of the group without suffix).
+/// sets no bound either, the search stops after one candidate for each root plus as many more as
+/// make 500,000 choices (a choice is a suffixed group, or one resource class of the unsuffixed
+/// group).
 ///
 /// # Errors
 ///
@@ -54,7 +55,8 @@ pub fn find_candidates(state: &State, query: &CandidateQuery) -> Result<Candidat
     find(state, query, false)
 }
 
-/// As [`find_candidates`], but every host is searched as a tree. Slower; for tests of its own.
+/// As [`find_candidates`], but every host is searched as a tree: slower, and used by tests that
+/// compare the two search paths.
 ///
 /// # Errors
 ///
@@ -78,7 +80,8 @@ fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candida
     }))
 }
 
-/// Looks a query's names up. Nothing when it can be seen already that nobody serves it.
+/// Resolves a query's names into a plan. `None` when it is already clear that no provider can
+/// serve it.
 fn make_ready<'a>(
     state: &'a State,
     query: &CandidateQuery,

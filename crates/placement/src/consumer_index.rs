@@ -39,8 +39,8 @@ impl ConsumerIndex {
         found.map(|entry| entry.id)
     }
 
-    /// The slot that most likely is a consumer's, as far as the index alone can say; nothing if there
-    /// is no such consumer.
+    /// The slot that most likely is a consumer's, by the short hash alone; `None` if there is no
+    /// such consumer.
     pub(crate) fn likely(&self, uuid: &ConsumerUuid) -> Option<ConsumerId> {
         let hash = short_hash(uuid);
         let found = self
@@ -49,7 +49,7 @@ impl ConsumerIndex {
         found.map(|entry| entry.id)
     }
 
-    /// Takes note of a consumer that has no entry yet.
+    /// Adds a consumer that has no entry yet.
     pub(crate) fn insert(&mut self, uuid: &ConsumerUuid, id: ConsumerId) {
         let hash = short_hash(uuid);
         let entry = Entry { hash, id };
@@ -58,7 +58,7 @@ impl ConsumerIndex {
             .insert_unique(long_hash(hash), entry, hash_of_entry);
     }
 
-    /// Forgets a consumer.
+    /// Removes the entry of a consumer.
     pub(crate) fn remove(&mut self, uuid: &ConsumerUuid, id: ConsumerId) {
         let hash = short_hash(uuid);
         let found = self

@@ -51,11 +51,11 @@ pub enum Outcome {
 /// A provider with everything that the API shows of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderView {
-    /// Its UUID.
+    /// Unique among all providers.
     pub uuid: Uuid,
-    /// Its name.
+    /// Unique among providers; changed by an update.
     pub name: String,
-    /// Its generation.
+    /// Incremented by each write of the provider.
     pub generation: u64,
     /// The provider that it is a part of.
     pub parent: Option<Uuid>,

@@ -54,20 +54,20 @@ pub struct Explanation {
 /// What one constraint did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The constraint.
+    /// The condition of the query that this is about.
     pub constraint: Constraint,
-    /// How many of the roots that all constraints before it left could not go on with it.
+    /// How many roots fail at this constraint after passing all those before it.
     pub removed: usize,
     /// How many roots cannot serve even this constraint alone.
     pub removed_alone: usize,
 }
 
-/// The roots that an explanation counts as left.
+/// The roots that an explanation counts as feasible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serving {
-    /// Words of the roots that can serve the query.
+    /// Bit mask of the roots that can serve the query.
     pub roots: Vec<u64>,
-    /// Words of the trees that there was no time to search: they may or may not.
+    /// Bit mask of the trees that were not searched within the work allowed: feasible or not.
     pub unknown: Vec<u64>,
 }
 

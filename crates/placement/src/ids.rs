@@ -30,7 +30,7 @@ dense_id!(
     ClassId, u16
 );
 dense_id!(
-    /// A trait.
+    /// A trait. Standard traits have the lower numbers, custom ones follow.
     TraitId, u16
 );
 dense_id!(
@@ -84,7 +84,7 @@ impl ConsumerUuid {
         Self(bytes)
     }
 
-    /// The text.
+    /// The 36 characters as the client wrote them.
     #[must_use]
     pub fn as_str(&self) -> &str {
         // Only ASCII gets in, so this never falls back.
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for ConsumerUuid {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// So many whole seconds after the epoch.
+    /// The given number of whole seconds after the epoch.
     #[must_use]
     pub fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000))

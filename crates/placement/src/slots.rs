@@ -1,4 +1,4 @@
-//! A table with stable row numbers: the lowest free row is taken first.
+//! A table with stable row numbers: a new entry takes the lowest free row.
 
 use std::collections::BTreeSet;
 

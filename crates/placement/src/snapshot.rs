@@ -32,7 +32,7 @@ const ROW_BYTES_MAX: u32 = 64 << 20;
 /// Why a snapshot cannot be read.
 #[derive(Debug, Error)]
 pub enum SnapshotError {
-    /// Reading failed.
+    /// The reader failed, or the snapshot ended early.
     #[error("the snapshot cannot be read")]
     Io(#[from] io::Error),
     /// A newer release wrote the snapshot.
@@ -40,7 +40,7 @@ pub enum SnapshotError {
         "the snapshot has version {found}; this release reads versions up to {SNAPSHOT_VERSION}"
     )]
     NewerVersion {
-        /// The version found.
+        /// The snapshot's version, above [`SNAPSHOT_VERSION`].
         found: u32,
     },
     /// A row is not what it should be.

@@ -1,4 +1,4 @@
-//! What the search answers, in flat storage: a thousand candidates are a handful of vectors.
+//! The result of a search, in flat storage: a thousand candidates are a handful of vectors.
 
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ pub struct Candidates {
     allocations: Vec<Allocation>,
     allocation_ends: Vec<u32>,
     mapped: Vec<ProviderId>,
-    /// One for each group of each candidate.
+    /// End offsets into the mapped providers, one for each group of each candidate.
     mapping_ends: Vec<u32>,
     summaries: Vec<ProviderId>,
     incomplete: bool,
@@ -29,7 +29,7 @@ pub struct CandidateView<'a> {
 }
 
 impl Candidates {
-    /// No candidates yet, for a request of so many groups.
+    /// An empty result for a request of this many groups.
     #[must_use]
     pub fn new(groups: usize) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Candidates {
         self.len() == 0
     }
 
-    /// A candidate by its place.
+    /// The candidate at an index.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<CandidateView<'_>> {
         (index < self.len()).then_some(CandidateView {
@@ -82,7 +82,7 @@ impl Candidates {
         !self.incomplete
     }
 
-    /// Adds a host that serves all groups alone.
+    /// Adds a candidate in which one host serves all groups.
     pub(super) fn push_host(&mut self, host: ProviderId, total: &[(ClassId, i64)], groups: usize) {
         self.allocations
             .extend(total.iter().map(|(class, amount)| Allocation {
@@ -97,7 +97,7 @@ impl Candidates {
         }
     }
 
-    /// Adds what a search has chosen.
+    /// Adds the candidate that a tree search has chosen.
     pub(super) fn push_choices(&mut self, plan: &Plan<'_>, search: &TreeSearch) {
         let first = self.allocations.len();
         for (index, choice) in plan.choices.iter().enumerate() {
@@ -133,7 +133,7 @@ impl Candidates {
         }
     }
 
-    /// Takes the last candidate off.
+    /// Removes the last candidate.
     pub(super) fn pop(&mut self) {
         self.allocation_ends.pop();
         let allocations = self.allocation_ends.last().map_or(0, |end| *end as usize);
@@ -144,7 +144,7 @@ impl Candidates {
         self.mapped.truncate(mapped);
     }
 
-    /// What makes a candidate the same as another.
+    /// The key by which candidates are deduplicated: allocations and mappings.
     pub(super) fn key(&self, index: usize) -> (&[Allocation], Vec<&[ProviderId]>) {
         let candidate = CandidateView {
             answer: self,
@@ -153,7 +153,7 @@ impl Candidates {
         (candidate.allocations(), candidate.mappings().collect())
     }
 
-    /// About how much memory they take.
+    /// The approximate memory that the candidates take, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.allocations.len() * size_of::<Allocation>()
@@ -161,7 +161,7 @@ impl Candidates {
             + (self.allocation_ends.len() + self.mapping_ends.len()) * size_of::<u32>()
     }
 
-    /// How many amounts and how many providers of groups all candidates have together.
+    /// The number of allocations and the number of mapped providers over all candidates.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.allocations.len(), self.mapped.len())
@@ -219,7 +219,7 @@ impl Candidates {
     }
 }
 
-/// An amount that an inventory has room for is small.
+/// Narrows an amount; one that fits an inventory always fits `u32`.
 fn narrow(amount: i64) -> u32 {
     u32::try_from(amount).unwrap_or(u32::MAX)
 }

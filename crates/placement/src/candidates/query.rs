@@ -33,7 +33,7 @@ pub struct CandidateQuery {
 /// from one that shares with it; every other group takes all from one provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestGroup {
-    /// What tells the group from others; empty for the one without.
+    /// The suffix that tells the group from others; empty for the unsuffixed group.
     pub suffix: String,
     /// Names of resource classes, each once, with amounts of at least 1. A suffixed group that
     /// `same_subtree` names may have none.
@@ -60,7 +60,7 @@ pub enum GroupPolicy {
     Isolate,
 }
 
-/// How the server was told to search; the same for all requests.
+/// Operator settings of the search; the same for all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SearchOptions {
     /// In which order trees are looked at.
@@ -87,13 +87,13 @@ pub enum QueryRefusal {
     /// No resource class has this name.
     #[error("No such resource class {name}.")]
     UnknownClass {
-        /// The name.
+        /// The name that no resource class has.
         name: String,
     },
     /// No trait has this name.
     #[error("No such trait(s): {name}.")]
     UnknownTrait {
-        /// The name.
+        /// The name that no trait has.
         name: String,
     },
 }

@@ -154,7 +154,7 @@ fn consumer_type(
     })
 }
 
-/// Counts up the generations of providers.
+/// Increments the generations of providers.
 pub(super) fn count_up(state: &State, visited: &Visited, at: Timestamp, changes: &mut Vec<Change>) {
     for provider in visited.iter().filter_map(|id| state.provider(id)) {
         let (uuid, generation): (Uuid, u64) = (provider.uuid, provider.generation + 1);

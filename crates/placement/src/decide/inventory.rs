@@ -84,7 +84,8 @@ impl Edit<'_> {
                 classes: in_use,
             });
         }
-        // The last class goes first and comes last: then nothing that follows it has to be moved.
+        // Removed in reverse order of class, so that removing one never moves the records behind
+        // it.
         changes.extend(gone().rev().map(|record| self.remove(record.class)));
         wanted.sort_by_key(|(class, _)| *class);
         let wanted = wanted.iter();

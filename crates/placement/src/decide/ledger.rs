@@ -15,7 +15,7 @@ use crate::state::{Consumer, State};
 /// Most claims are of one consumer on one provider for a handful of classes.
 pub(super) type Few<T> = SmallVec<[T; 6]>;
 
-/// Up to so many are looked through one after the other; beyond, an index is kept.
+/// Up to this many entries are scanned linearly; beyond, an index is kept.
 const FEW: usize = 16;
 
 /// The inventories against which allocations are checked.
@@ -47,7 +47,7 @@ impl Inventories for Current {
 #[derive(Default)]
 pub(super) struct Visited {
     order: Few<ProviderId>,
-    /// All of them, once there are more than a few.
+    /// An index of all of them, kept once there are more than [`FEW`].
     known: Map<ProviderId, ()>,
 }
 
@@ -106,16 +106,16 @@ struct Balance {
     wanted: i64,
 }
 
-/// What one command gives back and takes, so far.
+/// Running balances: what one command gives back and takes so far.
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     balances: Few<Balance>,
-    /// The place of each balance, once there are more than a few.
+    /// The index of each balance, kept once there are more than [`FEW`].
     places: Map<(ProviderId, ClassId), usize>,
 }
 
 impl Ledger {
-    /// What a consumer holds now is free for what is wanted instead.
+    /// Counts a consumer's present allocations as free, because the new ones replace them.
     pub(super) fn give_back(&mut self, consumer: &Consumer) {
         for held in &consumer.allocations {
             self.balance(held.provider, held.class).given_back += i64::from(held.amount);
@@ -187,7 +187,7 @@ impl Ledger {
         let balance = self.balance(item.provider, item.class);
         balance.wanted = balance.wanted.saturating_add(item.amount);
         let used_after = (used_before - balance.given_back).saturating_add(balance.wanted);
-        // An overcommitted provider may stay so as long as it does not get worse.
+        // An overcommitted inventory may stay overcommitted as long as it does not get worse.
         let no_worse = used_before > 0 && used_after <= used_before;
         if used_after <= capacity || no_worse {
             return Ok(());

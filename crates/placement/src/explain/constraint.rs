@@ -21,8 +21,8 @@ pub enum Scope {
     Group(String),
 }
 
-/// One condition of a query. Its `Display` form is the part of the query string that says it, with
-/// a few words where no single part does.
+/// One condition of a query. Its `Display` form is the corresponding part of the query string,
+/// with a few words where no single part does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// One of these traits must be there.
@@ -39,25 +39,26 @@ pub enum Constraint {
     AsksForNothing(Scope),
     /// Room for an amount of a class.
     Resource {
-        /// The group.
+        /// The request group that asks for it.
         scope: Scope,
-        /// The resource class.
+        /// The name of the resource class.
         class: String,
         /// How much in one allocation.
         amount: i64,
     },
     /// Room for what all groups together take of a class where they meet.
     Together {
-        /// The resource class.
+        /// The name of the resource class.
         class: String,
         /// How much all groups take.
         amount: i64,
     },
-    /// A provider of its own for each suffixed group.
+    /// A different provider for each suffixed group.
     Isolate,
     /// The providers of these groups lie under one of them.
     SameSubtree(Vec<String>),
-    /// The client knows of no trees (before microversion 1.29): one provider of each.
+    /// The client does not know nested providers (before microversion 1.29): one provider of each
+    /// tree.
     OneProviderOfTree,
 }
 
@@ -115,7 +116,7 @@ pub(super) enum Part {
     MemberOf(usize, SmallVec<[AggregateId; 2]>),
     NotMemberOf(usize, SmallVec<[AggregateId; 4]>),
     InTree(usize, ProviderId),
-    /// Nobody can serve it.
+    /// No provider can serve it.
     Nobody,
     Resource(usize, ClassId, i64),
     Together(ClassId, i64),
@@ -125,8 +126,9 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// What it asks of one provider, whoever asks; nothing for what binds several. What must not
-    /// be is told by what is, so both are one condition.
+    /// What it asks of one provider, whichever group asks; `None` for a condition that binds
+    /// several. A forbidden and a required trait are the same condition, one being the negation of
+    /// the other.
     pub(super) fn without_group(&self) -> Option<Self> {
         Some(match self {
             Self::RootRequired(id) | Self::RootForbidden(id) | Self::Forbidden(_, id) => {
@@ -281,8 +283,8 @@ impl Parts {
         })
     }
 
-    /// Whether a root that can serve each of some constraints alone can serve all of them: each
-    /// speaks of a provider that none of the others speaks of.
+    /// Whether a root that can serve each of some constraints alone can serve all of them: true
+    /// when no two of them can concern the same provider.
     pub(super) fn are_independent(
         &self,
         query: &CandidateQuery,
@@ -333,9 +335,9 @@ pub(super) struct Selected {
     pub(super) query: CandidateQuery,
     pub(super) root: ResolvedRoot,
     pub(super) groups: Vec<ResolvedGroup>,
-    /// Classes of several groups whose sum need not fit.
+    /// Contended classes whose sum is not checked.
     pub(super) apart: SmallVec<[ClassId; 4]>,
-    /// Whether a constraint is in force that nobody can serve.
+    /// Whether a constraint is selected that no provider can serve.
     pub(super) nobody: bool,
 }
 
@@ -362,7 +364,7 @@ impl Parts {
                 ..ResolvedGroup::default()
             })
             .collect();
-        // Groups that nothing binds are left out, unless a relation speaks of them.
+        // Groups without any constraint are left out, unless a relation between groups names them.
         let mut spoken_of = vec![false; groups.len()];
         for (index, part) in self.parts.iter().enumerate() {
             if includes(index) {
@@ -439,8 +441,8 @@ impl Selected {
         self.groups.push(group);
     }
 
-    /// Adds the group without suffix when not all of its resources are in force: the providers of
-    /// the missing ones, too, could have the traits, so each may come from any provider.
+    /// Adds the unsuffixed group when not all of its resources are selected. The providers of the
+    /// missing ones could have the traits too, so each trait may come from any provider.
     fn push_loosely(&mut self, query: &CandidateQuery, index: usize, mut group: ResolvedGroup) {
         let required = std::mem::take(&mut group.required);
         for any in required {

@@ -179,7 +179,7 @@ fn replacement() -> impl Strategy<Value = InventoryReplacement> {
     })
 }
 
-/// Any command.
+/// Generates commands of every kind, valid and invalid.
 pub(crate) fn command() -> impl Strategy<Value = Command> {
     let names = prop::sample::subsequence(TRAITS.map(str::to_owned).to_vec(), 0..4);
     let aggregates = prop::sample::subsequence(vec!["x".to_owned(), "y".to_owned()], 0..3);

@@ -18,9 +18,9 @@ pub(crate) type Found = (Amounts, Vec<BTreeSet<usize>>);
 /// What a query comes to.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// An unknown class.
+    /// A resource class is unknown.
     NoClass(String),
-    /// An unknown trait.
+    /// A trait is unknown.
     NoTrait(String),
     /// The candidates, and the places that a client should be told about.
     Found(BTreeSet<Found>, BTreeSet<usize>),
