@@ -1,9 +1,9 @@
-//! What follows from a request for placement beyond amounts: zones, tenants, kinds of images.
+//! Placement constraints that follow from a request besides amounts: zones, tenants, image types.
 //!
 //! Pre-filters run before the search and make it smaller. Each has a switch; the defaults are
 //! Nova's. Source: Nova 34, `scheduler/request_filter.py`. Deliberately different:
 //!
-//! - An image property without a standard trait is passed over with a warning; Nova drops the
+//! - An image property without a standard trait is ignored with a warning; Nova drops the
 //!   traits of all other properties with it.
 //! - The trait of an IOMMU model is the one that its hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova
 //!   looks for `COMPUTE_VIOMMU_…`, which does not exist.
@@ -28,7 +28,7 @@ mod capability;
 /// The first version of the compute service that marks its providers with `OWNER_NOVA`.
 pub const COMPUTE_VERSION_OWNER: u32 = 73;
 
-/// Which pre-filters run, under the names that Nova's configuration or code has for them.
+/// The switches of the pre-filters, under the names in Nova's configuration or code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefilterOptions {
@@ -123,7 +123,7 @@ pub trait Surroundings {
     /// The lowest version among all compute services; 0 if there are none.
     fn compute_version_min(&self) -> u32;
 
-    /// The compute nodes that a request's host or node stands for.
+    /// The compute nodes that match a request's host or node.
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode>;
 }
 
@@ -133,19 +133,19 @@ pub enum PrefilterRefusal {
     /// The tenant must have an aggregate and has none.
     #[error("no hosts available for tenant {project:?}: it has no aggregate of its own")]
     NoTenantAggregate {
-        /// The tenant.
+        /// The project that has no aggregate.
         project: String,
     },
     /// No aggregate carries the zone.
     #[error("availability_zone: there is no zone {zone:?}")]
     NoSuchZone {
-        /// The zone.
+        /// The zone that no aggregate has.
         zone: String,
     },
     /// A segment of a routed network is in no aggregate.
     #[error("no aggregate found for segment {segment} of a routed network")]
     NoSegmentAggregate {
-        /// The segment.
+        /// The network segment without an aggregate.
         segment: Uuid,
     },
     /// The request contradicts itself.
@@ -178,13 +178,13 @@ pub struct Additions {
     pub forbidden_aggregates: BTreeSet<Uuid>,
     /// A trait that every provider of a PCI device must have.
     pub pci_required: Option<&'static str>,
-    /// The pre-filters that were on and had something to look at.
+    /// The pre-filters that were enabled and applied to the request.
     pub applied: Vec<Prefilter>,
-    /// What was ignored.
+    /// Parts of the request that were ignored.
     pub warnings: Vec<Warning>,
 }
 
-/// What one pre-filter works on.
+/// The input of a pre-filter.
 struct Look<'a> {
     spec: &'a RequestSpec,
     wishes: Wishes<'a>,
@@ -193,7 +193,7 @@ struct Look<'a> {
     surroundings: &'a dyn Surroundings,
 }
 
-/// A pre-filter's work: whether it had something to look at.
+/// A pre-filter. It returns whether it applied to the request.
 type Step = fn(&Look<'_>, &mut Additions) -> Result<bool, PrefilterRefusal>;
 
 const STEPS: [(Prefilter, Step); 14] = [
@@ -244,7 +244,7 @@ pub fn apply(
 }
 
 impl Additions {
-    /// Adds them to what was translated, in both forms of it.
+    /// Adds the constraints to a translated request and its fallback.
     pub fn add_to(&self, translation: &mut Translation) {
         let pci_groups = &translation.pci_groups;
         let forms = [

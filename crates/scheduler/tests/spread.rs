@@ -103,7 +103,7 @@ fn fleet(sizes: &[u8]) -> State {
 /// How the rule is said.
 #[derive(Clone, Copy, Debug)]
 enum Said {
-    /// By the group.
+    /// The rules belong to the server group.
     Group,
     /// By each request, about its group's members.
     Request,
