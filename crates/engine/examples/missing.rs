@@ -218,7 +218,7 @@ impl Sound {
         }
     }
 
-    /// A server's start.
+    /// Starts a server on a copy of a store and says how it ended.
     fn start(&self, place: &Path) -> Outcome {
         let Ok(mut journal) = SqliteJournal::open(place, SqliteOptions::default()) else {
             return Outcome::Named;

@@ -11,7 +11,7 @@ pub enum JournalError {
     /// room again.
     #[error("no space is left for the journal at {path}: free some, writes then go on")]
     NoSpace {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
     },
 
@@ -27,7 +27,7 @@ pub enum JournalError {
     /// Entries do not match their checksum.
     #[error("the journal at {path} is damaged: entries {first} to {last}: {reason}")]
     Damaged {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// The first entry of the damaged batch.
         first: u64,
@@ -40,7 +40,7 @@ pub enum JournalError {
     /// Entries that must be there are not.
     #[error("the journal at {path} lacks entries {first} to {last}")]
     Missing {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// The first missing entry.
         first: u64,
@@ -55,7 +55,7 @@ pub enum JournalError {
         last - first + 1
     )]
     Lost {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// The first missing entry.
         first: u64,
@@ -70,18 +70,18 @@ pub enum JournalError {
          journal accept-loss --store {path}`"
     )]
     NoMark {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
-        /// "missing" or "damaged".
+        /// Either "missing" or "damaged".
         what: &'static str,
-        /// The last entry that is there.
+        /// The last entry in the log.
         end: u64,
     },
 
     /// A snapshot does not match its checksums, or ends early.
     #[error("the snapshot at entry {sequence} ({path}) is damaged: {reason}")]
     DamagedSnapshot {
-        /// The snapshot's file.
+        /// The path of the snapshot's file.
         path: PathBuf,
         /// The entry that the snapshot was made at.
         sequence: u64,
@@ -92,7 +92,7 @@ pub enum JournalError {
     /// The store's file is damaged in its structure.
     #[error("the store at {path} is damaged near entry {sequence}: {reason}")]
     DamagedStore {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// The entry that was wanted when it was noticed; 0 when none was.
         sequence: u64,
@@ -128,7 +128,7 @@ pub enum JournalError {
     /// Another program has the store open.
     #[error("the journal at {path} is in use by another program{holder}")]
     Locked {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// " (process 123)", or nothing when it is not known.
         holder: String,
@@ -137,7 +137,7 @@ pub enum JournalError {
     /// Something inside the store was held too long.
     #[error("the journal at {path} stayed busy")]
     Busy {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
     },
 
@@ -148,7 +148,7 @@ pub enum JournalError {
     NewerFormat {
         /// The store or the file in it.
         path: PathBuf,
-        /// The format found.
+        /// The version of the store's format.
         found: u32,
         /// The newest format that this program reads.
         supported: u32,
@@ -157,25 +157,25 @@ pub enum JournalError {
     /// The path holds something else.
     #[error("{path} is not a journal: {reason}")]
     NotAJournal {
-        /// The path.
+        /// The directory that was to be opened.
         path: PathBuf,
-        /// What was found.
+        /// What was found there instead.
         reason: String,
     },
 
     /// There is no journal at this path.
     #[error("there is no journal at {path}")]
     NotFound {
-        /// The path.
+        /// The directory that does not hold a store.
         path: PathBuf,
     },
 
     /// A batch is larger than the engine can keep in one piece.
     #[error("a batch of {bytes} bytes is too large: the most is {bytes_max}")]
     TooLarge {
-        /// The batch's size.
+        /// The size of the batch in bytes.
         bytes: u64,
-        /// The most that is possible.
+        /// The maximum size in bytes.
         bytes_max: u64,
     },
 
@@ -186,7 +186,7 @@ pub enum JournalError {
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
-        /// The system's error.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -194,11 +194,11 @@ pub enum JournalError {
     /// SQLite reported a failure that has no variant of its own.
     #[error("the journal at {path} failed to {doing}")]
     Sqlite {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
-        /// SQLite's error.
+        /// The error as SQLite reports it.
         #[source]
         source: rusqlite::Error,
     },
@@ -207,20 +207,20 @@ pub enum JournalError {
 /// Why an append kept nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Another writer was first. Read what was missed, decide again, append there.
+    /// Another writer was first. Read the missed entries, decide again, append after them.
     #[error("another writer was first: the next entry is {next_sequence}")]
     Conflict {
         /// The entry that an append has to start with now.
         next_sequence: u64,
     },
 
-    /// The store failed.
+    /// The store failed; nothing was appended.
     #[error(transparent)]
     Failed(#[from] JournalError),
 }
 
 impl JournalError {
-    /// Sorts an error of the operating system under its cause.
+    /// Classifies an error of the operating system by its cause.
     pub(crate) fn from_io(path: &Path, doing: &'static str, source: io::Error) -> Self {
         use io::ErrorKind::{
             NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
@@ -241,7 +241,7 @@ impl JournalError {
         }
     }
 
-    /// Sorts an error of SQLite under its cause. `sequence` is the entry that was wanted, or 0.
+    /// Classifies an error of SQLite by its cause. `sequence` is the entry that was wanted, or 0.
     pub(crate) fn from_sqlite(
         path: &Path,
         doing: &'static str,

@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Get { counter: usize },
     /// Adds 1 to the first counter, and takes so long to decide.
     Slow { micros: u64 },
-    /// A bug.
+    /// Panics while it is decided, as a bug would.
     Panic,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Change {
     pub(crate) value: u64,
 }
 
-/// Why not.
+/// Why a command is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// It would exceed the limit.
