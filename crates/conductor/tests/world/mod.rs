@@ -401,7 +401,7 @@ impl World {
         hosts.into_iter().map(|id| candidate(id, vcpus)).collect()
     }
 
-    /// The scheduler.
+    /// Simulates the scheduler for an effect of control.
     fn work(&mut self, effect: Effect) {
         use super_conductor::Command;
         match effect {
