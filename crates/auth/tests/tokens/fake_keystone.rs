@@ -133,7 +133,7 @@ impl FakeKeystone {
         self.shared.state.lock().takes = time;
     }
 
-    /// Keeps everybody waiting.
+    /// Delays all answers until they are released.
     pub(crate) fn hold(&self) {
         self.shared.held.send_replace(true);
     }
