@@ -90,7 +90,7 @@ impl Authenticator {
     /// # Errors
     /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when
     /// they cannot be checked now, [`AuthError::TooMany`] when too many of that address were wrong,
-    /// [`AuthError::TooLarge`] when the headers say more than anybody needs.
+    /// [`AuthError::TooLarge`] when the headers exceed a limit.
     pub async fn authenticate<H>(
         &self,
         headers: &H,

@@ -60,6 +60,7 @@ struct Asked {
     source: Source,
 }
 
+/// The user name and password of a request, decoded.
 struct Credentials {
     user: String,
     password: Vec<u8>,

@@ -82,6 +82,7 @@ struct Inner {
     lanes: [LaneState; LANES],
 }
 
+/// The queue of a lane, and its share of turns.
 struct LaneState {
     lane: Lane,
     running: usize,

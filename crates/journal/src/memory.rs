@@ -182,6 +182,7 @@ impl Journal for MemoryJournal {
     }
 }
 
+/// A snapshot in memory while it is written.
 struct MemorySnapshot {
     store: Arc<Mutex<Store>>,
     sequence: u64,

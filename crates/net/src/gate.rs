@@ -135,6 +135,7 @@ pub struct Gate {
     freed: Notify,
 }
 
+/// All connections, by peer.
 #[derive(Debug, Default)]
 struct Seats {
     next: u64,
@@ -142,6 +143,7 @@ struct Seats {
     peers: HashMap<Peer, PeerSeats>,
 }
 
+/// The connections of one peer.
 #[derive(Debug, Default)]
 struct PeerSeats {
     /// The connections by age, the oldest first.

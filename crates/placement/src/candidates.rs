@@ -2,7 +2,7 @@
 //!
 //! [`find_candidates`] takes a typed [`CandidateQuery`] and answers with [`Candidates`]: what could
 //! be claimed, which provider serves which group of the request, and which providers a client
-//! should be told about. It never enumerates what the limit will not show.
+//! should be told about. It enumerates no more than the limit admits.
 //!
 //! Hosts that are no trees and that nobody shares with are looked at 64 at a time, on the columns
 //! of the classes and the masks of traits and aggregates. Every other root is searched as a tree.

@@ -5,7 +5,7 @@
 //! constraint removed, in the order applied and alone; the smallest set of constraints that leaves
 //! nothing; and the roots that nearly fit, with what they lack.
 //!
-//! Hosts that are no trees and that nobody shares with are looked at 64 at a time, and exactly.
+//! Flat hosts (no tree, no sharing provider in reach) are evaluated exactly, 64 at a time.
 //! Trees are counted in the same way as far as no two constraints meet in one provider. Beyond that
 //! they are searched, one for each kind of trees that the query cannot tell apart. When there are
 //! too many kinds the search stops after a fixed amount of work and [`Explanation::unsearched`] says
@@ -34,9 +34,9 @@ use effects::{Basis, Ledger};
 pub struct Explanation {
     /// How many roots there are.
     pub roots: usize,
-    /// How many of them can serve the request; at least so many when trees are unsearched.
+    /// The number of roots that can serve the request; a lower bound when trees are unsearched.
     pub left: usize,
-    /// How many trees there was no time to search: nobody knows about them.
+    /// The number of trees that the work allowed did not suffice to search.
     pub unsearched: usize,
     /// The constraints in the order applied, each with what it did.
     pub effects: Vec<Effect>,

@@ -25,7 +25,7 @@ pub enum Scope {
 pub enum Relation {
     /// The same place as every other.
     Same,
-    /// A place that holds fewer than so many of the others: 1 means a place of its own.
+    /// A place with fewer than this many of the others: 1 means a place of its own.
     FewerThan(u32),
     /// A place that has at most so many more than the emptiest place once the claim is made: 1 is as
     /// even as can be. At least 1; 0 can never be kept. Only places that hold a host count.

@@ -33,7 +33,7 @@ pub(crate) struct Freed {
 pub(crate) type FreedNames = Vec<Freed>;
 
 impl Interner {
-    /// The number of a text, if somebody uses it.
+    /// The number of a text, if it is in use.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<u32> {
         self.numbers.get(text).copied()
@@ -82,7 +82,7 @@ impl Interner {
         }
     }
 
-    /// The text of a number; empty for a number that nobody holds.
+    /// The text of a number; empty for a number that is not in use.
     #[must_use]
     pub fn text(&self, number: u32) -> &str {
         self.rows.get(number).map_or("", |row| &row.text)
@@ -126,7 +126,7 @@ mod tests {
             (names.len(), names.find("a"), names.text(numbers[1])),
             (1, None, "")
         );
-        // The number is given to somebody else and taken back, as undoing goes.
+        // The number is reused and then freed again, as by an undo.
         let other = names.intern("d");
         names.hold(other);
         assert_eq!(other, numbers[0]);

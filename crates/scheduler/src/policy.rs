@@ -1,4 +1,4 @@
-//! Filters and weighers together, as configured, and made ready for one request.
+//! The configured filters and weighers, and their compilation for one request.
 //!
 //! ```
 //! use placewright_scheduler::config::SchedulerConfig;

@@ -1,4 +1,4 @@
-//! What somebody asks the scheduler for: the `request` of `POST /v1/destinations`.
+//! A request to the scheduler: the `request` of `POST /v1/destinations`.
 //!
 //! Every field of Nova's request spec that decides where an instance goes is here under its own
 //! name. Only `flavor` is needed. Unknown fields are refused; use [`read`] to learn which field an

@@ -235,7 +235,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// [`SelectRefusal`] for a request that nobody can make sense of. No host is no error.
+    /// [`SelectRefusal`] for an invalid request. It is no error if no host is feasible.
     pub fn rank(
         &mut self,
         state: &State,

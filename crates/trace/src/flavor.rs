@@ -23,7 +23,7 @@ pub struct Flavor {
 ///
 /// CPU and memory are in the group without a suffix. Each GPU is a group of its own (`_GPU1`,
 /// `_GPU2`, …), and all on different providers. One model is a required trait; of several, any
-/// will do: `placewright:any_trait_GPU1`.
+/// is accepted: `placewright:any_trait_GPU1`.
 #[must_use]
 pub fn flavor(task: &Task) -> Flavor {
     let mut extra_specs = BTreeMap::new();

@@ -69,7 +69,7 @@ struct Now<'a> {
 /// Decides an event. The facts are appended to `changes`; apply them in that order, make them
 /// durable, then carry out [`State::effects_of`] them.
 ///
-/// The reply is for whoever sent a message; other events need none.
+/// The reply is for the sender of a message; other events need none.
 ///
 /// # Errors
 ///

@@ -92,7 +92,7 @@ impl State {
     /// rows exist since a time that satisfies `is_due`; and the position to continue from, or
     /// `None` at the end.
     ///
-    /// For whoever repeats effects without looking at everything at once.
+    /// For callers that repeat effects in slices instead of all at once.
     #[must_use]
     pub fn effects_from(
         &self,

@@ -8,7 +8,7 @@ use crate::ids::{ClassId, ProviderId};
 use crate::slot_set::bits;
 use crate::state::{Allocation, State};
 
-/// The candidates found, and the providers that a client should be told about.
+/// The candidates found, and the providers for the summaries of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
     groups: usize,
@@ -183,7 +183,7 @@ impl Candidates {
         self.incomplete = incomplete;
     }
 
-    /// Gathers the providers that a client should be told about.
+    /// Collects the providers for the summaries.
     pub(super) fn finish(&mut self, state: &State, nested: bool, incomplete: bool) {
         self.incomplete = incomplete;
         let words = state.provider_slots().div_ceil(64);

@@ -23,7 +23,7 @@ pub struct CandidateQuery {
     /// Whether the client knows of nested providers (microversion 1.29): without it no candidate
     /// takes two providers of one tree, and the summaries name only providers in use.
     pub nested: bool,
-    /// How the server was told to search.
+    /// Operator settings of the search.
     pub options: SearchOptions,
 }
 

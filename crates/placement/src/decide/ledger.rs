@@ -78,7 +78,7 @@ impl Visited {
     }
 }
 
-/// One amount that somebody wants, with its provider and class looked up.
+/// One requested amount, with its provider and class resolved.
 pub(super) struct Wanted {
     pub(super) provider: ProviderId,
     pub(super) uuid: Uuid,

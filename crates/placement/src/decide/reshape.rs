@@ -122,7 +122,7 @@ fn plan<'a>(
             inventories: Vec::new(),
         });
     }
-    // An unknown class is told after all that is wrong with consumers and their providers.
+    // An unknown class is reported after all errors of consumers and their providers.
     for claim in consumers {
         check_consumer_generation(state, claim.consumer, claim.generation)?;
     }

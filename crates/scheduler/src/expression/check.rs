@@ -92,6 +92,7 @@ pub(super) fn check(expression: &IdedExpr) -> Result<Findings, Wrong> {
     })
 }
 
+/// The state of the analysis while it walks the syntax tree.
 struct Walk<'e> {
     /// The loop variables in scope, each with the size of its elements.
     variables: Vec<(&'e str, u64)>,

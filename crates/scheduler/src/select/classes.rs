@@ -23,6 +23,7 @@ const ONCE_MAX: usize = 4_096;
 
 type Hashing = foldhash::quality::FixedState;
 
+/// A cache entry: a request with its prepared form.
 #[derive(Debug)]
 struct Kept {
     hash: u64,

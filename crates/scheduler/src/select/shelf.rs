@@ -61,6 +61,7 @@ pub(super) struct ClassKey {
     pub(super) cell: Option<Uuid>,
 }
 
+/// A cache entry: the ranking of a class, with what its validity depends on.
 #[derive(Debug)]
 struct Shelved {
     /// `None` for a request without a class.

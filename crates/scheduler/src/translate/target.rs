@@ -75,7 +75,7 @@ pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
 ///
 /// # Errors
 ///
-/// [`TargetRefusal`] for a host that does not exist, or groups whose relation nobody settled.
+/// [`TargetRefusal`] for a host that does not exist, or suffixed groups without a policy.
 pub fn point(
     request: &mut ResourceRequest,
     spec: &RequestSpec,
