@@ -41,7 +41,7 @@ pub fn intent(
         project: spec.project.clone(),
         user: spec.user.clone(),
         consumer_type: Some(INSTANCE.into()),
-        // A group that was deleted since has no rules any more.
+        // The rules of a deleted group no longer apply.
         group: spec.group.filter(|group| state.group(*group).is_some()),
         rules: rules.collect(),
         candidates: candidates

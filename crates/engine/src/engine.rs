@@ -24,11 +24,11 @@ use crate::{
     StoreError,
 };
 
-/// Why a command was neither accepted nor refused. It had no effect, unless said otherwise.
+/// Why a command was neither accepted nor refused. It had no effect, unless stated otherwise.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SubmitError {
-    /// The store failed; a later attempt may succeed. (When the store kept the command and lost
-    /// only its answer, the effect shows up with the next command.)
+    /// The store failed; a later attempt may succeed. (If the store kept the command and only its
+    /// answer was lost, the effect appears with the next command.)
     #[error("the store is unavailable")]
     Unavailable(#[source] Arc<StoreError>),
     /// The engine is shutting down.
@@ -37,8 +37,8 @@ pub enum SubmitError {
     /// The queue is full; see [`Options::queue_commands_max`].
     #[error("too many requests are waiting")]
     Overloaded,
-    /// The command would make a record that is larger than the store is allowed to keep. It had no
-    /// effect, it will have none later, and others are not concerned.
+    /// The command would need a record larger than the limit. It had and will have no effect, and
+    /// other commands are not concerned.
     #[error(
         "the change makes a record of {bytes} bytes; store.record_bytes_max allows {bytes_max}"
     )]

@@ -2,14 +2,14 @@
 
 use std::io;
 
-/// A state machine: all its state in memory, all its rules in [`Machine::decide`].
+/// A state machine with all its state in memory and all its rules in [`Machine::decide`].
 ///
 /// Every function is pure but for the state that it is given: no I/O, clock, or random number, and
 /// no order of a hash map in a result. Times and new ids travel in the command.
 pub trait Machine: Send + Sync + Sized + 'static {
     /// A request to change the state.
     type Command: Send + 'static;
-    /// A fact about the state: what an accepted command changed.
+    /// A fact about the state: one change made by an accepted command.
     type Change: Send + Sync + 'static;
     /// The answer to an accepted command.
     type Outcome: Send + 'static;
@@ -21,8 +21,8 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// The state before the first change.
     fn empty() -> Self;
 
-    /// Decides a command on this state: adds the changes that it makes, or refuses it (whatever was
-    /// added is then ignored). An accepted command without changes is not journaled.
+    /// Decides a command on this state: adds its changes, or refuses it (whatever was added is
+    /// then ignored). An accepted command without changes is not journaled.
     ///
     /// `changes` may already hold those of earlier commands; only add to it.
     ///
@@ -45,11 +45,11 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Undoes the newest change that was not undone yet.
     fn undo(&mut self, undo: Self::Undo);
 
-    /// Adds one record to `out`: the changes of one command, with the record's own version. `out`
-    /// may already hold other bytes.
+    /// Encodes the changes of one command as a record, with a version of its own, and appends it
+    /// to `out`, which may already hold other bytes.
     fn encode(changes: &[Self::Change], out: &mut Vec<u8>);
 
-    /// Reads a record that this or an older release encoded.
+    /// Decodes a record of this or an older release.
     ///
     /// # Errors
     /// A newer release's record, or one that makes no sense.
@@ -61,7 +61,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Only those of `out`.
     fn save(&self, out: &mut dyn io::Write) -> io::Result<()>;
 
-    /// Reads a state that this or an older release saved.
+    /// Reads a state saved by this or an older release.
     ///
     /// # Errors
     /// A newer release's state, one that makes no sense, or those of `input`.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// How an engine runs. The defaults suit a store of any size; see each field for what it trades.
+/// The settings of an engine. The defaults suit a store of any size; each field explains its
+/// trade-off.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The maximum number of waiting commands; a further one is refused with
@@ -19,7 +20,7 @@ pub struct Options {
     /// The maximum size of a record: a command that would need a larger one has no effect and is
     /// answered with [`crate::SubmitError::TooLarge`]. Default 16 MiB.
     pub record_bytes_max: usize,
-    /// The most bytes of records in one append. Only a single record that is larger goes beyond.
+    /// The maximum size of the records in one append. Only a single larger record exceeds it.
     /// Default 8 MiB.
     pub batch_bytes_max: usize,
     /// How many commands have to wait during an append before a second thread decides them ahead

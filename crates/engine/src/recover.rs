@@ -39,7 +39,8 @@ pub enum RecoverError {
     /// The journal cannot be read to its end.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The snapshot is needed, because earlier entries were trimmed or it is a newer release's.
+    /// The snapshot is not usable but needed, because earlier entries were trimmed or it is a
+    /// newer release's.
     #[error("the snapshot at entry {sequence} cannot be used")]
     Snapshot {
         /// The entry that it was made at.

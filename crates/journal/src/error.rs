@@ -1,21 +1,20 @@
-//! What can go wrong with a journal: each cause its own variant, each message a sentence for the
-//! person who runs the store.
+//! Errors of journals: a variant for each cause, and a message for the operator of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why an operation on a journal failed. Nothing of a failed operation is kept.
+/// Why an operation on a journal failed. A failed operation leaves no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk, the quota or the configured size is used up. Later appends succeed once there is
-    /// room again.
+    /// The disk, the quota or the configured size is exhausted. Later appends succeed once there
+    /// is space.
     #[error("no space is left for the journal at {path}: free some, writes then go on")]
     NoSpace {
         /// The directory of the store.
         path: PathBuf,
     },
 
-    /// The store, or its file system, does not take writes from this program.
+    /// The store, or its file system, is not writable for this program.
     #[error("the journal at {path} cannot be written: {reason}")]
     ReadOnly {
         /// The store, or the file in it.
@@ -37,7 +36,7 @@ pub enum JournalError {
         reason: String,
     },
 
-    /// Entries that must be there are not.
+    /// Entries are missing from the log.
     #[error("the journal at {path} lacks entries {first} to {last}")]
     Missing {
         /// The directory of the store.
@@ -63,7 +62,7 @@ pub enum JournalError {
         last: u64,
     },
 
-    /// Nothing says how far the log has to reach.
+    /// The mark that says how far the log has to reach is missing or damaged.
     #[error(
         "the mark of the journal at {path} is {what}, and only the mark tells whether entries behind \
          {end} are missing: restore the store from a copy, or take it as it is with `placewright \
@@ -89,12 +88,12 @@ pub enum JournalError {
         reason: String,
     },
 
-    /// The store's file is damaged in its structure.
+    /// The structure of the store's database file is damaged.
     #[error("the store at {path} is damaged near entry {sequence}: {reason}")]
     DamagedStore {
         /// The directory of the store.
         path: PathBuf,
-        /// The entry that was wanted when it was noticed; 0 when none was.
+        /// The entry that was being read; 0 if none was.
         sequence: u64,
         /// What the storage engine says.
         reason: String,
@@ -116,7 +115,7 @@ pub enum JournalError {
         sequence: u64,
     },
 
-    /// Entries may be trimmed only up to the newest snapshot.
+    /// Entries can be trimmed only up to the newest snapshot.
     #[error("cannot trim the entries before {before}: the newest snapshot is at {snapshot}")]
     TrimBeyondSnapshot {
         /// The entry before which to trim.
@@ -134,7 +133,7 @@ pub enum JournalError {
         holder: String,
     },
 
-    /// Something inside the store was held too long.
+    /// A lock inside the store was not released in time.
     #[error("the journal at {path} stayed busy")]
     Busy {
         /// The directory of the store.
@@ -154,7 +153,7 @@ pub enum JournalError {
         supported: u32,
     },
 
-    /// The path holds something else.
+    /// The directory holds something else.
     #[error("{path} is not a journal: {reason}")]
     NotAJournal {
         /// The directory that was to be opened.
@@ -204,13 +203,13 @@ pub enum JournalError {
     },
 }
 
-/// Why an append kept nothing.
+/// Why an append was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// Another writer was first. Read the missed entries, decide again, append after them.
     #[error("another writer was first: the next entry is {next_sequence}")]
     Conflict {
-        /// The entry that an append has to start with now.
+        /// The sequence with which the next append has to start.
         next_sequence: u64,
     },
 
@@ -271,7 +270,7 @@ impl JournalError {
         }
     }
 
-    /// Carries the error through an [`io::Read`] or [`io::Write`].
+    /// Wraps the error for use in an [`io::Read`] or [`io::Write`].
     pub(crate) fn into_io(self) -> io::Error {
         let kind = match self {
             Self::DamagedSnapshot { .. } => io::ErrorKind::InvalidData,

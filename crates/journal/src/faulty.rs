@@ -24,7 +24,7 @@ pub enum Fault {
 /// The calls that an injected failure concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Appends with [`Journal::append`].
+    /// Appends of entries with [`Journal::append`].
     Append,
     /// Reads of entries with [`Journal::read`].
     Read,
@@ -32,7 +32,7 @@ pub enum Operation {
     WriteSnapshot,
     /// Reading a snapshot with [`Journal::read_snapshot`].
     ReadSnapshot,
-    /// Trimming with [`Journal::trim`].
+    /// Trimming of entries with [`Journal::trim`].
     Trim,
 }
 

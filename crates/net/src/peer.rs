@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// One peer as limits count it: an IPv4 address, or a /64 of IPv6, which one customer has as a whole.
+/// A peer as limits count it: an IPv4 address, or a /64 network of IPv6, because one customer
+/// usually has all of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Peer {
     /// An IPv4 address, counted as a whole.

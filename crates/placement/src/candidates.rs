@@ -1,12 +1,12 @@
-//! Where a request would fit: the search behind `GET /allocation_candidates`.
+//! The search for allocation candidates, behind `GET /allocation_candidates`.
 //!
-//! [`find_candidates`] takes a typed [`CandidateQuery`] and answers with [`Candidates`]: what could
-//! be claimed, which provider serves which group of the request, and which providers a client
-//! should be told about. It enumerates no more than the limit admits.
+//! [`find_candidates`] takes a typed [`CandidateQuery`] and returns [`Candidates`]: what could be
+//! claimed, which provider serves which group of the request, and which providers belong in the
+//! answer's summaries. It enumerates no more than the limit admits.
 //!
-//! Hosts that are no trees and that nobody shares with are looked at 64 at a time, on the columns
-//! of the classes and the masks of traits and aggregates. Every other root is searched as a tree.
-//! Both give the same candidates where both apply.
+//! Flat hosts (no tree, no sharing provider in reach) are evaluated 64 at a time, on the columns
+//! of the classes and the bit masks of traits and aggregates. Every other root is searched as a
+//! tree. Both paths give the same candidates where both apply.
 
 pub(crate) mod anchors;
 mod answer;

@@ -1,4 +1,4 @@
-//! Facts: what a decision changed, complete enough to be carried out without any rule.
+//! Facts: the changes made by a decision, complete enough to be applied without any rule.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use crate::group::{Distance, Level, Rule};
 use crate::ids::{ClassId, ConsumerUuid, Timestamp, TraitId};
 use crate::inventory::Inventory;
 
-/// One fact, as the journal keeps it.
+/// One fact, as stored in the journal.
 ///
 /// The order of variants and fields is the journal's format: append new variants at the end and
 /// never change an old one (`tests/golden.rs` guards it).
@@ -22,7 +22,7 @@ pub enum Change {
         /// The class's time of creation.
         at: Timestamp,
     },
-    /// A resource class has another name.
+    /// A resource class was renamed.
     ClassRenamed {
         /// The number of the class, which stays the same.
         id: ClassId,
@@ -31,7 +31,7 @@ pub enum Change {
         /// The class's new time of modification.
         at: Timestamp,
     },
-    /// A resource class is gone.
+    /// A resource class was removed.
     ClassRemoved {
         /// The number of the class; a later class may get it again.
         id: ClassId,
@@ -45,7 +45,7 @@ pub enum Change {
         /// The trait's time of creation.
         at: Timestamp,
     },
-    /// A trait is gone.
+    /// A trait was removed.
     TraitRemoved {
         /// The number of the trait; a later trait may get it again.
         id: TraitId,
@@ -72,7 +72,7 @@ pub enum Change {
         /// The provider's new time of update.
         at: Timestamp,
     },
-    /// A resource provider is gone, with its inventories, traits and aggregates.
+    /// A resource provider was removed, with its inventories, traits and aggregates.
     ProviderRemoved {
         /// Which provider is removed.
         uuid: Uuid,
@@ -118,7 +118,7 @@ pub enum Change {
         /// The aggregates, in alphabetical order.
         aggregates: Vec<String>,
     },
-    /// A consumer exists and holds exactly these resources.
+    /// A consumer exists and holds exactly these allocations.
     ConsumerSet {
         /// Which consumer is written or created.
         consumer: ConsumerUuid,
@@ -128,14 +128,14 @@ pub enum Change {
         project: String,
         /// The user that owns the consumer.
         user: String,
-        /// Its type, if one was ever said.
+        /// The consumer type, if one was ever given.
         consumer_type: Option<String>,
         /// The time at which the allocations were set.
         at: Timestamp,
-        /// What it holds; never empty.
+        /// All allocations of the consumer; never empty.
         allocations: Vec<AllocationFact>,
     },
-    /// A consumer is gone and holds nothing.
+    /// A consumer was removed, with its allocations.
     ConsumerRemoved {
         /// Which consumer is removed.
         consumer: ConsumerUuid,
@@ -147,7 +147,7 @@ pub enum Change {
         /// The rules between its members.
         rules: Vec<Rule>,
     },
-    /// A group of consumers is gone; its members stay where they are.
+    /// A group of consumers was removed; its members keep their allocations.
     GroupRemoved {
         /// Which group is removed.
         group: Uuid,
@@ -161,9 +161,9 @@ pub enum Change {
     ConsumerPlaced {
         /// Which consumer is placed.
         consumer: ConsumerUuid,
-        /// The host, if it is known.
+        /// The root provider of the host; `None` if the claim did not name one.
         host: Option<Uuid>,
-        /// The group, if it is in one.
+        /// The group; `None` if it is not in one.
         group: Option<Uuid>,
     },
     /// The topology has exactly these distances.

@@ -1,11 +1,11 @@
-//! One resource class over all providers, laid out for the pass that looks for room.
+//! One resource class over all providers, in a layout for the vectorised pass over capacity.
 
 use crate::inventory::Inventory;
 
-/// Providers in one block: one bit each in a mask.
+/// The number of providers in one block: the bits of a mask word.
 pub const BLOCK_SLOTS: usize = 64;
 
-/// 64 neighbouring providers' room for one resource class.
+/// The headroom of 64 neighbouring providers for one resource class.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Which of the 64 have an inventory of the class.
@@ -13,7 +13,7 @@ pub struct Block {
     /// Which of the 64 have a `min_unit` or `step_size` above 1, so that headroom alone does not
     /// decide.
     pub irregular: u64,
-    /// The largest amount that one allocation could take now; -1 where there is no room.
+    /// The largest amount that one allocation could take now; -1 if there is none.
     pub headroom: [i32; BLOCK_SLOTS],
 }
 
@@ -81,12 +81,13 @@ fn at_least(values: &[i32; BLOCK_SLOTS], least: i32) -> u64 {
     mask
 }
 
-/// The room of all providers for one resource class; blocks exist only where an inventory does.
+/// The headroom of all providers for one resource class; blocks exist only where an inventory
+/// does.
 #[derive(Clone, Debug, Default)]
 pub struct ClassColumn {
     blocks: Vec<Option<Box<Block>>>,
-    /// The largest unit of each inventory, 64 to a block. Only explanations ask for it, so it is kept
-    /// apart from what every search reads.
+    /// The `max_unit` of each inventory, 64 to a block. Only explanations use it, so it is kept
+    /// apart from the data that every search reads.
     units: Vec<Option<Box<[i32; BLOCK_SLOTS]>>>,
     count: usize,
 }

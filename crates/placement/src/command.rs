@@ -9,7 +9,7 @@ use crate::inventory::Inventory;
 /// A request to change the state, checked for form but not against the state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Creates what is missing of the standard resource classes and traits of this release.
+    /// Creates the missing standard resource classes and traits of this release.
     SyncStandardNames {
         /// The time of the decision; created names get it.
         at: Timestamp,
@@ -41,7 +41,7 @@ pub enum Command {
         /// The UUID of the provider.
         uuid: Uuid,
     },
-    /// Gives a provider one more inventory (`POST`, no generation check).
+    /// Adds an inventory to a provider (`POST`, no generation check).
     AddInventory {
         /// The UUID of the provider.
         provider: Uuid,
@@ -49,7 +49,7 @@ pub enum Command {
         class: String,
         /// The inventory that is added.
         inventory: Inventory,
-        /// Whether everything may be reserved (microversion 1.26).
+        /// Whether `reserved` may equal `total` (microversion 1.26).
         may_reserve_all: bool,
         /// The time of the decision.
         at: Timestamp,
@@ -64,7 +64,7 @@ pub enum Command {
         class: String,
         /// The inventory that replaces the present one.
         inventory: Inventory,
-        /// Whether everything may be reserved (microversion 1.26).
+        /// Whether `reserved` may equal `total` (microversion 1.26).
         may_reserve_all: bool,
         /// The time of the decision.
         at: Timestamp,
@@ -73,16 +73,16 @@ pub enum Command {
     SetInventories {
         /// The UUID of the provider.
         provider: Uuid,
-        /// The generation that the client saw; `DELETE` of all has none.
+        /// The generation that the client saw; `None` for `DELETE` of all.
         generation: Option<u64>,
         /// The inventories by resource class.
         inventories: Vec<(String, Inventory)>,
-        /// Whether everything may be reserved (microversion 1.26).
+        /// Whether `reserved` may equal `total` (microversion 1.26).
         may_reserve_all: bool,
         /// The time of the decision.
         at: Timestamp,
     },
-    /// Takes one inventory from a provider.
+    /// Removes one inventory of a provider.
     DeleteInventory {
         /// The UUID of the provider.
         provider: Uuid,
@@ -95,7 +95,7 @@ pub enum Command {
     SetTraits {
         /// The UUID of the provider.
         provider: Uuid,
-        /// The generation that the client saw; `DELETE` of all has none.
+        /// The generation that the client saw; `None` for `DELETE` of all.
         generation: Option<u64>,
         /// The names of the traits.
         traits: Vec<String>,
@@ -119,7 +119,7 @@ pub enum Command {
     CreateClass {
         /// The name of the new class, with the custom prefix.
         name: String,
-        /// Whether it may exist.
+        /// Whether an existing class is accepted.
         ensure: bool,
         /// The time of the decision.
         at: Timestamp,
@@ -150,7 +150,7 @@ pub enum Command {
         /// The name of the trait.
         name: String,
     },
-    /// Replaces what each of some consumers holds, all or nothing.
+    /// Replaces the allocations of some consumers, all or nothing.
     Claim {
         /// The consumers; each once.
         consumers: Vec<ConsumerClaim>,
@@ -186,7 +186,7 @@ pub enum Command {
         /// Between places of one level; each pair once, whichever comes first.
         distances: Vec<Distance>,
     },
-    /// Releases all that a consumer holds. Provider generations stay.
+    /// Releases all allocations of a consumer. Provider generations do not change.
     Release {
         /// The consumer that gives everything back.
         consumer: ConsumerUuid,
@@ -206,9 +206,9 @@ pub enum Command {
 /// A claim for one consumer with several candidates, best first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {
-    /// Who is to hold it. What it holds already is given back in the same step.
+    /// The consumer. Its present allocations are released in the same step.
     pub consumer: ConsumerUuid,
-    /// Which generation the client expects of it.
+    /// The generation that the client expects the consumer to have.
     pub generation: ConsumerGeneration,
     /// The project that owns the consumer.
     pub project: String,
@@ -216,11 +216,11 @@ pub struct Intent {
     pub user: String,
     /// The consumer type, from microversion 1.38 on.
     pub consumer_type: Option<String>,
-    /// The group that it joins, whose rules hold for it.
+    /// The group that it joins, whose rules apply to it.
     pub group: Option<Uuid>,
-    /// Hard rules towards other consumers.
+    /// Hard rules relative to other consumers.
     pub rules: Vec<IntentRule>,
-    /// What it may hold, best first.
+    /// The candidates, best first.
     pub candidates: Vec<IntentCandidate>,
     /// What other consumers hold from the same step on (such as the migration record that keeps
     /// the old host).
@@ -239,12 +239,12 @@ pub struct IntentRule {
     pub with_group: bool,
 }
 
-/// One way to serve an intent.
+/// One candidate of an intent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IntentCandidate {
     /// The host: the root of the tree that the consumer is put on.
     pub host: Uuid,
-    /// The amounts, also from parts of the host and from sharing providers.
+    /// The amounts, also from descendants of the host and from sharing providers.
     pub allocations: Vec<AllocationRequest>,
 }
 
@@ -283,7 +283,7 @@ pub struct ConsumerClaim {
     pub user: String,
     /// Its type; without one an existing consumer keeps what it has (before microversion 1.38).
     pub consumer_type: Option<String>,
-    /// What it is to hold.
+    /// The allocations that it gets.
     pub allocations: Vec<AllocationRequest>,
 }
 

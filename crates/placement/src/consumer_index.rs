@@ -7,7 +7,7 @@ use crate::ids::{ConsumerId, ConsumerUuid};
 use crate::slots::Slots;
 use crate::state::Consumer;
 
-/// Finds the slot of a consumer.
+/// Finds the slot of a consumer by its UUID.
 ///
 /// UUIDs are long, there are millions of consumers, and each look-up ends at the consumer itself: so
 /// the index has no UUIDs of its own and stays small enough for a processor's cache.
@@ -18,7 +18,7 @@ pub(crate) struct ConsumerIndex {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// What is kept of the hash, so that a table that grows need not look at consumers.
+    /// Part of the hash, so that growing the table need not read the consumers.
     hash: u32,
     id: ConsumerId,
 }
@@ -71,11 +71,11 @@ impl ConsumerIndex {
 }
 
 fn short_hash(uuid: &ConsumerUuid) -> u32 {
-    // The upper half is as good as the lower one.
+    // The upper half of the hash is as random as the lower one.
     u32::try_from(hash_of(uuid) >> 32).unwrap_or_default()
 }
 
-/// The table takes a place from the lowest bits, and a tag from the highest.
+/// The table derives a position from the lowest bits, and a tag from the highest.
 fn long_hash(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }

@@ -27,8 +27,9 @@ pub enum Relation {
     Same,
     /// A place with fewer than this many of the others: 1 means a place of its own.
     FewerThan(u32),
-    /// A place that has at most so many more than the emptiest place once the claim is made: 1 is as
-    /// even as can be. At least 1; 0 can never be kept. Only places that hold a host count.
+    /// A place that exceeds the emptiest place by at most this many once the claim is made: 1 is
+    /// as even as possible. At least 1, because 0 can never hold. Only places that contain a host
+    /// count.
     Spread(u32),
 }
 
@@ -74,13 +75,13 @@ impl Group {
 /// One level of the topology.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// Its name: rack, row, room, …
+    /// The operator's name for it: rack, row, room, …
     pub name: String,
     /// Its aggregates, in alphabetical order.
     pub aggregates: Vec<String>,
 }
 
-/// How far apart two places of one level are, or the hosts of one place.
+/// The distance between two places of one level, or between the hosts of one place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Distance {
     /// One place: an aggregate of a level.
@@ -133,7 +134,7 @@ impl State {
         &self.levels
     }
 
-    /// The operator's own distances between places, each pair once.
+    /// The operator's distances between places, each pair once.
     #[must_use]
     pub fn distances(&self) -> &[Distance] {
         &self.distances

@@ -66,7 +66,7 @@ dense_id!(
 pub struct ConsumerUuid([u8; 36]);
 
 impl ConsumerUuid {
-    /// Takes a text of exactly 36 characters of `0-9a-fA-F-`, or nothing.
+    /// Parses a text of exactly 36 characters of `0-9a-fA-F-`; `None` for any other.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 36] = text.as_bytes().try_into().ok()?;
@@ -87,7 +87,7 @@ impl ConsumerUuid {
     /// The 36 characters as the client wrote them.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Only ASCII gets in, so this never falls back.
+        // Only ASCII is accepted, so the fallback is never used.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }

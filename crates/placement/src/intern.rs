@@ -1,4 +1,4 @@
-//! Names given small numbers: aggregates, projects, users, consumer types.
+//! Interned names: aggregates, projects, users, consumer types.
 
 use crate::hash::Map;
 use crate::slots::Slots;
@@ -18,7 +18,7 @@ pub struct Interner {
 #[derive(Clone, Debug)]
 struct Row {
     text: Box<str>,
-    /// The reference count.
+    /// The number of holders of the number.
     holders: u32,
 }
 

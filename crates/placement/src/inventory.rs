@@ -1,4 +1,5 @@
-//! How much a provider has of one resource class, and under which rules it is given away.
+//! Inventories: how much a provider has of a resource class, and under which rules it is
+//! allocated.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct Inventory {
     /// The physical amount, before `reserved` and `allocation_ratio` apply.
     pub total: i32,
-    /// What is kept back from consumers; at most `total` except through a reshape.
+    /// The part that consumers cannot get; at most `total` except through a reshape.
     pub reserved: i32,
-    /// The least that one allocation may take.
+    /// The minimum amount of one allocation.
     pub min_unit: i32,
-    /// The most that one allocation may take.
+    /// The maximum amount of one allocation.
     pub max_unit: i32,
-    /// Each allocation takes a multiple of this.
+    /// The amount of each allocation is a multiple of this.
     pub step_size: i32,
     /// The overcommit factor applied to what is not reserved: 16.0 for sixteen-fold overcommit.
     pub allocation_ratio: f64,

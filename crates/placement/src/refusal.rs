@@ -38,13 +38,13 @@ pub enum Refusal {
         /// The UUID of the provider.
         uuid: Uuid,
     },
-    /// The provider has a parent, and this version of the API does not move it.
+    /// The provider has a parent, and this microversion does not allow moving it.
     #[error("provider {uuid} has another parent already")]
     ReparentingNotAllowed {
         /// The UUID of the provider.
         uuid: Uuid,
     },
-    /// The provider has a parent, and this version of the API does not take it away.
+    /// The provider has a parent, and this microversion does not allow removing it.
     #[error("provider {uuid} cannot lose its parent")]
     UnparentingNotAllowed {
         /// The UUID of the provider.
@@ -62,7 +62,7 @@ pub enum Refusal {
         /// The UUID of the provider.
         uuid: Uuid,
     },
-    /// Something is allocated from the provider.
+    /// The provider has allocations.
     #[error("provider {uuid} has allocations")]
     ProviderInUse {
         /// The UUID of the provider.
@@ -84,7 +84,7 @@ pub enum Refusal {
         /// The name asked for.
         name: String,
     },
-    /// A resource class has this name.
+    /// A resource class with this name exists.
     #[error("resource class {name} exists")]
     ClassExists {
         /// The name that is taken.
@@ -96,7 +96,7 @@ pub enum Refusal {
         /// The name of the class.
         name: String,
     },
-    /// Standard classes stay as they are.
+    /// Standard classes cannot be renamed or deleted.
     #[error("resource class {name} is a standard one")]
     ClassStandard {
         /// The name of the class.
@@ -117,7 +117,7 @@ pub enum Refusal {
         /// The name of the trait.
         name: String,
     },
-    /// Standard traits stay as they are.
+    /// Standard traits cannot be deleted.
     #[error("trait {name} is a standard one")]
     TraitStandard {
         /// The name of the trait.
@@ -139,7 +139,7 @@ pub enum Refusal {
         /// The name of the resource class.
         class: String,
     },
-    /// Something of these classes is allocated from the provider.
+    /// Allocations exist for these classes of the provider.
     #[error("inventory of {} on provider {provider} is in use", classes.join(", "))]
     InventoryInUse {
         /// The UUID of the provider.
@@ -147,7 +147,7 @@ pub enum Refusal {
         /// The classes, by number.
         classes: Vec<String>,
     },
-    /// More is reserved than there is (or all of it, where that is not allowed).
+    /// `reserved` exceeds `total` (or equals it, where that is not allowed).
     #[error("inventory of {class} on provider {provider} leaves no capacity")]
     InvalidCapacity {
         /// The UUID of the provider.
@@ -162,12 +162,12 @@ pub enum Refusal {
     ConsumerGenerationConflict {
         /// The consumer that the claim names.
         consumer: ConsumerUuid,
-        /// Its generation; none if it does not exist.
+        /// Its generation; `None` if it does not exist.
         actual: Option<u64>,
         /// What the client gave.
         given: Option<u64>,
     },
-    /// The consumer holds nothing.
+    /// The consumer has no allocations.
     #[error("consumer {consumer} has no allocations")]
     AllocationsNotFound {
         /// The consumer without allocations.
@@ -210,8 +210,8 @@ pub enum Refusal {
         fitting: usize,
         /// The number that was required.
         least: usize,
-        /// Why the first candidate of the first intent without a place was not taken; nothing if
-        /// it had no candidates.
+        /// Why the first candidate of the first failed intent was rejected; `None` if it had no
+        /// candidates.
         first: Option<Box<Refusal>>,
     },
     /// A candidate would break a hard rule.
@@ -269,7 +269,7 @@ pub enum Refusal {
         provider: Uuid,
         /// The name of the resource class.
         class: String,
-        /// How much more would be needed.
+        /// The amount by which the request exceeds the free capacity.
         missing: i64,
     },
 }

@@ -26,7 +26,7 @@ use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State
 /// ends with the distances of the topology, version 1 has none.
 pub const SNAPSHOT_VERSION: u32 = 2;
 
-/// No row is longer: a provider with a million consumers does not list them in its row.
+/// The upper bound of a row. It suffices because a provider's row does not list its consumers.
 const ROW_BYTES_MAX: u32 = 64 << 20;
 
 /// Why a snapshot cannot be read.
@@ -43,7 +43,7 @@ pub enum SnapshotError {
         /// The snapshot's version, above [`SNAPSHOT_VERSION`].
         found: u32,
     },
-    /// A row is not what it should be.
+    /// The content of a row is not valid.
     #[error("the snapshot is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -105,7 +105,7 @@ struct GroupRow {
     rules: Vec<Rule>,
 }
 
-/// The used names of an interner in alphabetical order, and the place of each number among them.
+/// The used names of an interner in alphabetical order, and the index of each number among them.
 struct Table<'a> {
     names: Vec<&'a str>,
     places: Vec<u32>,

@@ -25,25 +25,25 @@ pub struct Provider {
     pub uuid: Uuid,
     /// Its name, unique among providers.
     pub name: Box<str>,
-    /// The provider that it is a part of.
+    /// The parent provider; `None` for a root.
     pub parent: Option<ProviderId>,
-    /// The top of its tree; itself for a root.
+    /// The root of its tree; itself for a root.
     pub root: ProviderId,
-    /// Its parts, in rising order.
+    /// Its children in rising order of slot.
     pub children: Vec<ProviderId>,
-    /// Counts the changes that clients must have seen before they change it themselves.
+    /// Incremented by changes that clients must have seen before they write to it.
     pub generation: u64,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last written; none for a child that was never written since its creation.
     pub updated_at: Option<Timestamp>,
-    /// What it has, in rising order of class.
+    /// Its inventories in rising order of class.
     pub inventories: Vec<InventoryRecord>,
     /// Its traits, in rising order.
     pub traits: Vec<TraitId>,
     /// Its aggregates, in rising order of number.
     pub aggregates: Vec<AggregateId>,
-    /// Who holds something of it, in rising order.
+    /// Its consumers in rising order of slot.
     pub consumers: Vec<ConsumerId>,
 }
 
@@ -82,39 +82,39 @@ pub(crate) fn place_of(inventories: &[InventoryRecord], class: ClassId) -> Optio
     found.ok()
 }
 
-/// One inventory of a provider with what is allocated of it.
+/// An inventory of a provider with its usage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InventoryRecord {
     /// The resource class that the inventory is of.
     pub class: ClassId,
-    /// What the client set.
+    /// The inventory as the client set it.
     pub inventory: Inventory,
-    /// `inventory.capacity()`, kept because every claim compares with it.
+    /// `inventory.capacity()`, cached because every claim compares with it.
     pub capacity: i64,
-    /// The sum of all allocations.
+    /// The sum of all allocations of the class.
     pub used: i64,
     /// When it was last set.
     pub modified_at: Timestamp,
 }
 
-/// Who holds resources: an instance, a migration, anything with a UUID.
+/// A consumer of resources: an instance, a migration, anything with a UUID.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consumer {
     /// The name by which clients know it.
     pub uuid: ConsumerUuid,
-    /// Counts its changes, from 1.
+    /// Incremented by each change, from 1.
     pub generation: u64,
     /// The project that owns it.
     pub project: ProjectId,
     /// The user that owns it.
     pub user: UserId,
-    /// Its type, if one was ever said.
+    /// Its type, if one was ever given.
     pub consumer_type: Option<TypeId>,
-    /// When what it holds was last set.
+    /// When its allocations were last set.
     pub allocated_at: Timestamp,
     /// Its host and group, if the claim that placed it named them.
     pub placing: Option<Placing>,
-    /// What it holds, in the order that it was asked for; never empty.
+    /// Its allocations in the order of the request; never empty.
     pub allocations: SmallVec<[Allocation; 3]>,
 }
 
@@ -347,7 +347,7 @@ impl State {
         self.aggregate_members.get(id.index()).unwrap_or(&NO_SLOTS)
     }
 
-    /// The room of all providers for one resource class.
+    /// The headroom of all providers for one resource class.
     #[must_use]
     pub fn column(&self, class: ClassId) -> &ClassColumn {
         self.columns.get(class.index()).unwrap_or(&NO_COLUMN)
@@ -440,7 +440,7 @@ impl State {
         self.consumer_types.find(name).map(TypeId)
     }
 
-    /// How many names of aggregates, projects, users and consumer types are kept: as many as are in use.
+    /// The numbers of interned aggregates, projects, users and consumer types in use.
     #[must_use]
     pub fn name_counts(&self) -> [usize; 4] {
         let tables = [

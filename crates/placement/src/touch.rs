@@ -26,7 +26,7 @@ pub struct Touch {
     pub what: What,
 }
 
-/// A ring of the roots that changed, in order, with a running count.
+/// A ring buffer of the roots that changed, in order, with a running count.
 ///
 /// It says nothing about what the state *is*: it is in no snapshot and no digest, and undoing adds
 /// to it.

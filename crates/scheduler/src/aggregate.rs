@@ -20,7 +20,7 @@ use crate::verdict::{Kinds, Verdict};
 /// The metadata key that makes an aggregate an availability zone.
 pub const ZONE_KEY: &str = "availability_zone";
 
-/// What an operator says about an aggregate.
+/// A host aggregate as its operator configured it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
     /// The name that its operator gave it.

@@ -1,7 +1,7 @@
-//! The options of filters and weighers, under the names that operators know, and what is wrong with them.
+//! The options of filters and weighers, under the names that operators know, and their validation.
 //!
-//! Names and defaults are those of the `[filter_scheduler]` and `[metrics]` sections of Nova 34, so
-//! that a configuration can be carried over word for word.
+//! Names and defaults are those of the `[filter_scheduler]` and `[metrics]` sections of Nova 34,
+//! so that a configuration can be reused literally.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -156,7 +156,7 @@ impl Default for SchedulerConfig {
 pub struct Warning {
     /// The name of the option, as operators write it.
     pub option: String,
-    /// What is the matter with it, as a sentence.
+    /// The problem as a sentence.
     pub text: String,
 }
 
@@ -166,7 +166,7 @@ pub struct Warning {
 pub struct ConfigError {
     /// The name of the option, as operators write it.
     pub option: String,
-    /// What is wrong, and what would be right.
+    /// The problem, and what would be valid.
     pub text: String,
 }
 
@@ -231,7 +231,7 @@ pub fn enabled_filters(
     config.enabled_filters.iter().map(find).collect()
 }
 
-/// The configured expressions, ready to be computed.
+/// Compiles the configured expressions.
 ///
 /// # Errors
 ///

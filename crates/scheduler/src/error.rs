@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-/// A request that cannot be served anywhere because it contradicts itself or cannot be read.
+/// A request that no host can serve because it is contradictory or invalid.
 ///
 /// Every variant names the field as a caller would write it, such as
 /// `flavor.extra_specs["hw:cpu_policy"]`.
@@ -20,7 +20,7 @@ pub enum BadRequest {
         /// All values that are allowed.
         allowed: &'static [&'static str],
     },
-    /// The value cannot be read.
+    /// The value does not parse.
     #[error("{field}: {value:?} is not {expected}")]
     Malformed {
         /// The field with the wrong value.
@@ -48,7 +48,7 @@ pub enum BadRequest {
         /// What needs the field, for the message.
         reason: Cow<'static, str>,
     },
-    /// The value can be read but breaks a rule.
+    /// The value parses but breaks a rule.
     #[error("{field}: {reason}")]
     Invalid {
         /// The field with the wrong value.

@@ -38,29 +38,29 @@ pub struct PrefilterOptions {
     pub placement_aggregate_required_for_tenants: bool,
     /// Only hosts in the zone that was asked for.
     pub map_az_to_placement_aggregate: bool,
-    /// The zone of hosts that are in no other; asking for it restricts nothing.
+    /// The zone of hosts without another one; requesting it restricts nothing.
     pub default_availability_zone: String,
     /// Only hosts that can use the image's disk format.
     pub query_placement_for_image_type_support: bool,
     /// Only hosts that are not disabled.
     pub compute_status_filter: bool,
-    /// No hosts in aggregates that are kept for a trait that the request does not require.
+    /// No hosts in aggregates that are reserved for a trait that the request does not require.
     pub enable_isolated_aggregate_filtering: bool,
     /// Only hosts with the device models of the image.
     pub image_metadata_prefilter: bool,
-    /// Only hosts that know accelerators, where the flavor has some.
+    /// Only hosts that support accelerators, where the flavor has some.
     pub accelerators_filter: bool,
-    /// Only hosts that know packed rings, where they are asked for.
+    /// Only hosts that support packed virtqueues, where they are requested.
     pub packed_virtqueue_filter: bool,
     /// Only hosts in the segments of routed networks.
     pub query_placement_for_routed_network_aggregates: bool,
-    /// Only hosts that know remote-managed ports, where the request has one.
+    /// Only hosts that support remote-managed ports, where the request has one.
     pub remote_managed_ports_filter: bool,
-    /// Only hosts that can encrypt local disks, where that is asked for.
+    /// Only hosts that can encrypt local disks, where that is requested.
     pub ephemeral_encryption_filter: bool,
     /// Only hosts with virtio sound devices, where one is asked for.
     pub virtio_sound_filter: bool,
-    /// Only hosts that keep the secret of a TPM as asked.
+    /// Only hosts with the requested security mode of TPM secrets.
     pub tpm_secret_security_filter: bool,
     /// Only providers of the compute service's own, once all of its agents mark them.
     pub owner_nova_filter: bool,
@@ -112,12 +112,13 @@ pub enum Prefilter {
     OwnerNova,
 }
 
-/// What the pre-filters and the [target](crate::translate::target) need to know about the fleet.
+/// The environment of the pre-filters and the [target](crate::translate::target): facts about the
+/// fleet.
 pub trait Surroundings {
-    /// Shows every host aggregate with its metadata, in rising order of UUID.
+    /// Visits every host aggregate with its metadata, in rising order of UUID.
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>));
 
-    /// The aggregates of a network segment's provider; nothing if there is no such provider.
+    /// The aggregates of a network segment's provider; `None` if there is no such provider.
     fn segment_aggregates(&self, segment: Uuid) -> Option<Vec<Uuid>>;
 
     /// The lowest version among all compute services; 0 if there are none.
@@ -127,7 +128,7 @@ pub trait Surroundings {
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode>;
 }
 
-/// Why a pre-filter leaves no host.
+/// Why a pre-filter excludes every host.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrefilterRefusal {
     /// The tenant must have an aggregate and has none.
@@ -165,7 +166,7 @@ impl PrefilterRefusal {
     }
 }
 
-/// What the pre-filters add to a request.
+/// The constraints that the pre-filters add to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Additions {
     /// Traits that the host itself must have.

@@ -51,7 +51,7 @@ pub enum PrepareRefusal {
     /// The request contradicts itself.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
-    /// The host that it names does not exist.
+    /// The host or node that it names does not exist.
     #[error("no such host - host: {} node: {}", host.as_deref().unwrap_or("any"), node.as_deref().unwrap_or("any"))]
     NoSuchHost {
         /// The host that was named.

@@ -60,7 +60,7 @@ pub use group::{GroupPolicy, ServerGroup, TopologyRelation, TopologyRule};
 pub struct RequestSpec {
     /// The size of each instance.
     pub flavor: Flavor,
-    /// What it boots from; its properties count for volumes too.
+    /// The image; its properties count for volumes too.
     #[serde(default)]
     pub image: Option<Image>,
     /// Whether the root disk is a volume: then it takes no local disk.
@@ -249,7 +249,7 @@ pub struct RequestGroup {
 }
 
 impl RequestGroup {
-    /// Whether the group asks for nothing.
+    /// Whether the group requests nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
@@ -276,7 +276,7 @@ pub struct RequestLevelParams {
     pub same_subtree: Vec<BTreeSet<String>>,
 }
 
-/// A body that cannot be read, with the field where it went wrong.
+/// A request body that does not parse, with the field of the error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {message}")]
 pub struct Unreadable {

@@ -80,10 +80,10 @@ enum How<'w> {
     Weighed(Option<&'w mut Weights>),
 }
 
-/// Why no host can be named.
+/// Why no search is made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectRefusal {
-    /// The request is wrong.
+    /// The request is invalid.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
     /// The request names a resource class or trait that does not exist.

@@ -52,7 +52,7 @@ pub struct TranslateOptions {
     pub pci_in_placement: bool,
     /// The PCI aliases that flavors can name.
     pub pci_aliases: PciAliases,
-    /// Whether a pinned request has a second form that asks for VCPU instead of PCPU.
+    /// Whether a pinned request has a fallback with VCPU in place of PCPU.
     pub pcpu_fallback: bool,
     /// The `limit` of the query string; our own search has none.
     pub max_placement_results: u32,
@@ -62,7 +62,7 @@ pub struct TranslateOptions {
 const MAX_PLACEMENT_RESULTS: u32 = 1000;
 
 impl Default for TranslateOptions {
-    /// NUMA cells and PCI devices are resources; pinned means PCPU.
+    /// NUMA cells and PCI devices as resources; pinned CPUs as PCPU.
     fn default() -> Self {
         Self {
             numa_in_placement: true,

@@ -57,8 +57,8 @@ pub static ALL: &[&Weigher] = &[
 pub struct Weigher {
     /// The name by which `weight_classes` refers to it.
     pub name: &'static str,
-    /// The option that holds its multiplier, and the metadata key that overrides it for the hosts of
-    /// an aggregate.
+    /// The option with its multiplier; also the metadata key that overrides it for the hosts of an
+    /// aggregate.
     pub multiplier_key: &'static str,
     /// Reads the multiplier from the configuration.
     pub multiplier: fn(&SchedulerConfig) -> f64,

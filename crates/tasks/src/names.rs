@@ -3,7 +3,7 @@
 /// A kind of process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// All roles in one process.
+    /// All roles in a single process.
     Up,
     /// The process of the control role.
     Control,

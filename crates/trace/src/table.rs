@@ -17,7 +17,7 @@ pub enum TraceError {
         /// The error of the file system.
         why: std::io::Error,
     },
-    /// A line is no CSV, or has another number of values than the first.
+    /// A line is not valid CSV, or has another number of values than the header.
     #[error("{}: {why}", file.display())]
     NotCsv {
         /// The file that was read.
@@ -25,7 +25,7 @@ pub enum TraceError {
         /// The error of the CSV parser, which names the line.
         why: csv::Error,
     },
-    /// The first line lacks a column.
+    /// The header lacks a column.
     #[error("{}, line 1: there is no column {column}; the columns are {}", file.display(), found.join(", "))]
     NoColumn {
         /// The file that was read.

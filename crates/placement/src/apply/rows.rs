@@ -1,6 +1,6 @@
-//! The primitives of `apply`: replacing one row, with every index that knows of it.
+//! The primitives of `apply`: replacing one row together with every index that depends on it.
 //!
-//! Each returns what was there before, and is its own inverse when given that back.
+//! Each returns the former row, and is its own inverse when given that back.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -92,7 +92,8 @@ impl State {
         Some(Step::RemoveProvider(id))
     }
 
-    /// Puts a provider with all it has into a free slot; its consumers are not touched.
+    /// Inserts a provider with its inventories, traits and aggregates into a free slot;
+    /// allocations are not restored.
     pub(crate) fn insert_provider(&mut self, id: ProviderId, mut provider: Provider) {
         let inventories = std::mem::take(&mut provider.inventories);
         let traits = std::mem::take(&mut provider.traits);
@@ -279,7 +280,8 @@ impl State {
             self.aggregate_members
                 .resize_with(id.index() + 1, Default::default);
         }
-        // A query that names it found nothing to look up before.
+        // Cached queries that name this aggregate were resolved without it, so they have to be
+        // resolved again.
         self.touched.touch_structure();
         id
     }

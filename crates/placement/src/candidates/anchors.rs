@@ -31,14 +31,14 @@ pub(crate) struct Anchors {
 /// 64 consecutive roots, split by the way in which they are to be searched.
 #[derive(Clone, Copy)]
 pub(crate) struct RootWord {
-    /// Hosts that can serve the request alone, all of it.
+    /// Flat hosts that are feasible for the whole request.
     pub(crate) hosts: u64,
-    /// Roots whose trees are to be searched.
+    /// Roots whose trees have to be searched.
     pub(crate) trees: u64,
 }
 
 impl Anchors {
-    /// Makes a search of single hosts ready.
+    /// Prepares a search that evaluates single hosts.
     pub(crate) fn by_host(plan: &Plan<'_>) -> Self {
         Self {
             flat: FlatPass::new(plan),

@@ -21,7 +21,7 @@ pub struct Candidates {
     incomplete: bool,
 }
 
-/// One way to serve a request.
+/// A view of one candidate: a way to serve the request.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateView<'a> {
     answer: &'a Candidates,
@@ -38,13 +38,13 @@ impl Candidates {
         }
     }
 
-    /// How many candidates there are.
+    /// The number of candidates.
     #[must_use]
     pub fn len(&self) -> usize {
         self.allocation_ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no candidates.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -67,16 +67,16 @@ impl Candidates {
         })
     }
 
-    /// The providers that a client should be told about, each once, in rising order of slot: the
-    /// whole trees of all providers in use, or only those, for clients that know of no trees.
+    /// The providers for the summaries of the answer, each once, in rising order of slot: the
+    /// whole trees of all providers in use, or for clients without nested providers only those in
+    /// use.
     #[must_use]
     pub fn summaries(&self) -> &[ProviderId] {
         &self.summaries
     }
 
-    /// Whether every candidate within the query's limit is here. Not so when there were more than
-    /// the server gives at once, or when choices amounted to a hard packing puzzle, which is given
-    /// up after a bounded number of steps.
+    /// Whether all candidates within the query's limit are included. False if the server's own
+    /// bound cut them, or if a hard packing problem was abandoned after its step budget.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.incomplete
@@ -167,8 +167,7 @@ impl Candidates {
         (self.allocations.len(), self.mapped.len())
     }
 
-    /// All providers that candidates name, from some amount and some provider of a group on, each as
-    /// often as it is named.
+    /// All providers in candidates from a given allocation and mapping on, with repetitions.
     pub(super) fn named_since(
         &self,
         (allocations, mapped): (usize, usize),
@@ -229,7 +228,7 @@ fn end_of<T>(flat: &[T]) -> u32 {
 }
 
 impl<'a> CandidateView<'a> {
-    /// What would be claimed: each provider and class once; those of one provider are neighbours.
+    /// The allocations to claim: each provider and class once; those of one provider are adjacent.
     #[must_use]
     pub fn allocations(&self) -> &'a [Allocation] {
         slice(
@@ -248,7 +247,7 @@ impl<'a> CandidateView<'a> {
     }
 }
 
-/// The part of a flat vector that ends at an entry of `ends` and begins at the one before.
+/// The part of a flat vector between two consecutive end offsets.
 fn slice<'a, T>(flat: &'a [T], ends: &[u32], index: usize) -> &'a [T] {
     let end = |index: usize| ends[index] as usize;
     let begin = index.checked_sub(1).map_or(0, end);

@@ -7,8 +7,8 @@ use super::plan::Plan;
 use super::tree::TreeSearch;
 
 impl TreeSearch {
-    /// Whether all places together have as much of each contended class as all choices want, and
-    /// enough of them serve suffixed groups where each wants its own.
+    /// Whether all places together have enough of each contended class, and, where suffixed groups
+    /// must not share a provider, whether enough places can serve them.
     pub(super) fn could_hold_all(&self, plan: &Plan<'_>) -> bool {
         let width = plan.contended.len();
         let enough = |class: usize| {

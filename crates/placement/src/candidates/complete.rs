@@ -1,10 +1,11 @@
-//! Whether what is left of a request can still be served, proven by an example or by counting.
+//! Decides whether the remaining choices of a request can be served, by an example or by a
+//! counting argument.
 //!
-//! First choices are placed one by one and moved aside for each other along exchange paths, as in
-//! bipartite matching: that finds an example in nearly all cases, and when all competing choices
-//! ask for the same, not finding one is a proof that there is none. For the rest, sums and a
-//! matching with counts are tried as proofs, and at last a search of bounded length that tries
-//! nothing twice that only names tell apart.
+//! First, choices are placed one by one along augmenting paths, as in bipartite matching. That
+//! finds an example in nearly all cases, and when all competing choices take the same amounts, not
+//! finding one is a proof that there is none. Otherwise, sums and a matching with capacities are
+//! tried as proofs of infeasibility, and finally a bounded backtracking search that skips
+//! symmetric branches.
 
 use smallvec::SmallVec;
 

@@ -366,7 +366,8 @@ fn contended_classes(groups: &[ResolvedGroup]) -> SmallVec<[ClassId; 4]> {
     contended
 }
 
-/// How much more of a class a provider could give to one consumer; negative when it has none.
+/// How much more of a class a consumer could take from a provider; negative without an inventory
+/// or when overcommitted.
 pub(crate) fn headroom(provider: &Provider, class: ClassId) -> i64 {
     provider.inventory(class).map_or(-1, |record| {
         (record.capacity.saturating_sub(record.used)).min(i64::from(record.inventory.max_unit))

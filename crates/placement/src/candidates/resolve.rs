@@ -1,4 +1,4 @@
-//! From a query's names to the state's numbers, in the order in which the reference looks.
+//! Resolves a query's names to the state's numbers, in the order in which the reference does.
 
 use smallvec::SmallVec;
 
@@ -9,7 +9,7 @@ use super::query::{CandidateQuery, QueryRefusal, RequestGroup};
 use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
 use crate::state::State;
 
-/// A group with its names looked up.
+/// A group with its names resolved.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ResolvedGroup {
     /// Whether the group must be served by one provider.

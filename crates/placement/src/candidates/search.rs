@@ -137,8 +137,8 @@ impl CandidateSearch {
         self.noted = found.size();
     }
 
-    /// The candidates found so far; none before the first slice, and none where nobody can serve the
-    /// query.
+    /// The candidates found so far; `None` before the first slice, and if no provider can serve
+    /// the query.
     #[must_use]
     pub fn found(&self) -> Option<&Candidates> {
         Some(self.under_way.as_ref()?.run.found())

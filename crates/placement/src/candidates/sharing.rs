@@ -18,7 +18,7 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// Gathers the sharing providers that may serve any choice of the plan.
+    /// Collects the sharing providers that may serve any choice of the plan.
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let state = plan.state;
         let mut sharing = Self::default();

@@ -18,7 +18,7 @@ use crate::ids::{ConsumerId, ConsumerUuid, ProviderId, Timestamp};
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// What was decided for the intents of one command so far.
+/// The decisions made so far for the intents of one command.
 struct Round<'a> {
     state: &'a State,
     at: Timestamp,
@@ -235,7 +235,7 @@ impl Round<'_> {
     }
 }
 
-/// A rule in words.
+/// Describes a rule for people.
 fn describe(rule: &Rule) -> String {
     let place = match &rule.scope {
         crate::group::Scope::Host => "host",

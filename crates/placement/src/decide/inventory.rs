@@ -1,5 +1,5 @@
-//! Setting what a provider has. Lowering an inventory below its usage is allowed, as in the
-//! reference: it stops new allocations and keeps the old ones.
+//! Sets inventories. Lowering one below its usage is allowed, as in the reference: it stops new
+//! allocations and keeps the old ones.
 
 use uuid::Uuid;
 

@@ -1,4 +1,4 @@
-//! Whether amounts fit, counting what the same command gives back and takes.
+//! Checks whether amounts fit, taking into account what the same command releases and claims.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -27,7 +27,7 @@ pub(super) trait Inventories {
     fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool;
 }
 
-/// The inventories as they are.
+/// The inventories of the present state.
 pub(super) struct Current;
 
 impl Inventories for Current {
@@ -91,13 +91,13 @@ impl Wanted {
         AllocationFact {
             provider: self.uuid,
             class: self.class,
-            // Never more than the largest unit, which is an i32.
+            // At most `max_unit`, which is an `i32`.
             amount: u32::try_from(self.amount).unwrap_or(u32::MAX),
         }
     }
 }
 
-/// The sum of what is given back to and wanted from one inventory.
+/// The net change of one inventory: released and requested amounts.
 #[derive(Clone)]
 struct Balance {
     provider: ProviderId,
@@ -151,7 +151,7 @@ impl Ledger {
         place
     }
 
-    /// Takes amounts in their order; the first that does not fit is the refusal.
+    /// Claims amounts in order; the first that does not fit is the refusal.
     pub(super) fn take(
         &mut self,
         state: &State,
@@ -200,7 +200,7 @@ impl Ledger {
     }
 }
 
-/// Finds providers and classes; unknown providers are refused before unknown classes.
+/// Resolves providers and classes; unknown providers are refused before unknown classes.
 pub(super) fn look_up<'a>(
     state: &State,
     requests: impl Iterator<Item = &'a AllocationRequest> + Clone,
@@ -225,7 +225,7 @@ pub(super) fn look_up<'a>(
     Ok(wanted)
 }
 
-/// A provider that has none of the classes wanted anywhere in the command is refused first.
+/// Refuses a provider that has none of the classes requested anywhere in the command.
 fn check_classes_present(
     state: &State,
     wanted: &[Wanted],

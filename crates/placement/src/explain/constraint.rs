@@ -25,9 +25,9 @@ pub enum Scope {
 /// with a few words where no single part does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    /// One of these traits must be there.
+    /// One of these traits is required.
     Required(Scope, Vec<String>),
-    /// This trait must not be there.
+    /// This trait is forbidden.
     Forbidden(Scope, String),
     /// Membership in one of these aggregates.
     MemberOf(Scope, Vec<String>),
@@ -35,18 +35,18 @@ pub enum Constraint {
     NotMemberOf(Scope, Vec<String>),
     /// The tree of this provider.
     InTree(Scope, String),
-    /// A group without resources has to ask for a trait or an aggregate.
+    /// A group without resources must require a trait or an aggregate.
     AsksForNothing(Scope),
-    /// Room for an amount of a class.
+    /// Capacity for an amount of a class.
     Resource {
         /// The request group that asks for it.
         scope: Scope,
         /// The name of the resource class.
         class: String,
-        /// How much in one allocation.
+        /// The amount of one allocation.
         amount: i64,
     },
-    /// Room for what all groups together take of a class where they meet.
+    /// Capacity for the sum over all groups of a class, on providers that they share.
     Together {
         /// The name of the resource class.
         class: String,
@@ -55,7 +55,7 @@ pub enum Constraint {
     },
     /// A different provider for each suffixed group.
     Isolate,
-    /// The providers of these groups lie under one of them.
+    /// One of the providers of these groups must be an ancestor of the others.
     SameSubtree(Vec<String>),
     /// The client does not know nested providers (before microversion 1.29): one provider of each
     /// tree.
@@ -106,7 +106,7 @@ impl fmt::Display for Constraint {
     }
 }
 
-/// What a constraint adds to a relaxed query.
+/// The resolved form of a constraint, by which queries are relaxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     RootRequired(TraitId),
@@ -148,11 +148,11 @@ impl Part {
     }
 }
 
-/// A query taken apart.
+/// A query split into its constraints.
 pub(super) struct Parts {
-    /// In the order applied.
+    /// In the order of application.
     pub(super) constraints: Vec<Constraint>,
-    /// The same, looked up.
+    /// The same constraints, resolved.
     pub(super) parts: Vec<Part>,
 }
 
@@ -217,7 +217,7 @@ impl Parts {
             let constraint = Constraint::InTree(scope(), uuid.clone());
             match named {
                 None => self.add(constraint, Part::Nobody),
-                // A group without resources is not bound to the tree.
+                // `in_tree` does not apply to a group without resources.
                 Some(_) if group.resources.is_empty() => {}
                 Some(provider) => self.add(constraint, Part::InTree(index, provider.root)),
             }
@@ -275,7 +275,7 @@ impl Parts {
 }
 
 impl Parts {
-    /// What a group takes of a class.
+    /// The amounts of a class that a group requests.
     pub(super) fn amounts_of(&self, group: usize, class: ClassId) -> impl Iterator<Item = i64> {
         self.parts.iter().filter_map(move |part| match part {
             Part::Resource(of, other, amount) if (*of, *other) == (group, class) => Some(*amount),
@@ -314,15 +314,15 @@ impl Parts {
         (bound.iter().zip(&query.groups)).all(|(on, group)| {
             let all = on.required + on.resources + on.others;
             let is_loose = group.suffix.is_empty() && on.others == 0;
-            // Resources without suffix may come from different providers. While one of them is
-            // missing, its provider may have the traits: see `push_loosely`.
+            // Resources of the unsuffixed group may come from different providers. While one of
+            // them is missing, its provider may have the traits: see `push_loosely`.
             let is_missing = on.resources < group.resources.len();
             all <= 1 || is_loose && (on.required == 0 || is_missing)
         })
     }
 }
 
-/// How many constraints of a set are on a group.
+/// The number of constraints of a set that concern a group.
 #[derive(Clone, Copy, Default)]
 struct OnGroup {
     required: usize,
@@ -330,7 +330,7 @@ struct OnGroup {
     others: usize,
 }
 
-/// The parts of a query that a set of constraints leaves in force.
+/// The query that remains when only some constraints are selected.
 pub(super) struct Selected {
     pub(super) query: CandidateQuery,
     pub(super) root: ResolvedRoot,
@@ -342,7 +342,7 @@ pub(super) struct Selected {
 }
 
 impl Parts {
-    /// Puts together what the constraints that `includes` admits ask for.
+    /// Builds the query of the constraints that `includes` selects.
     pub(super) fn select(
         &self,
         query: &CandidateQuery,

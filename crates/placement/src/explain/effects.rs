@@ -138,7 +138,7 @@ impl<'a> Ledger<'a> {
         self.searches.get() == 0
     }
 
-    /// The query with the constraints that `includes` admits.
+    /// The query reduced to the constraints that `includes` selects.
     pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<Relaxed<'a>> {
         Relaxed::new(self.state, self.query, self.parts, includes)
     }
@@ -158,12 +158,12 @@ impl<'a> Ledger<'a> {
         shapes.get_or_insert_with(new).of(root)
     }
 
-    /// Whether the roots that can serve each constraint of a set can serve all.
+    /// Whether roots that can serve each constraint of a set can serve all of them together.
     pub(super) fn are_independent(&self, includes: impl Fn(usize) -> bool) -> bool {
         self.parts.are_independent(self.query, includes)
     }
 
-    /// A constraint before this one that says the same for another suffixed group.
+    /// An earlier constraint that is equal except for the suffixed group.
     fn same_as(&self, index: usize) -> Option<usize> {
         let part = &self.parts.parts[index];
         let (Part::Resource(group, _, _) | Part::Required(group, _)) = part else {

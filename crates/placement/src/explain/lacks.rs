@@ -12,10 +12,10 @@ use crate::state::State;
 pub enum Lack {
     /// The additional amount that would have to be free.
     Amount(i64),
-    /// The condition does not hold.
+    /// The condition does not hold; there is no partial fulfilment.
     Condition,
-    /// There is enough, but one allocation may not take this amount of it (`min_unit`, `max_unit`,
-    /// `step_size`).
+    /// There is enough, but the units do not allow an allocation of this amount (`min_unit`,
+    /// `max_unit`, `step_size`).
     Units,
     /// There is no inventory of the class.
     Inventory,
@@ -36,7 +36,7 @@ impl Lack {
     }
 }
 
-/// How much a constraint asks for.
+/// The amount that a constraint requests.
 pub(super) fn asked(part: &Part) -> i64 {
     match part {
         Part::Resource(_, _, amount) | Part::Together(_, amount) => *amount,
@@ -50,7 +50,7 @@ fn share(missing: i64, asked: i64) -> i64 {
     if missing >= asked {
         return WHOLE;
     }
-    // Less than a whole, so it fits.
+    // A fraction below 1, so the result fits.
     match missing.checked_mul(WHOLE) {
         Some(product) => product / asked,
         None => i64::try_from(i128::from(missing) * i128::from(WHOLE) / i128::from(asked))
@@ -107,9 +107,9 @@ impl<'a> ClassBlock<'a> {
         }
         match self.regular(bit) {
             Some((unit, _)) if unit < self.amount => Lack::Units,
-            // The unit does not bind, so the room is all that is free.
+            // `max_unit` does not limit the headroom, so it equals the free amount.
             Some((_, room)) if room < self.amount => Lack::Amount(self.amount - room),
-            // Something else of the group keeps this provider out.
+            // Another condition of the group excludes this provider.
             Some(_) => Lack::Condition,
             None => lack_of_record(
                 state,
@@ -172,7 +172,7 @@ fn compare(numbers: &[i32; BLOCK_SLOTS], holds: impl Fn(i32) -> bool) -> u64 {
     })
 }
 
-/// What a provider lacks of a class, from its record.
+/// What a provider lacks of a class, computed from its record.
 pub(super) fn lack_of_record(
     state: &State,
     id: ProviderId,
@@ -195,7 +195,7 @@ pub(super) fn lack_of_record(
     } else if free < amount {
         Lack::Amount(amount - free)
     } else {
-        // There is room: something else of the group keeps this provider out.
+        // There is enough: another condition of the group excludes this provider.
         Lack::Condition
     }
 }

@@ -1,4 +1,4 @@
-//! Roots that nearly fit, and what they lack.
+//! Near misses: roots that are almost feasible, and what they lack.
 
 use smallvec::SmallVec;
 
@@ -24,7 +24,7 @@ pub struct NearMiss {
 /// The number of kinds of near misses that an explanation lists.
 pub(super) const MOST: usize = 10;
 
-/// What a root fails and by how much.
+/// The constraints that a root fails, with what it lacks.
 type Lacks = SmallVec<[(usize, Lack); 2]>;
 
 /// The nearest misses so far, nearest first.

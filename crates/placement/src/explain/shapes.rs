@@ -25,7 +25,7 @@ type Key = SmallVec<[u64; 8]>;
 /// The number of distinct sums per class that are tabulated; beyond it every amount is distinct.
 const SUMS_MAX: usize = 4_096;
 
-/// A class that several groups take.
+/// A class that several groups request.
 struct Contended {
     class: ClassId,
     /// The sums that groups can take together, in rising order: capacities between two of these
@@ -128,7 +128,7 @@ impl<'a> Shapes<'a> {
         shapes
     }
 
-    /// The shape of a tree.
+    /// The equivalence class of a tree.
     pub(super) fn of(&mut self, root: ProviderId) -> Shape {
         self.members.clear();
         self.parts.clear();
@@ -214,7 +214,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Words of the providers that meet a condition.
+/// Bit mask of the providers that meet a condition.
 fn words_that_meet(state: &State, condition: &Part) -> Vec<u64> {
     let words = 0..state.provider_slots().div_ceil(64);
     let existing = |word| state.existing_word(word);

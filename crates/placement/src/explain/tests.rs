@@ -1,5 +1,5 @@
-//! Explanations held against their plain definition: every root asked about every constraint, with
-//! no columns, no shapes and no bounds.
+//! Tests explanations against their plain definition: every root is asked about every constraint,
+//! without columns, shapes and bounds.
 
 use proptest::prelude::*;
 

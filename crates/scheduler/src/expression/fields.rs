@@ -72,7 +72,7 @@ pub(super) const REQUEST: &[&str] = &[
     "vcpus",
 ];
 
-/// One host and the request.
+/// The values of `host` and `request`: one host and the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
     hosts: &'a HostTable,

@@ -30,7 +30,7 @@ pub struct RequestedNetwork {
     /// where the network is not a routed one.
     #[serde(default)]
     pub segments: Vec<Uuid>,
-    /// What the network service asks of the host for this port.
+    /// The resources that the network service requests for this port.
     #[serde(default)]
     pub resource_request: Option<PortResourceRequest>,
     /// The device profile behind the port.
@@ -38,7 +38,7 @@ pub struct RequestedNetwork {
     pub device_profile: Option<String>,
 }
 
-/// What a port asks of the host, in either format of the network service.
+/// The resources that a port requests, in either format of the network service.
 ///
 /// One group: `{"resources": {…}, "required": […]}`. Several groups:
 /// `{"request_groups": [{"id": …, "resources": {…}, "required": […]}, …], "same_subtree": [ids]}`.
@@ -51,7 +51,7 @@ pub struct PortResourceRequest {
     /// Traits of the only group.
     #[serde(default)]
     pub required: BTreeSet<String>,
-    /// The groups, where there may be several.
+    /// The groups, in the format with several groups.
     #[serde(default)]
     pub request_groups: Option<Vec<PortRequestGroup>>,
     /// Identifiers of groups: one of their providers must be an ancestor of the others.
@@ -86,14 +86,14 @@ pub struct PciRequest {
     /// Whether it belongs to a port; then the network service's groups say where it can be.
     #[serde(default)]
     pub from_port: bool,
-    /// How near to the guest's memory the devices must be.
+    /// The NUMA affinity of the devices.
     #[serde(default)]
     pub numa_policy: PciNumaPolicy,
     /// The acceptable devices, as alternatives. Only one is possible where devices are resources.
     pub spec: Vec<PciDeviceSpec>,
 }
 
-/// How near to the guest's memory a PCI device must be.
+/// The NUMA affinity of a PCI device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PciNumaPolicy {
@@ -127,7 +127,7 @@ pub struct PciDeviceSpec {
     /// Traits that they must have, separated by commas.
     #[serde(default)]
     pub traits: Option<String>,
-    /// Whether an instance with one of them can be moved while it runs.
+    /// Whether an instance with such a device can be live migrated.
     #[serde(default)]
     pub live_migratable: Option<bool>,
 }
@@ -140,7 +140,8 @@ pub struct PciDeviceSpec {
 pub struct DeviceProfile {
     /// The name by which flavors and ports refer to it.
     pub name: String,
-    /// Its groups; keys other than `resources:` and `trait:` are the accelerator service's own.
+    /// The groups; keys other than `resources:` and `trait:` are internal to the accelerator
+    /// service.
     pub groups: Vec<DeviceGroup>,
 }
 

@@ -20,8 +20,8 @@ pub struct ServerGroup {
     /// The relation between its members; `None` where topology rules alone express it.
     #[serde(default)]
     pub policy: Option<GroupPolicy>,
-    /// The most members on one host; only with [`GroupPolicy::AntiAffinity`], where it is 1 if
-    /// nothing is said.
+    /// The maximum number of members on one host; only with [`GroupPolicy::AntiAffinity`], 1 by
+    /// default.
     #[serde(default)]
     pub max_server_per_host: Option<u32>,
     /// The members, where placement does not know the group.
@@ -30,7 +30,7 @@ pub struct ServerGroup {
     /// The names of the hosts that have members.
     #[serde(default)]
     pub hosts: BTreeSet<String>,
-    /// What holds between the places of its members; `to` is empty in each.
+    /// The rules between the places of its members; `to` is empty in each.
     #[serde(default)]
     pub topology_rules: Vec<TopologyRule>,
 }
@@ -43,9 +43,9 @@ pub enum GroupPolicy {
     Affinity,
     /// At most a given number on one host.
     AntiAffinity,
-    /// Near each other if possible.
+    /// Together where that is possible.
     SoftAffinity,
-    /// Apart from each other if possible.
+    /// Apart where that is possible.
     SoftAntiAffinity,
 }
 
@@ -100,7 +100,7 @@ pub enum TopologyRelation {
     Far,
 }
 
-/// Whether a rule can be broken.
+/// Whether a rule is a constraint or a preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strength {

@@ -23,7 +23,7 @@ pub struct GuestTopology {
     pub cpu_policy: Option<CpuPolicy>,
     /// How dedicated processors relate to hardware threads.
     pub cpu_thread_policy: Option<CpuThreadPolicy>,
-    /// Where the threads run that emulate devices.
+    /// Where the emulator threads run.
     pub emulator_threads_policy: Option<EmulatorThreadsPolicy>,
 }
 
