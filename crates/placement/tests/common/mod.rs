@@ -64,7 +64,7 @@ fn at() -> impl Strategy<Value = Timestamp> {
     (0i64..1_000).prop_map(Timestamp::from_seconds)
 }
 
-/// A generation that is often the right one in so small a world.
+/// A generation that is often the right one, because the world is so small.
 fn generation() -> impl Strategy<Value = u64> {
     0u64..5
 }
