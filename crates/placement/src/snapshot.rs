@@ -386,8 +386,6 @@ fn provider_row(slot: u32, provider: &Provider, aggregates: &Table<'_>) -> Provi
     }
 }
 
-/// Providers come in the order of their slots, so a parent may come after its child: children are
-/// joined to their parents when all are there.
 fn load_distances(
     state: &mut State,
     rows: &mut Input<'_>,
@@ -402,6 +400,8 @@ fn load_distances(
     Ok(())
 }
 
+/// Reads providers in the order of their slots. A parent may come after its child, so children are
+/// joined to their parents after all were read.
 fn load_providers(
     state: &mut State,
     rows: &mut Input<'_>,

@@ -15,7 +15,7 @@ tables! {
     tables with ();
     /// Data of the cell as a whole; only row 0.
     meta: Meta(u8 => Meta),
-    /// The hosts whose agents have ever begun a session.
+    /// The hosts that the cell has heard of.
     hosts: Host(HostId => Host),
     /// The instances of the cell.
     instances: Instance(InstanceId => Instance),

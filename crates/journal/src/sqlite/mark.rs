@@ -158,7 +158,7 @@ pub(super) struct Mark {
     tail: Tail,
     /// The durable slot that is written next.
     next_slot: usize,
-    /// Whether the current value has been written durably.
+    /// How far the current value has been written.
     state: State,
 }
 

@@ -101,7 +101,7 @@ impl Rules {
         if let Some(group) = &request.instance_group {
             let kept = state.group(group.uuid);
             let hosts = if group.members.is_empty() && request.topology_rules.is_empty() {
-                // The group is stored in placement, so its hosts need no look-up by UUID.
+                // Only the hosts of the members matter here, and placement stores them in the group.
                 let itself = state.consumer_id(instance);
                 kept.map_or_else(Vec::new, |kept| kept.hosts(itself).collect())
             } else {
