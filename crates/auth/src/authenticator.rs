@@ -1,4 +1,4 @@
-//! The one door to the three ways of knowing a caller.
+//! The common entry point of the three authentication strategies.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::keystone::Keystone;
 use crate::noauth2;
 use crate::source::{self, Source};
 
-/// Finds out who sends a request. Shared by all requests.
+/// Authenticates requests. One value is shared by all requests.
 pub struct Authenticator {
     kind: Kind,
     limits: LimitsConfig,
@@ -47,7 +47,7 @@ impl Authenticator {
         Ok(Self { kind, limits })
     }
 
-    /// What is allowed in the configuration and probably not meant: one sentence each.
+    /// Settings that are valid but probably unintended, one sentence each.
     pub fn warnings(&self) -> &[String] {
         match &self.kind {
             Kind::HttpBasic(basic) => basic.warnings(),
@@ -55,7 +55,7 @@ impl Authenticator {
         }
     }
 
-    /// Which strategy it is.
+    /// The strategy in the configuration.
     pub fn strategy(&self) -> Strategy {
         match self.kind {
             Kind::Noauth2 => Strategy::Noauth2,
@@ -64,13 +64,13 @@ impl Authenticator {
         }
     }
 
-    /// Whether whoever reaches the service can be anybody, so that it should listen on loopback only.
+    /// Whether every caller is believed, so that the service should listen on loopback only.
     pub fn requires_loopback(&self) -> bool {
         self.strategy().requires_loopback()
     }
 
-    /// Reads the password file again, if there is one, whether or not it looks changed. What cannot
-    /// be used changes nothing. Blocks.
+    /// Reloads the password file, if there is one, whether or not it seems changed. A file that is
+    /// not usable changes nothing. Blocks.
     ///
     /// # Errors
     /// When the file cannot be read or used; the message names the line.
@@ -81,16 +81,16 @@ impl Authenticator {
         }
     }
 
-    /// Finds out who sends a request with these headers from this address. Limits of those who guess
-    /// are by address; without one, all callers are one.
+    /// Authenticates a request by its headers and its address. Wrong guesses are limited by
+    /// address; requests without an address count as one source.
     ///
-    /// `noauth2` answers at once, the others too when they know the credentials; else this waits for
-    /// a slow hash on another thread, or for Keystone.
+    /// `noauth2` answers at once, and so do the others for cached credentials; otherwise this
+    /// waits for a slow hash on another thread, or for Keystone.
     ///
     /// # Errors
     /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when
     /// they cannot be checked now, [`AuthError::TooMany`] when too many of that address were wrong,
-    /// [`AuthError::TooLarge`] when the headers say more than anybody needs.
+    /// [`AuthError::TooLarge`] when the headers exceed a limit.
     pub async fn authenticate<H>(
         &self,
         headers: &H,

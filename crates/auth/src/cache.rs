@@ -1,28 +1,29 @@
-//! What was found out lately, bounded in time and number.
+//! Caches of authentication results, bounded in time and number.
 //!
-//! Keys are keyed hashes, so that neither a password nor a token lies in memory for long, and nobody
-//! can choose a key.
+//! Keys are keyed hashes, so that neither passwords nor tokens stay in memory, and nobody can
+//! construct colliding keys.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use crate::error::SetupError;
 
-/// A hash under a key that this process alone knows.
+/// A hash with a secret key that only this process has.
 pub(crate) type Key = [u8; 32];
 
-/// Makes [`Key`]s.
+/// Derives cache keys with the secret key of this process.
 pub(crate) struct Keyer([u8; 32]);
 
 impl Keyer {
-    /// Draws the process's key.
+    /// Generates the secret key.
     pub(crate) fn new() -> Result<Self, SetupError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|_| SetupError::Random)?;
         Ok(Self(key))
     }
 
-    /// The key of these parts; other parts with the same bytes in a row have another one.
+    /// The cache key of these parts. Parts are delimited, so other parts with the same
+    /// concatenation have another key.
     pub(crate) fn key(&self, parts: &[&[u8]]) -> Key {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         for part in parts {
@@ -33,14 +34,15 @@ impl Keyer {
     }
 }
 
-/// A bounded number of entries that end by themselves.
+/// A bounded cache with expiring entries.
 ///
-/// When there are too many, the oldest go first, but for those that were asked for since they were
-/// last looked at: they get one more round. What has ended is still known until it is pushed out.
+/// When it is full, the oldest entry is evicted, unless it was used since it was last considered:
+/// then it gets another round (second-chance eviction). An expired entry can still be found until
+/// it is evicted.
 pub(crate) struct Bounded<V> {
     entries: HashMap<Key, Entry<V>>,
-    /// Keys in the order of their entries, with the entry's number; entries that were replaced or
-    /// removed leave a trace until it is swept.
+    /// Keys in order of insertion with the entry's number; replaced or removed entries leave a
+    /// stale element until it is swept.
     order: VecDeque<(Key, u64)>,
     entries_max: usize,
     next: u64,
@@ -53,16 +55,16 @@ struct Entry<V> {
     is_used: bool,
 }
 
-/// What a cache has under a key.
+/// The result of a look-up.
 pub(crate) struct Found<V> {
-    /// The value.
+    /// The cached value, expired or not.
     pub(crate) value: V,
-    /// Whether it counts still; else it is only known that it once did.
+    /// Whether the value has not expired.
     pub(crate) is_fresh: bool,
 }
 
 impl<V: Clone> Bounded<V> {
-    /// An empty cache of at most `entries_max` entries.
+    /// An empty cache with this capacity.
     pub(crate) fn new(entries_max: usize) -> Self {
         Self {
             entries: HashMap::new(),
@@ -72,7 +74,7 @@ impl<V: Clone> Bounded<V> {
         }
     }
 
-    /// The entry, whether or not it has ended at `now`.
+    /// The entry, whether or not it has expired at `now`.
     pub(crate) fn find(&mut self, key: &Key, now: Instant) -> Option<Found<V>> {
         let entry = self.entries.get_mut(key)?;
         entry.is_used = true;
@@ -82,18 +84,18 @@ impl<V: Clone> Bounded<V> {
         })
     }
 
-    /// The entry's value, if it has not ended at `now`.
+    /// The entry's value, if it has not expired at `now`.
     pub(crate) fn get(&mut self, key: &Key, now: Instant) -> Option<V> {
         let found = self.find(key, now)?;
         found.is_fresh.then_some(found.value)
     }
 
-    /// Forgets an entry.
+    /// Removes an entry, if there is one.
     pub(crate) fn remove(&mut self, key: &Key) {
         self.entries.remove(key);
     }
 
-    /// Keeps a value until `until`, in place of one with the same key.
+    /// Inserts a value that expires at `until`, replacing one with the same key.
     pub(crate) fn insert(&mut self, key: Key, value: V, until: Instant) {
         let number = self.number();
         let entry = Entry {
@@ -125,7 +127,7 @@ impl<V: Clone> Bounded<V> {
         self.next
     }
 
-    /// Removes the oldest entry, or puts it last if it was used.
+    /// Evicts the oldest entry, or moves it to the end if it was used.
     fn pass(&mut self, key: Key, number: u64) {
         let next = self.number();
         let Some(entry) = self.entries.get_mut(&key) else {
@@ -144,15 +146,15 @@ impl<V: Clone> Bounded<V> {
     }
 }
 
-/// A cache in two parts: what is new has a quarter of the room, and moves over to the rest when it is
-/// asked for again. So whoever fills it with what is used once pushes nothing out that is in use.
+/// A segmented cache: new entries share a quarter of the capacity, and move to the rest when they
+/// are used again. So a flood of entries that are used once evicts nothing that is in use.
 pub(crate) struct Segmented<V> {
     new: Bounded<V>,
     kept: Bounded<V>,
 }
 
 impl<V: Clone> Segmented<V> {
-    /// An empty cache of at most `entries_max` entries.
+    /// An empty cache with this capacity.
     pub(crate) fn new(entries_max: usize) -> Self {
         let new = entries_max.div_ceil(4);
         Self {
@@ -161,7 +163,7 @@ impl<V: Clone> Segmented<V> {
         }
     }
 
-    /// The entry, whether or not it has ended at `now`.
+    /// The entry, whether or not it has expired at `now`.
     pub(crate) fn find(&mut self, key: &Key, now: Instant) -> Option<Found<V>> {
         if let Some(found) = self.kept.find(key, now) {
             return Some(found);
@@ -175,13 +177,13 @@ impl<V: Clone> Segmented<V> {
         Some(found)
     }
 
-    /// Forgets an entry.
+    /// Removes an entry from either segment.
     pub(crate) fn remove(&mut self, key: &Key) {
         self.new.remove(key);
         self.kept.remove(key);
     }
 
-    /// Keeps a value until `until`, in place of one with the same key.
+    /// Inserts a value that expires at `until`, replacing one with the same key.
     pub(crate) fn insert(&mut self, key: Key, value: V, until: Instant) {
         if self.kept.entries.contains_key(&key) {
             self.kept.insert(key, value, until);
@@ -208,7 +210,7 @@ mod tests {
         }
         assert_eq!(cache.get(&key(0), at(9)), Some(0));
         assert_eq!(cache.get(&key(0), at(10)), None);
-        // It has ended, but that it was there is known.
+        // The entry has expired, but can still be found.
         assert!(!cache.find(&key(0), at(10)).unwrap().is_fresh);
 
         cache.insert(key(1), 11, at(20)); // replaced: now the newest
@@ -253,7 +255,7 @@ mod tests {
                 .is_some_and(|found| found.value == n)
         }));
         assert!(cache.new.entries.len() + cache.kept.entries.len() <= 16);
-        // What is used twice has its place in the larger part, but not that of what is in use.
+        // Entries that are used twice reach the larger segment, but evict none that is in use.
         for n in 20_000..30_000 {
             cache.insert(key(n), n, until);
             cache.find(&key(n), now);

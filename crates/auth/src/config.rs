@@ -1,4 +1,4 @@
-//! What an operator can choose about authentication.
+//! The options of authentication.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::secret::Secret;
 
-/// How callers are known. The section `[auth]` of the configuration.
+/// How callers are authenticated. The section `[auth]` of the configuration.
 ///
 /// ```toml
 /// [auth]
@@ -22,32 +22,32 @@ use crate::secret::Secret;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
-    /// The way to know a caller.
+    /// The strategy of authentication.
     pub strategy: Strategy,
-    /// What is common to all of them.
+    /// Limits that apply to every strategy.
     pub limits: LimitsConfig,
-    /// For [`Strategy::HttpBasic`].
+    /// Options of [`Strategy::HttpBasic`], ignored by the others.
     pub http_basic: HttpBasicConfig,
-    /// For [`Strategy::Keystone`].
+    /// Options of [`Strategy::Keystone`], ignored by the others.
     pub keystone: KeystoneConfig,
 }
 
-/// Limits that hold whatever the strategy.
+/// Limits that apply to every strategy.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Proxies whose `X-Forwarded-For` says where a request comes from.
+    /// Proxies whose `X-Forwarded-For` is trusted to name the client.
     pub proxies: Vec<IpAddr>,
-    /// Longest time that credentials wait for their check, in milliseconds.
+    /// The longest time that credentials wait for their check, in milliseconds.
     pub wait_max_ms: u64,
-    /// Most addresses and names whose wrong credentials are remembered.
+    /// The maximum number of addresses and names whose failures are remembered.
     pub sources_max: usize,
-    /// Most roles that a caller may claim to have (`noauth2`).
+    /// The maximum number of roles that a caller may claim (`noauth2`).
     pub roles_max: usize,
 }
 
 impl LimitsConfig {
-    /// Longest time that credentials wait for their check.
+    /// The longest time that credentials wait for their check.
     pub(crate) fn wait_max(&self) -> Duration {
         Duration::from_millis(self.wait_max_ms)
     }
@@ -64,11 +64,11 @@ impl Default for LimitsConfig {
     }
 }
 
-/// The ways to know a caller.
+/// The strategies of authentication.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// The caller is believed. For tests and for one trusted machine.
+    /// The caller's claims are believed. For tests and for a single trusted machine.
     #[default]
     Noauth2,
     /// A user and a password, checked against an htpasswd file.
@@ -87,7 +87,7 @@ impl Strategy {
         }
     }
 
-    /// Whether whoever reaches the service can be anybody, so that it should listen on loopback only.
+    /// Whether every caller is believed, so that the service should listen on loopback only.
     pub fn requires_loopback(self) -> bool {
         match self {
             Self::Noauth2 => true,
@@ -98,39 +98,39 @@ impl Strategy {
 
 /// Users and passwords in a file that `htpasswd -B` writes.
 ///
-/// The file says nothing about roles. Whoever has a password here is a service or an operator, so
-/// the roles are `admin` and `service` unless `roles` or `users` say otherwise.
+/// The file does not contain roles. Its users are services or operators, so the roles are `admin`
+/// and `service` unless `roles` or `users` say otherwise.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpBasicConfig {
-    /// The file: lines `user:hash`, bcrypt only. A changed file is read again; a changed file that
-    /// is wrong is logged as an error and the users of the last good one stay.
+    /// The file: lines `user:hash`, bcrypt only. It is reloaded when it changes; if the changed
+    /// file is invalid, that is logged as an error and the previous users stay.
     pub user_file: Option<PathBuf>,
-    /// What a browser shows when it asks for the password.
+    /// The realm that a browser shows when it asks for the password.
     pub realm: String,
-    /// The roles of users that `users` does not name.
+    /// The roles of users that are not in `users`.
     pub roles: Vec<String>,
-    /// The project of users that `users` does not name. They share it; without it each of them has a
-    /// project of its own.
+    /// The common project of users that are not in `users`; without it each of them has a project
+    /// of its own.
     pub project_id: Option<String>,
     /// Users with roles or a project of their own, by name.
     pub users: BTreeMap<String, HttpBasicUser>,
-    /// For how long a password that was right is taken without the slow check, in seconds. A change
-    /// of the user's line in the file ends it at once.
+    /// How long a verified password is accepted without another slow check, in seconds. A change
+    /// of the user's line in the file invalidates it at once.
     pub cache_seconds: u64,
-    /// Most users whose last right password is remembered.
+    /// The maximum number of users whose last verified password is cached.
     pub cache_entries: usize,
-    /// Most passwords that are checked at the same time; 0: half as many as there are processors.
+    /// The maximum number of concurrent checks; 0 for half as many as there are processors.
     pub checks_max: usize,
-    /// Most passwords that wait for their check, of each kind of caller.
+    /// The maximum number of passwords that wait for their check, for each kind of caller.
     pub waiting_max: usize,
-    /// Most passwords of one address that wait for their check.
+    /// The maximum number of passwords of one address that wait for their check.
     pub waiting_per_source_max: usize,
-    /// How many wrong passwords may come from one address at once.
+    /// The number of wrong passwords that an address may send in a burst.
     pub failures_burst: u32,
-    /// How many wrong passwords may come from one address in a minute after that.
+    /// The number of wrong passwords that an address may send each minute after that.
     pub failures_per_minute: u32,
-    /// How often the file is looked at for changes, in milliseconds.
+    /// The interval of checking the file for changes, in milliseconds.
     pub reload_check_ms: u64,
 }
 
@@ -138,9 +138,9 @@ pub struct HttpBasicConfig {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpBasicUser {
-    /// The roles, instead of the common ones.
+    /// The roles, in place of the common ones.
     pub roles: Vec<String>,
-    /// The project; without it one of the user's own.
+    /// The project; without it the user has a project of its own.
     #[serde(default)]
     pub project_id: Option<String>,
 }
@@ -165,54 +165,56 @@ impl Default for HttpBasicConfig {
     }
 }
 
-/// A Keystone that vouches for tokens, and the service user that asks it.
+/// A Keystone that validates tokens, and the service user that queries it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeystoneConfig {
-    /// Keystone's address, as `https://keystone.example.org:5000/v3`; `/v3` may be left out.
+    /// The address of Keystone, such as `https://keystone.example.org:5000/v3`; `/v3` may be
+    /// omitted.
     pub auth_url: String,
-    /// The address that callers without a token are pointed to; `auth_url` when empty.
+    /// The address to which callers without a token are referred; `auth_url` if empty.
     pub www_authenticate_uri: String,
-    /// The service user.
+    /// The name of the service user.
     pub username: String,
-    /// The service user's password. Better: `password_file`.
+    /// The password of the service user; `password_file` is preferable.
     pub password: Secret,
     /// A file with the service user's password in its first line.
     pub password_file: Option<PathBuf>,
     /// The name of the service user's domain.
     pub user_domain_name: String,
-    /// The service user's project. Empty: the service user's token has system scope.
+    /// The project of the service user. If empty, its token has system scope.
     pub project_name: String,
     /// The name of that project's domain.
     pub project_domain_name: String,
-    /// Certificates (PEM) that Keystone's must be signed by, instead of the system's.
+    /// Certificates (PEM) of the authorities that may sign Keystone's, in place of the system's.
     pub cafile: Option<PathBuf>,
-    /// For how long a token that Keystone vouched for is taken without asking again, in seconds. A
-    /// revoked token may live on for so long. 0: always ask.
+    /// How long a validated token is accepted without asking again, in seconds. A revoked token
+    /// may be accepted for this time. 0: always ask.
     pub cache_seconds: u64,
-    /// For how long a refused token is refused without asking again, in seconds.
+    /// How long a rejected token is rejected without asking again, in seconds.
     pub negative_cache_seconds: u64,
-    /// Most tokens remembered that Keystone vouched for.
+    /// The maximum number of validated tokens in the cache.
     pub cache_entries: usize,
-    /// Most refused tokens remembered.
+    /// The maximum number of rejected tokens in the cache.
     pub negative_cache_entries: usize,
-    /// Roles of which a service token must have one.
+    /// Roles of which a service token must have at least one.
     pub service_token_roles: Vec<String>,
-    /// Whether a service token without such a role is refused. It can never revive expired tokens.
+    /// Whether a service token without such a role is rejected. It never extends the life of
+    /// expired tokens.
     pub service_token_roles_required: bool,
-    /// Longest time for a connection to Keystone, in milliseconds.
+    /// The time limit for connecting to Keystone, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// Longest time for an answer of Keystone, in milliseconds.
+    /// The time limit for an answer of Keystone, in milliseconds.
     pub request_timeout_ms: u64,
-    /// Most questions to Keystone at the same time. Further ones wait.
+    /// The maximum number of concurrent requests to Keystone; further ones wait.
     pub requests_max: usize,
-    /// Most tokens that wait for a question, of each kind of caller.
+    /// The maximum number of tokens that wait for validation, for each kind of caller.
     pub waiting_max: usize,
-    /// Most tokens of one address that wait for a question.
+    /// The maximum number of tokens of one address that wait for validation.
     pub waiting_per_source_max: usize,
-    /// How many wrong tokens may come from one address at once.
+    /// The number of wrong tokens that an address may send in a burst.
     pub failures_burst: u32,
-    /// How many wrong tokens may come from one address in a minute after that.
+    /// The number of wrong tokens that an address may send each minute after that.
     pub failures_per_minute: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Why a caller is not known, and why authentication could not be set up.
+//! Errors of authentication and of its setup.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,26 +12,26 @@ pub enum AuthError {
         /// The value of `WWW-Authenticate`; `noauth2` sends none, like the reference.
         challenge: Option<String>,
     },
-    /// What the caller says of itself is larger than anything that can be meant: 431.
+    /// The caller's claims exceed a limit: 431.
     #[error("{reason}")]
     TooLarge {
-        /// Which limit it is about, fit for the caller's eyes.
+        /// The limit that is exceeded; may be shown to the caller.
         reason: String,
     },
-    /// Too many credentials of the caller's address were wrong, or wait to be checked: 429.
+    /// Too many credentials from the caller's address were wrong, or wait for their check: 429.
     #[error("{reason}")]
     TooMany {
-        /// Which limit it is about, fit for the caller's eyes.
+        /// The limit that is exceeded; may be shown to the caller.
         reason: String,
-        /// When it is worth to ask again.
+        /// The time after which a retry is useful.
         retry_after: Duration,
     },
-    /// Whether the credentials are right cannot be found out now: 503.
+    /// The credentials cannot be verified at present: 503.
     #[error("{reason}")]
     Unavailable {
-        /// What is the matter, fit for the caller's eyes.
+        /// The cause; may be shown to the caller.
         reason: String,
-        /// When it is worth to ask again.
+        /// The time after which a retry is useful.
         retry_after: Duration,
     },
 }
@@ -39,45 +39,45 @@ pub enum AuthError {
 /// Why authentication could not be set up. The program should not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// A strategy lacks an option that it cannot do without.
+    /// A required option of a strategy is missing.
     #[error("{strategy} needs the option {option}")]
     Missing {
-        /// The strategy's name.
+        /// The name of the strategy in the configuration.
         strategy: &'static str,
-        /// The option's name below the strategy's section.
+        /// The name of the option within the strategy's section.
         option: &'static str,
     },
-    /// An option has a value that cannot work.
+    /// An option has an invalid value.
     #[error("{option}: {reason}")]
     Invalid {
-        /// The option's name below the strategy's section.
+        /// The name of the option within the strategy's section.
         option: &'static str,
-        /// What is wrong.
+        /// What is wrong with the value.
         reason: String,
     },
     /// A file cannot be read.
     #[error("cannot read {path}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
     /// A line of the password file is wrong.
     #[error("{path}, line {line}: {reason}")]
     Htpasswd {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The line's number, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong. Never shows the line itself.
+        /// What is wrong. Never includes the line itself.
         reason: String,
     },
-    /// The HTTP client could not be made.
+    /// The HTTP client could not be created.
     #[error("cannot set up the connection to Keystone")]
     Client(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The system gave no random numbers.
+    /// The system's random number generator failed.
     #[error("the system gives no random numbers")]
     Random,
 }

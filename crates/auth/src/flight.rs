@@ -1,4 +1,5 @@
-//! One question at a time for each key: whoever asks the same meanwhile gets the same answer.
+//! Coalesces concurrent requests with the same key: only one is made, and all callers get its
+//! answer (single flight).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,22 +9,22 @@ use tokio::sync::OnceCell;
 
 use crate::cache::Key;
 
-/// The questions under way. How many may be, is for those to say who ask.
+/// The requests in flight. Their number is limited by the callers.
 pub(crate) struct Flights<V> {
     running: Mutex<HashMap<Key, Arc<OnceCell<V>>>>,
 }
 
 impl<V: Clone> Flights<V> {
-    /// None yet.
+    /// Starts without any request in flight.
     pub(crate) fn new() -> Self {
         Self {
             running: Mutex::new(HashMap::new()),
         }
     }
 
-    /// Asks, or waits for the answer to the same question.
+    /// Makes the request, or waits for the answer to the same one.
     ///
-    /// When the caller that asks goes away, one of those that wait asks instead.
+    /// If the caller that makes it is cancelled, one of those that wait makes it instead.
     pub(crate) async fn join(&self, key: Key, ask: impl AsyncFnOnce() -> V) -> V {
         let cell = Arc::clone(self.running.lock().entry(key).or_default());
         let seat = Seat {
@@ -35,7 +36,7 @@ impl<V: Clone> Flights<V> {
             .cell
             .get_or_init(async || {
                 let answer = ask().await;
-                // Whoever comes from now on asks anew, or finds the answer in a cache.
+                // Later callers make a new request, or find the answer in a cache.
                 self.running.lock().remove(&key);
                 answer
             })
@@ -44,7 +45,7 @@ impl<V: Clone> Flights<V> {
     }
 }
 
-/// Somebody who waits. The last one to go takes the question along.
+/// A waiting caller. The last one to leave removes the table entry.
 struct Seat<'f, V> {
     flights: &'f Flights<V>,
     key: Key,
@@ -54,7 +55,8 @@ struct Seat<'f, V> {
 impl<V> Drop for Seat<'_, V> {
     fn drop(&mut self) {
         let mut running = self.flights.running.lock();
-        // Two owners: the table and this seat. New ones come only under the lock that is held.
+        // Two owners are the table and this caller; others can only join under the lock that is
+        // held.
         if let Some(cell) = running.get(&self.key)
             && Arc::ptr_eq(cell, &self.cell)
             && Arc::strong_count(cell) == 2

@@ -1,8 +1,9 @@
-//! The way to a slow check: whom it lets through when, so that those who guess hold up nobody else.
+//! Admission to slow credential checks: rate limits and priorities, so that guessing delays nobody
+//! else.
 //!
-//! Each wrong guess is charged to its source, and to the name that it was about. A source that was
-//! wrong more often than its allowance is not refused: its checks wait until the allowance has grown
-//! again, and go behind those of others. What was right before waits for no allowance.
+//! Each wrong guess is charged to its source and to the name it was for. A source beyond its
+//! allowance is not refused at first: its checks wait until the allowance has recovered, and have
+//! a lower priority. Credentials that were verified before are not limited.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,67 +16,68 @@ use crate::error::{AuthError, SetupError};
 use crate::source::Source;
 use crate::turns::{Lane, NoTurn, Turn, Turns};
 
-/// For how long a source counts as one from which something right came.
+/// How long a source is trusted after successful credentials.
 const TRUST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The limits of one kind of check.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    /// The section of the options, for refusals.
+    /// The section of the options, used in refusals.
     pub(crate) section: &'static str,
-    /// Most checks at the same time.
+    /// The maximum number of concurrent checks.
     pub(crate) checks_max: usize,
-    /// Most that wait in each lane, and of one source.
+    /// The maximum number of waiting checks in each lane, and of one source.
     pub(crate) waiting_max: usize,
     pub(crate) waiting_per_source_max: usize,
-    /// How often a source may be wrong at once, and how fast that comes back.
+    /// The failures that a source may have in a burst, and the rate at which the allowance
+    /// recovers.
     pub(crate) failures_burst: u32,
     pub(crate) failures_per_minute: u32,
-    /// What is common to all kinds.
+    /// Limits that apply to every strategy.
     pub(crate) common: LimitsConfig,
 }
 
-/// The way to one kind of check.
+/// Admits checks of one kind.
 pub(crate) struct Gate {
     limits: Limits,
-    /// How long it takes until a source may be wrong once more.
+    /// The time in which the allowance recovers by one failure.
     interval: Duration,
     keyer: Keyer,
     turns: Arc<Turns>,
     records: Arc<Mutex<Records>>,
 }
 
-/// What is remembered of sources and names.
+/// The history of sources and names.
 struct Records {
-    /// For each source and name that was wrong lately: when its allowance is whole again.
+    /// By source or name: the time at which its allowance is fully recovered (a leaky bucket).
     failures: Bounded<Instant>,
-    /// Sources of which something was right. Only what is right gets in.
+    /// Sources with successful credentials.
     trusted: Segmented<()>,
     interval: Duration,
-    /// No more than so much has to pass until an allowance is whole again.
+    /// The upper bound of the recovery time of an allowance.
     debt_max: Duration,
 }
 
-/// What is to be checked.
+/// Credentials that have to be checked.
 pub(crate) struct Claim<'c> {
-    /// Where it comes from.
+    /// The source of the request.
     pub(crate) source: Source,
-    /// The name that it is about, where there are names.
+    /// The user name, if the strategy has one; empty otherwise.
     pub(crate) name: &'c [u8],
-    /// Whether it was right before.
+    /// Whether these credentials were verified before.
     pub(crate) was_right: bool,
-    /// Whether it names somebody who exists, as far as that can be told.
+    /// Whether the user exists, as far as that is known.
     pub(crate) exists: bool,
 }
 
-/// A check under way. Without a word about its outcome it counts as wrong, so that nobody gets a guess
-/// for nothing by going away.
+/// An admitted check. If it is dropped without an outcome it counts as wrong, so that cancelling a
+/// request does not save its charge.
 pub(crate) struct Check {
     records: Arc<Mutex<Records>>,
     source: Key,
     name: Option<Key>,
     trust: Key,
-    /// Whether the source was charged before the outcome was known.
+    /// Whether the source was charged in advance.
     is_charged: bool,
     was_right: bool,
     is_over: bool,
@@ -83,7 +85,7 @@ pub(crate) struct Check {
 }
 
 impl Gate {
-    /// A gate that knows nobody yet.
+    /// A gate without any history.
     pub(crate) fn new(limits: Limits) -> Result<Self, SetupError> {
         let interval = Duration::from_secs(60) / limits.failures_per_minute.max(1);
         let turns = Turns::new(
@@ -107,7 +109,7 @@ impl Gate {
         })
     }
 
-    /// Waits until the claim may be checked.
+    /// Waits until the credentials may be checked.
     ///
     /// # Errors
     /// Its source was wrong too often, or too much waits.
@@ -141,7 +143,8 @@ impl Gate {
         })
     }
 
-    /// The lane of a claim, and how long it has to wait before; then it is charged already.
+    /// The lane of a claim, and the time that it has to wait first; in that case it is charged in
+    /// advance.
     fn lane(
         &self,
         claim: &Claim<'_>,
@@ -170,13 +173,13 @@ impl Gate {
         {
             return Ok((Lane::Trusted, None));
         }
-        // Whoever guesses at one name from many places holds up nobody with another name.
+        // A name under attack from many sources does not delay other names.
         let is_besieged = !claim.name.is_empty() && self.delay(&mut records, name, now).is_some();
         let new = of_existing(Lane::New, Lane::NewNobody);
         Ok((if is_besieged { suspect } else { new }, None))
     }
 
-    /// How long it takes until there is allowance again; nothing if there is.
+    /// The time until there is allowance again; `None` if there is.
     fn delay(&self, records: &mut Records, key: &Key, now: Instant) -> Option<Duration> {
         let whole_again = records.failures.get(key, now)?;
         let spent = whole_again.saturating_duration_since(now);
@@ -248,7 +251,8 @@ impl Records {
 }
 
 impl Check {
-    /// It was right.
+    /// Reports that the credentials are right, which refunds a charge and makes the source
+    /// trusted.
     pub(crate) fn right(mut self) {
         self.is_over = true;
         let now = Instant::now();
@@ -259,7 +263,7 @@ impl Check {
         records.trusted.insert(self.trust, (), now + TRUST);
     }
 
-    /// It could not be found out, which is not the caller's fault.
+    /// Reports that the check had no result, for which the caller is not to blame.
     pub(crate) fn unclear(mut self) {
         self.is_over = true;
         if self.is_charged {
@@ -267,7 +271,7 @@ impl Check {
         }
     }
 
-    /// It was wrong.
+    /// Reports that the credentials are wrong.
     pub(crate) fn wrong(self) {
         drop(self);
     }
@@ -275,7 +279,7 @@ impl Check {
 
 impl Drop for Check {
     fn drop(&mut self) {
-        // What was right before and is not any more was no guess.
+        // Credentials that were verified before and became invalid are no guess.
         if self.is_over || self.was_right {
             return;
         }
@@ -338,7 +342,8 @@ mod tests {
             "{reason}"
         );
         assert!(retry_after > Duration::from_secs(50), "{retry_after:?}");
-        // What was right before goes on, and so do others, with the same name too.
+        // Credentials that were verified before are admitted, and so are other sources, even with
+        // the same name.
         let known = Claim {
             was_right: true,
             ..claim(1, "a")
@@ -361,10 +366,10 @@ mod tests {
         gate.enter(claim(1, "a")).await.unwrap().right();
         gate.enter(claim(1, "a")).await.unwrap().unclear();
         assert!(!is_charged());
-        // Whoever goes away without waiting for the outcome has guessed all the same.
+        // A caller that cancels before the outcome is charged all the same.
         drop(gate.enter(claim(1, "a")).await.unwrap());
         assert!(is_charged());
-        // Beyond the allowance a right guess waits a little, and gives its charge back.
+        // Beyond the allowance a right guess waits a little, and its charge is refunded.
         gate.enter(claim(1, "a")).await.unwrap().wrong();
         gate.enter(claim(1, "a")).await.unwrap().right();
     }
@@ -393,7 +398,8 @@ mod tests {
         }
         assert_eq!(lane(claim(2, "c")), Lane::Suspect);
         assert_eq!(lane(nobody(claim(2, "x"))), Lane::SuspectNobody);
-        // Somebody guessed at this name: others go behind, but not who was let in by it.
+        // The name was guessed at: other sources have a lower priority, but not the one that it
+        // admitted before.
         assert_eq!(lane(claim(3, "a")), Lane::Suspect);
         assert_eq!(lane(claim(1, "a")), Lane::Trusted);
         assert_eq!(lane(claim(3, "b")), Lane::New);

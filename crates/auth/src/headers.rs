@@ -1,4 +1,4 @@
-//! How a request's headers are looked up.
+//! Access to a request's headers, independent of the HTTP library.
 
 use std::borrow::Cow;
 
@@ -6,20 +6,20 @@ use reqwest::header::{HeaderMap, HeaderValue};
 
 /// The headers of a request.
 ///
-/// Names are given in lower case and do not depend on case. A header that came several times is one
-/// value, joined by commas, as WSGI servers hand it to Placement; so a second `X-Auth-Token` cannot
-/// hide behind the first.
+/// Names are given in lower case and match any case. A header with several values is one value,
+/// joined by commas, as WSGI servers pass it to Placement; so a second `X-Auth-Token` cannot hide
+/// behind the first.
 pub trait Headers {
-    /// The value of the header `name` without surrounding spaces, or nothing when it did not come.
+    /// The value of the header `name` without surrounding spaces; `None` if it is absent.
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>>;
 
-    /// The values of several headers, each as [`Headers::value`] has it.
+    /// The values of several headers, each as [`Headers::value`] returns it.
     fn values<const N: usize>(&self, names: [&'static str; N]) -> [Option<Cow<'_, [u8]>>; N] {
         names.map(|name| self.value(name))
     }
 }
 
-/// Up to so many headers, looking at each is faster than parsing and hashing a name.
+/// Up to this many headers, a scan is faster than hashing names.
 const FEW: usize = 16;
 
 impl Headers for HeaderMap {
@@ -32,7 +32,7 @@ impl Headers for HeaderMap {
     }
 
     fn values<const N: usize>(&self, names: [&'static str; N]) -> [Option<Cow<'_, [u8]>>; N] {
-        // One look at each header: most requests have few of them, and none of most names.
+        // A single pass: most requests have few headers, and lack most of the names.
         let mut values = [const { None }; N];
         for (known, value) in self {
             let known = known.as_str();
@@ -44,7 +44,7 @@ impl Headers for HeaderMap {
     }
 }
 
-/// Puts a further value behind the earlier ones of the same header.
+/// Appends a further value of the same header.
 fn append<'a>(values: &mut Option<Cow<'a, [u8]>>, further: &'a [u8]) {
     match values {
         None => *values = Some(Cow::Borrowed(further)),
@@ -56,14 +56,14 @@ fn append<'a>(values: &mut Option<Cow<'a, [u8]>>, further: &'a [u8]) {
     }
 }
 
-/// The values of one header as one value.
+/// Joins the values of a header.
 fn join<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<Cow<'a, [u8]>> {
     let mut joined = None;
     values.for_each(|value| append(&mut joined, value));
     joined
 }
 
-/// Pairs of name and value, mostly for tests.
+/// Pairs of name and value, mainly for tests.
 impl Headers for [(&str, &str)] {
     fn value(&self, name: &'static str) -> Option<Cow<'_, [u8]>> {
         let named = self.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -87,15 +87,15 @@ impl<H: Headers + ?Sized> Headers for &H {
     }
 }
 
-/// A header's value as text. Bytes beyond ASCII are read as ISO 8859-1, as WSGI does it.
+/// A header's value as text. Bytes beyond ASCII are decoded as ISO 8859-1, as in WSGI.
 pub(crate) fn text(headers: &(impl Headers + ?Sized), name: &'static str) -> Option<String> {
     headers.value(name).map(|value| latin1(&value))
 }
 
-/// Reads bytes as ISO 8859-1.
+/// Decodes a text in ISO 8859-1.
 pub(crate) fn latin1(bytes: &[u8]) -> String {
     if bytes.is_ascii() {
-        // ASCII is UTF-8 already: one copy instead of a character at a time.
+        // ASCII is valid UTF-8: a copy is faster than decoding each character.
         String::from_utf8_lossy(bytes).into_owned()
     } else {
         bytes.iter().map(|&byte| char::from(byte)).collect()

@@ -1,9 +1,9 @@
-//! `http_basic`: a user and a password, checked against an htpasswd file.
+//! `http_basic`: a user name and a password, checked against an htpasswd file.
 //!
-//! bcrypt is slow on purpose (0.05 to 1 s). So hashes are checked on threads of their own, few at a
-//! time, and a password that was right is remembered for a while as a keyed hash. A wrong one never
-//! is, and an unknown user costs the same work as a known one. Whose password is checked next is up to
-//! the gate; a user who was let in lately needs no check.
+//! bcrypt is slow on purpose (0.05 to 1 s). So hashes are checked on threads of their own, few at
+//! a time, and a verified password is cached for a while as a keyed hash. A wrong one never is,
+//! and an unknown user takes the same work as a known one. The gate decides whose password is
+//! checked next; a cached one needs no check.
 
 mod htpasswd;
 
@@ -26,12 +26,12 @@ use crate::identity::{Identity, IdentityParts};
 use crate::source::Source;
 use htpasswd::Users;
 
-/// Longest `Authorization` header, in bytes. bcrypt looks at 72 bytes of a password.
+/// The maximum length of an `Authorization` header in bytes. bcrypt uses 72 bytes of a password.
 const HEADER_BYTES_MAX: usize = 4096;
-/// Longest name of a user, in bytes.
+/// The maximum length of a user name in bytes.
 const USER_BYTES_MAX: usize = 255;
 
-/// The strategy.
+/// The state of the strategy: the users, the cache, and the gate to slow checks.
 pub(crate) struct HttpBasic {
     config: HttpBasicConfig,
     path: PathBuf,
@@ -39,34 +39,35 @@ pub(crate) struct HttpBasic {
     keyer: Keyer,
     users: Mutex<Arc<Users>>,
     started: Instant,
-    /// When the file was last looked at, in milliseconds since `started`.
+    /// When the file was last checked for changes, in milliseconds since `started`.
     checked_ms: AtomicU64,
-    /// The last right password of each user, by the user's name, and who that is.
+    /// By hash of the user name: a hash of the last verified password, with the identity.
     known: Mutex<Segmented<(Key, Arc<Identity>)>>,
     flights: Flights<Verdict>,
     gate: Gate,
-    /// What is allowed and probably not meant.
+    /// Settings that are valid but probably unintended.
     warnings: Vec<String>,
 }
 
-/// What a check of a password gave: an identity, wrong, or no answer.
+/// The outcome of a password check: an identity, a rejection, or no result.
 type Verdict = Result<Arc<Identity>, AuthError>;
 
-/// Whose password is to be checked.
+/// The hashed credentials of a request.
 struct Asked {
     name: Key,
-    /// Of the name, the password and the hash in the file.
+    /// A hash of the name, the password, and the hash in the file.
     proof: Key,
     source: Source,
 }
 
+/// The user name and password of a request, decoded.
 struct Credentials {
     user: String,
     password: Vec<u8>,
 }
 
 impl HttpBasic {
-    /// Reads the file.
+    /// Reads the password file and prepares the gate.
     pub(crate) fn new(config: &HttpBasicConfig, common: &LimitsConfig) -> Result<Self, SetupError> {
         let missing = SetupError::Missing {
             strategy: "http_basic",
@@ -118,12 +119,12 @@ impl HttpBasic {
         })
     }
 
-    /// What is allowed and probably not meant.
+    /// Settings that are valid but probably unintended.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Checks the password of the request.
+    /// Verifies the password of the request.
     pub(crate) async fn authenticate(
         &self,
         headers: &(impl Headers + Sync + ?Sized),
@@ -144,7 +145,8 @@ impl HttpBasic {
         if let Some((identity, true)) = self.remembered(&asked) {
             return Ok(identity);
         }
-        // Not for all sources in one: what one of them may do says nothing about another.
+        // Coalesced for each source only, because the limits of one source must not apply to
+        // another.
         let key = self.keyer.key(&[&asked.proof, &source.bytes()]);
         let check = self
             .flights
@@ -152,7 +154,7 @@ impl HttpBasic {
         Box::pin(check).await
     }
 
-    /// Whose password it was when it was last checked, and whether that counts still.
+    /// The identity that was verified with this password, and whether that has not expired.
     fn remembered(&self, asked: &Asked) -> Option<(Arc<Identity>, bool)> {
         let found = self.known.lock().find(&asked.name, Instant::now())?;
         let (proof, identity) = found.value;
@@ -189,7 +191,7 @@ impl HttpBasic {
         parse().ok_or_else(|| self.unauthorized())
     }
 
-    /// The slow way.
+    /// Checks the password with bcrypt, after admission by the gate.
     async fn check(&self, asked: &Asked, users: Arc<Users>, credentials: Credentials) -> Verdict {
         let claim = Claim {
             source: asked.source,
@@ -205,7 +207,7 @@ impl HttpBasic {
         let user = credentials.user.clone();
         let verified = tokio::task::spawn_blocking(move || {
             let is_right = users.verify(&credentials.user, &credentials.password);
-            // Told here, so that it counts also if the caller has gone.
+            // Reported here, so that it counts even if the caller has been cancelled.
             if is_right {
                 check.right();
             } else {
@@ -236,7 +238,8 @@ impl HttpBasic {
         let own = self.config.users.get(&user);
         let roles = own.map_or(&self.config.roles, |own| &own.roles);
         let project_id = own.map_or(&self.config.project_id, |own| &own.project_id);
-        // Nobody is without a project, which all who are would share.
+        // A user without a project gets one, because all users without one would share its
+        // absence.
         let project_id = project_id.clone().unwrap_or_else(|| own_project(&user));
         Identity::new(IdentityParts {
             is_admin: Some(roles.iter().any(|role| role.eq_ignore_ascii_case("admin"))),
@@ -248,13 +251,14 @@ impl HttpBasic {
         })
     }
 
-    /// Reads the file now. Passwords that were right are remembered on when it says what it said.
+    /// Reloads the file now. Cached passwords stay valid where the user's line is unchanged.
     pub(crate) fn reread(&self) -> Result<(), SetupError> {
         *self.users.lock() = Arc::new(Users::read(&self.path)?);
         Ok(())
     }
 
-    /// Looks at the file if it is time, on another thread; one caller does it, the others go on.
+    /// Checks the file for changes if that is due, on another thread. One caller does it, the
+    /// others continue.
     async fn reread_if_changed(&self) {
         let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let checked_ms = self.checked_ms.load(Ordering::Relaxed);
@@ -288,9 +292,11 @@ impl HttpBasic {
     }
 }
 
-/// A project for one user alone, the same on every start: 32 hexadecimal digits, as Keystone's have.
+/// A project for one user alone, the same on every start: 32 hexadecimal digits, like those of
+/// Keystone.
 ///
-/// It is made of the name, but is not the name, which may be the project that another user was given.
+/// It is derived from the name but differs from it, because the name could be the project of
+/// another user.
 fn own_project(user: &str) -> String {
     let context = "placewright http_basic: the project of a user without one";
     let hash = blake3::derive_key(context, user.as_bytes());

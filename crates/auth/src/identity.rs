@@ -1,72 +1,73 @@
-//! Who sends a request, as policies see it.
+//! The identity of a caller, as policies see it.
 
 use std::fmt;
 
-/// Who sends a request.
+/// The identity of a caller.
 ///
-/// It is what the reference's request context says to oslo.policy. A text that is absent compares as
-/// `None` in a policy, like there.
+/// It contains what the reference's request context passes to oslo.policy. An absent text compares
+/// as `None` in a policy, as there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
     parts: IdentityParts,
-    /// The roles in lower case: role checks do not depend on case.
+    /// The roles in lower case, because role checks ignore case.
     roles_lower: Vec<Box<str>>,
 }
 
-/// What an [`Identity`] is made of.
+/// The attributes of an [`Identity`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdentityParts {
-    /// The user.
+    /// The id of the user.
     pub user_id: Option<String>,
-    /// The domain that the user belongs to.
+    /// The domain of the user.
     pub user_domain_id: Option<String>,
-    /// The project that the request is made for.
+    /// The project of the request.
     pub project_id: Option<String>,
     /// The domain of that project.
     pub project_domain_id: Option<String>,
-    /// The domain that the request is made for (domain scope).
+    /// The domain of the request (domain scope).
     pub domain_id: Option<String>,
-    /// `all` when the request is made for the whole system (system scope).
+    /// `all` for a request to the whole system (system scope).
     pub system_scope: Option<String>,
-    /// The roles, as they were given.
+    /// The roles as they were given, in any case.
     pub roles: Vec<String>,
-    /// Whether the project is the deployment's admin project. True when nothing says otherwise.
+    /// Whether the project is the deployment's admin project; true unless stated otherwise.
     pub is_admin_project: bool,
-    /// What `is_admin:True` looks at. Placement never tells policies, so it is absent with `noauth2`
-    /// and `keystone`, and such a check fails; `http_basic` sets it for users with the role `admin`.
+    /// The value for `is_admin:True` in policies. Placement never passes it, so it is absent with
+    /// `noauth2` and `keystone`, and such a check fails; `http_basic` sets it for users with the
+    /// role `admin`.
     pub is_admin: Option<bool>,
-    /// The service that handed the user's request on, if one did.
+    /// The service that forwarded the user's request, if there is one.
     pub service: Option<Box<ServiceIdentity>>,
 }
 
-/// The service whose token came with the user's (`X-Service-Token`).
+/// The service whose token accompanied the user's (`X-Service-Token`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceIdentity {
-    /// The service's user.
+    /// The user of the service.
     pub user_id: Option<String>,
-    /// The domain of that user.
+    /// The domain of the service's user.
     pub user_domain_id: Option<String>,
-    /// The service's project.
+    /// The project of the service.
     pub project_id: Option<String>,
-    /// The domain of that project.
+    /// The domain of the service's project.
     pub project_domain_id: Option<String>,
-    /// The service's roles.
+    /// The roles of the service.
     pub roles: Vec<String>,
 }
 
-/// What a request is made for. A request has exactly one scope.
+/// The scope of a request. A request has exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// The whole system.
+    /// The request concerns the whole system.
     System,
-    /// One domain.
+    /// The request concerns a domain.
     Domain,
-    /// One project, or none named at all.
+    /// The request concerns a project, or names no scope.
     Project,
 }
 
 impl Scope {
-    /// The name that policies and people use.
+    /// The name in policies and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -83,7 +84,7 @@ impl fmt::Display for Scope {
 }
 
 impl Identity {
-    /// Makes an identity of its parts.
+    /// Builds an identity from its attributes.
     pub fn new(parts: IdentityParts) -> Self {
         let roles_lower = parts
             .roles
@@ -93,22 +94,22 @@ impl Identity {
         Self { parts, roles_lower }
     }
 
-    /// The parts.
+    /// All attributes of the identity.
     pub fn parts(&self) -> &IdentityParts {
         &self.parts
     }
 
-    /// The user, if one is known.
+    /// The id of the user, if known.
     pub fn user_id(&self) -> Option<&str> {
         self.parts.user_id.as_deref()
     }
 
-    /// The project, if one is known.
+    /// The id of the project, if known.
     pub fn project_id(&self) -> Option<&str> {
         self.parts.project_id.as_deref()
     }
 
-    /// The roles, as they were given.
+    /// The roles as they were given, in any case.
     pub fn roles(&self) -> &[String] {
         &self.parts.roles
     }
@@ -118,7 +119,8 @@ impl Identity {
         self.roles_lower.iter().any(|own| **own == *role)
     }
 
-    /// What the request is made for. System scope wins over domain scope; an empty text is no scope.
+    /// The scope of the request. System scope takes precedence over domain scope; an empty text is
+    /// no scope.
     pub fn scope(&self) -> Scope {
         let named = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
         if named(&self.parts.system_scope) {

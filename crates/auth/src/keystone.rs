@@ -1,14 +1,15 @@
-//! `keystone`: a token, checked with a Keystone v3 API.
+//! `keystone`: a token, validated by a Keystone v3 API.
 //!
-//! What Keystone says about a token is kept for a while, refusals for a short while and apart, so
-//! that a flood of made-up tokens cannot push good ones out. Requests with the same token that come
-//! while Keystone is asked wait for the one answer. Which token Keystone is asked about next is up to
-//! the gate: those that were good before come first, and sources of made-up ones wait.
+//! Validated tokens are cached for a while; rejected ones for a short while and separately, so
+//! that a flood of invented tokens cannot evict good ones. Concurrent requests with the same token
+//! share one query. The gate decides which token is validated next: tokens that were valid before
+//! come first, and sources of invented ones wait.
 //!
-//! Service tokens count as in OpenStack's own middleware: one that comes along must be good and have
-//! one of the service roles, and then the user's token may have expired lately. Two differences: a
-//! service token never changes the user's scope, and tokens of application credentials with access
-//! rules are refused (Keystone refuses them by itself to services that do not announce such rules).
+//! Service tokens work as in OpenStack's own middleware: an accompanying one must be valid and
+//! have one of the service roles, and then the user's token may have expired recently. Two
+//! differences: a service token never changes the user's scope, and tokens of application
+//! credentials with access rules are rejected (Keystone itself rejects them for services that do
+//! not announce such rules).
 
 pub(crate) mod client;
 mod token;
@@ -31,12 +32,13 @@ use crate::source::Source;
 use client::{Answer, Client};
 use token::Token;
 
-/// Longest token, in bytes. Keystone's own are below 300; a request's head is bounded too.
+/// The maximum length of a token in bytes. Keystone's own are below 300; a request's head is
+/// limited too.
 const TOKEN_BYTES_MAX: usize = 8192;
-/// What a caller is told to wait when Keystone cannot be asked, in seconds.
+/// The `Retry-After` for callers when Keystone cannot be asked, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
-/// The strategy.
+/// The state of the strategy: the client, the caches, and the gate to queries.
 pub(crate) struct Keystone {
     client: Client,
     challenge: String,
@@ -50,14 +52,14 @@ pub(crate) struct Keystone {
     flights: Flights<Verdict>,
     gate: Gate,
     started: Instant,
-    /// The second since `started` in which it was last told that Keystone does not answer.
+    /// The second since `started` of the last log line about Keystone not answering.
     told_s: AtomicU64,
 }
 
 type Verdict = Result<Arc<Token>, AuthError>;
 
 impl Keystone {
-    /// Sets the client up; does not talk to Keystone yet.
+    /// Prepares the client; does not contact Keystone yet.
     pub(crate) fn new(config: &KeystoneConfig, common: &LimitsConfig) -> Result<Self, SetupError> {
         let client = Client::new(config)?;
         let public = match config.www_authenticate_uri.as_str() {
@@ -96,7 +98,7 @@ impl Keystone {
         })
     }
 
-    /// Checks the request's token, and the service token if there is one.
+    /// Validates the request's token, and the service token if there is one.
     pub(crate) async fn authenticate(
         &self,
         headers: &(impl Headers + Sync + ?Sized),
@@ -104,7 +106,7 @@ impl Keystone {
     ) -> Result<Arc<Identity>, AuthError> {
         let user = text(headers, "x-auth-token").or_else(|| text(headers, "x-storage-token"));
         let user = self.plausible(user.as_deref().unwrap_or(""))?;
-        // An empty service token is none, as in the middleware.
+        // An empty service token counts as none, as in the middleware.
         let service = text(headers, "x-service-token").filter(|token| !token.is_empty());
         let Some(service) = service else {
             return Ok(Arc::clone(
@@ -132,7 +134,7 @@ impl Keystone {
         }
     }
 
-    /// The token without spaces around it, if Keystone could have made it at all.
+    /// The trimmed token, if it has a form that Keystone could have issued.
     fn plausible<'t>(&self, token: &'t str) -> Result<&'t str, AuthError> {
         let token = token.trim();
         let plausible = !token.is_empty()
@@ -145,7 +147,7 @@ impl Keystone {
         }
     }
 
-    /// What Keystone says about a token, or said lately.
+    /// The result for a token, from the caches or from Keystone.
     async fn validate(&self, token: &str, allow_expired: bool, source: Source) -> Verdict {
         let key = self
             .keyer
@@ -155,7 +157,8 @@ impl Keystone {
             Lately::WasGood => true,
             Lately::Nothing => false,
         };
-        // Not for all sources in one: what one of them may do says nothing about another.
+        // Coalesced for each source only, because the limits of one source must not apply to
+        // another.
         let flight = self.keyer.key(&[&key, &source.bytes()]);
         let claim = Claim {
             source,
@@ -169,7 +172,7 @@ impl Keystone {
         Box::pin(ask).await
     }
 
-    /// What Keystone said about a token not long ago.
+    /// The cached result for a token.
     fn said_lately(&self, key: &Key) -> Lately {
         let now = Instant::now();
         let good = self.good.lock().find(key, now);
@@ -186,13 +189,13 @@ impl Keystone {
 
     async fn ask(&self, key: Key, token: &str, allow_expired: bool, claim: Claim<'_>) -> Verdict {
         let check = self.gate.enter(claim).await?;
-        // Another request may have got its answer since this one last looked.
+        // Another request may have got the answer in the meantime.
         if let Lately::Said(said) = self.said_lately(&key) {
             check.unclear();
             return said;
         }
         let answer = self.client.validate(token, allow_expired).await;
-        // A good answer about a token that is over, or not for this service, is a refusal.
+        // A valid answer about a token that has expired, or that is restricted, is a rejection.
         let now = Timestamp::now();
         let good = match answer {
             Answer::Good(token) if token.usable(now, allow_expired) => Some(Arc::new(*token)),
@@ -228,7 +231,7 @@ impl Keystone {
         }
     }
 
-    /// Logs that Keystone does not answer, once a second: callers may come in any number.
+    /// Logs that Keystone does not answer, at most once a second, because requests may be many.
     fn tell(&self, reason: &str) {
         let second = self.started.elapsed().as_secs();
         if self.told_s.swap(second, Ordering::Relaxed) != second {
@@ -237,13 +240,13 @@ impl Keystone {
     }
 }
 
-/// What is known of a token without asking.
+/// A look-up in the caches.
 enum Lately {
-    /// This.
+    /// A cached result that has not expired.
     Said(Verdict),
-    /// It was good, but that is too long ago.
+    /// The token was valid, but the entry has expired.
     WasGood,
-    /// Nothing.
+    /// The caches do not know the token.
     Nothing,
 }
 

@@ -16,8 +16,8 @@
 //! * Secrets are kept only as keyed hashes in the caches; the service user's own password and token
 //!   are the exception.
 //! * Every cache and queue has a bound. Callers cannot push good entries out with bad ones.
-//! * Slow checks go through a gate: what was right before goes first, and whoever guesses waits behind
-//!   all others, by address. Nobody is locked out.
+//! * Slow checks go through a gate: credentials that were verified before go first, and addresses
+//!   that guess wait behind all others. No address is locked out.
 //! * A policy that was loaded can be evaluated: every reference resolves, nothing is cyclic.
 
 mod authenticator;

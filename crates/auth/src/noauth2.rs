@@ -1,7 +1,7 @@
-//! `noauth2`: the caller is believed.
+//! `noauth2`: the caller's claims are believed.
 //!
-//! The headers mean what they mean to the reference with `auth_strategy = noauth2`: any
-//! `X-Auth-Token` will do, even an empty one, and the other headers say the rest.
+//! The headers are interpreted as by the reference with `auth_strategy = noauth2`: any
+//! `X-Auth-Token` is accepted, even an empty one, and the other headers complete the identity.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use crate::error::AuthError;
 use crate::headers::{Headers, latin1};
 use crate::identity::{Identity, IdentityParts, ServiceIdentity};
 
-/// Longest name of a user, project or domain, in bytes, as the reference keeps them; a token is a user
-/// and a project.
+/// The maximum length of the name of a user, project or domain in bytes, as stored by the
+/// reference; a token is a user and a project.
 const NAME_BYTES_MAX: usize = 255;
-/// Longest name of a role, in bytes.
+/// The maximum length of a role in bytes.
 const ROLE_BYTES_MAX: usize = 255;
-/// The places of the lists of roles among the headers.
+/// The indexes of the lists of roles among the headers.
 const ROLES: usize = 2;
 const SERVICE_ROLES: usize = 14;
 
-/// Checks the length of what a header says of the caller.
+/// Checks the length of the names in a header.
 fn check_name(value: &[u8]) -> Result<(), AuthError> {
     let mut names = value.splitn(2, |byte| *byte == b':');
     if names.all(|name| name.len() <= NAME_BYTES_MAX) {
@@ -31,7 +31,7 @@ fn check_name(value: &[u8]) -> Result<(), AuthError> {
     })
 }
 
-/// Checks how many roles there are, and their length.
+/// Checks the number and length of roles.
 fn check_roles(value: &[u8], roles_max: usize) -> Result<(), AuthError> {
     let too_large = |reason| Err(AuthError::TooLarge { reason });
     let roles = value.split(|byte| *byte == b',');
@@ -47,7 +47,7 @@ fn check_roles(value: &[u8], roles_max: usize) -> Result<(), AuthError> {
     Ok(())
 }
 
-/// Reads who the caller claims to be.
+/// Reads the identity that the caller claims.
 ///
 /// # Errors
 /// [`AuthError::Unauthorized`] when there is no `X-Auth-Token`, [`AuthError::TooLarge`] when a name or
@@ -103,7 +103,7 @@ pub(crate) fn authenticate(
         None if user == "admin" => vec!["admin".to_owned()],
         None => Vec::new(),
     };
-    // With system scope the token's project is not filled in; what the headers say still counts.
+    // With system scope the project is not taken from the token; the header still counts.
     let project_id = text(project_id).or_else(|| {
         if system_scope.as_deref().is_none_or(str::is_empty) {
             Some(project.to_owned())
@@ -126,7 +126,7 @@ pub(crate) fn authenticate(
     }))
 }
 
-/// The service that the last five headers name: user, its domain, project, its domain, roles.
+/// The service in the last five headers: user, its domain, project, its domain, roles.
 fn service_of(values: [Option<Cow<'_, [u8]>>; 5]) -> Option<Box<ServiceIdentity>> {
     if values.iter().all(Option::is_none) {
         return None;
@@ -148,12 +148,12 @@ fn service_of(values: [Option<Cow<'_, [u8]>>; 5]) -> Option<Box<ServiceIdentity>
     (service != ServiceIdentity::default()).then(|| Box::new(service))
 }
 
-/// A header's value as text.
+/// Decodes a header's value.
 fn text(value: Option<Cow<'_, [u8]>>) -> Option<String> {
     value.map(|value| latin1(&value))
 }
 
-/// Parts a list of roles at its commas; an empty list has no roles, not one without a name.
+/// Splits a list of roles at its commas; an empty list has no roles.
 pub(crate) fn split_roles(roles: &str) -> Vec<String> {
     if roles.is_empty() {
         return Vec::new();

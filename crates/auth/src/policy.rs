@@ -1,9 +1,9 @@
-//! What a caller may do: rules in oslo.policy's language, compiled once and checked often.
+//! Authorization: rules in oslo.policy's language, compiled once and evaluated often.
 //!
-//! The language and the way defaults, deprecated defaults and a file combine are oslo.policy's (as of
-//! its release 6). Where that logs a mistake and carries on, this refuses to start: unknown rules in
-//! a reference, references in a circle, rules that cannot be read, rules without a value. Checks that
-//! ask another server (`http:`, `https:`) are refused too.
+//! The language, and the way in which defaults, deprecated defaults and a file are combined, are
+//! those of oslo.policy (as of release 6). Where that logs a mistake and continues, this refuses
+//! to start: unknown rules in a reference, circular references, rules that do not parse, rules
+//! without a value. Checks that query another server (`http:`, `https:`) are refused too.
 
 mod check;
 mod compile;
@@ -29,15 +29,15 @@ pub use rules::{Operation, Rule, RuleDefault};
 pub use sample::sample_policy;
 pub use target::Target;
 
-/// Where policies come from. The section `[policy]` of the configuration.
+/// The source of policies. The section `[policy]` of the configuration.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyConfig {
     /// A file (YAML or JSON) with rules that override the defaults.
     pub file: Option<PathBuf>,
-    /// Off: a default that replaced an older one also allows what that one allowed.
+    /// If false, a default that replaced a deprecated one also allows what that one allowed.
     pub enforce_new_defaults: bool,
-    /// Whether a request of system or domain scope is refused. The reference always does.
+    /// Whether requests of system or domain scope are refused, as the reference always does.
     pub enforce_scope: bool,
 }
 
@@ -51,33 +51,33 @@ impl Default for PolicyConfig {
     }
 }
 
-/// The rules in force.
+/// The compiled rules in force.
 #[derive(Debug)]
 pub struct Policy {
     rules: Rules,
     enforce_scope: bool,
 }
 
-/// A caller may not do that: 403.
+/// A caller is not allowed to do something: 403.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forbidden {
-    /// The operation.
+    /// The operation that was refused.
     pub rule: Rule,
-    /// Why.
+    /// Why it was refused.
     pub reason: ForbiddenReason,
 }
 
-/// Why a caller may not.
+/// The reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForbiddenReason {
-    /// The rule says no.
+    /// The rule does not allow it.
     Rule,
-    /// The request is made for the system or a domain, and the operation is for projects.
+    /// The request has system or domain scope, but the operation requires project scope.
     Scope(Scope),
 }
 
 impl fmt::Display for Forbidden {
-    /// The reference's sentence, whatever the reason.
+    /// The sentence of the reference, whatever the reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Policy does not allow {} to be performed.", self.rule)
     }
@@ -99,7 +99,7 @@ impl Policy {
         Self::compile(config, &overrides)
     }
 
-    /// The same from the text of a file; `path` is for messages only.
+    /// As [`Policy::load`], from the text of a file; `path` is used in messages only.
     ///
     /// # Errors
     /// As [`Policy::load`].
@@ -125,7 +125,7 @@ impl Policy {
         ))
     }
 
-    /// Asks whether `identity` may do `rule` to `target`.
+    /// Checks whether `identity` may perform `rule` on `target`.
     ///
     /// The target of most operations is [`Target::own`]; see [`Policy::authorize_own`].
     ///
@@ -148,7 +148,8 @@ impl Policy {
         }
     }
 
-    /// Asks whether `identity` may do `rule`, an operation whose target nothing in the request names.
+    /// Checks whether `identity` may perform `rule`, for operations without a target in the
+    /// request.
     ///
     /// # Errors
     /// [`Forbidden`] when it may not.
@@ -156,7 +157,7 @@ impl Policy {
         self.authorize(rule, identity, &Target::own(identity))
     }
 
-    /// All operations are for project scope only.
+    /// Every operation requires project scope.
     fn check_scope(&self, rule: Rule, identity: &Identity) -> Result<(), Forbidden> {
         match identity.scope() {
             Scope::Project => Ok(()),

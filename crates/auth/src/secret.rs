@@ -1,4 +1,4 @@
-//! A text that must not be shown.
+//! A text that must not appear in logs or messages.
 
 use std::fmt;
 
@@ -13,17 +13,17 @@ use serde::Deserialize;
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a secret.
+    /// Wraps a secret text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The secret itself, for the one place that sends it.
+    /// The secret itself, for the single place that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is none.
+    /// Whether the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A service user as a caller of others: the tokens that it shows.
+//! A service user that authenticates to other services with tokens.
 
 use reqwest::header::HeaderValue;
 use thiserror::Error;
@@ -7,12 +7,13 @@ use crate::config::KeystoneConfig;
 use crate::error::SetupError;
 use crate::keystone::client::Client;
 
-/// The service user of a Keystone. It logs in when its first token is wanted, and again in time.
+/// The service user of a Keystone. It logs in when its first token is requested, and renews it in
+/// time.
 pub struct ServiceUser {
     client: Client,
 }
 
-/// There is no token; the reason.
+/// No token could be obtained, for this reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("Keystone gives no token: {0}")]
 pub struct NoToken(String);
@@ -26,7 +27,7 @@ impl std::fmt::Debug for ServiceUser {
 }
 
 impl ServiceUser {
-    /// The service user of a configuration. Does not talk to Keystone yet.
+    /// The service user of a configuration. Does not contact Keystone yet.
     ///
     /// # Errors
     /// An option is missing or wrong, or a file that it names is.
@@ -36,8 +37,8 @@ impl ServiceUser {
         })
     }
 
-    /// A token for the header `X-Auth-Token`; another one than `refused`, which somebody did not
-    /// take. Callers share one token, and one question to Keystone.
+    /// A token for the header `X-Auth-Token`; a different one than `refused`, which some service
+    /// rejected. Callers share one token, and one query to Keystone.
     ///
     /// # Errors
     /// Keystone cannot be reached, or does not take the password.

@@ -1,18 +1,19 @@
-//! Where a request comes from, as far as limits by address are concerned.
+//! The source of a request for rate limits: its address or network.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::headers::Headers;
 
-/// Most addresses of an `X-Forwarded-For` that are looked at, from its end.
+/// The maximum number of addresses of an `X-Forwarded-For` that are evaluated, from its end.
 const HOPS_MAX: usize = 32;
 
-/// An address as limits count it: of IPv6 the network of 64 bits, of which everybody has a whole one.
+/// An address as limits count it: an IPv4 address, or the /64 network of an IPv6 address, because
+/// a client usually has all of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Source(u128);
 
 impl Source {
-    /// The source of an address; all callers without one are one source.
+    /// The source of an address; all requests without one are a single source.
     pub(crate) fn of(address: Option<IpAddr>) -> Self {
         let bits = match address.map(|address| address.to_canonical()) {
             None => 0,
@@ -28,8 +29,8 @@ impl Source {
     }
 }
 
-/// The address that a request comes from: the peer's, or where that is one of the operator's proxies,
-/// the nearest address in `X-Forwarded-For` that is none.
+/// The address that a request comes from: that of the peer, or if the peer is a trusted proxy, the
+/// nearest address in `X-Forwarded-For` that is not one.
 pub(crate) fn address(
     peer: Option<IpAddr>,
     proxies: &[IpAddr],
@@ -44,7 +45,7 @@ pub(crate) fn address(
     let forwarded = std::str::from_utf8(&forwarded).unwrap_or("");
     let mut nearest = peer;
     for hop in forwarded.rsplit(',').take(HOPS_MAX) {
-        // What a proxy did not write in a form that is known counts as the proxy's own.
+        // An entry that does not parse counts as coming from the proxy itself.
         let Some(hop) = hop_address(hop.trim()) else {
             return Some(nearest);
         };
@@ -56,7 +57,7 @@ pub(crate) fn address(
     Some(nearest)
 }
 
-/// An address, perhaps with a port, perhaps in brackets.
+/// Parses an address, possibly with a port or in brackets.
 fn hop_address(text: &str) -> Option<IpAddr> {
     let with_port = || text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
     let in_brackets = || {
@@ -92,7 +93,7 @@ mod tests {
         };
         assert_eq!(from("10.0.0.9", "192.0.2.1"), ip("10.0.0.9"));
         assert_eq!(from("10.0.0.1", "192.0.2.1"), ip("192.0.2.1"));
-        // What the client wrote itself stands before what the proxy appended.
+        // Entries written by the client stand before those that the proxy appended.
         assert_eq!(
             from("10.0.0.1", "192.0.2.7, 192.0.2.1, 10.0.0.2"),
             ip("192.0.2.1")

@@ -1,8 +1,8 @@
-//! Whose turn it is: slow checks go on few at a time, and those that wait get their turn by the lane
-//! that they are in and, within it, source by source.
+//! A scheduler for slow checks: few run at a time, and waiting ones are chosen by priority lane
+//! and, within a lane, round-robin by source.
 //!
-//! However much waits of one source, another one waits for at most a check of each source before it.
-//! A lane that is full drops the last of the source that has most waiting in it.
+//! However many checks of one source wait, another source waits for at most one check of each
+//! source before it. A full lane drops the newest check of the source with the most waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use tokio::sync::oneshot;
 
 use crate::source::Source;
 
-/// How likely it is that what somebody shows is right, as far as that is known before it is checked.
+/// The priority class of a check, by how likely it is that the credentials are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// It was right before.
+    /// These credentials were verified before.
     Known,
-    /// Something else was right before from the same source.
+    /// Other credentials were verified before from the same source.
     Trusted,
     /// Nothing is known of the source.
     New,
-    /// The same, and it names nobody that exists.
+    /// Nothing is known of the source, and the user does not exist.
     NewNobody,
-    /// The source, or others with the same name, were wrong often.
+    /// The source, or attempts for the same name, failed often.
     Suspect,
-    /// The same, and it names nobody that exists.
+    /// As [`Self::Suspect`], and the user does not exist.
     SuspectNobody,
 }
 
 const LANES: usize = 6;
 
 impl Lane {
-    /// How many turns of the lane come to those of others, while all of them wait.
+    /// The lane's share of turns relative to others, while all of them wait.
     fn weight(self) -> i64 {
         match self {
             Self::Known | Self::Trusted => 8,
@@ -41,7 +41,7 @@ impl Lane {
         }
     }
 
-    /// How much of the lane may go on at the same time.
+    /// The maximum number of the lane's checks that run at the same time.
     fn running_max(self, all: usize) -> usize {
         match self {
             Self::Known | Self::Trusted => all,
@@ -60,12 +60,12 @@ impl Lane {
     ];
 }
 
-/// Why there is no turn.
+/// Why a check gets no turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoTurn {
-    /// Too much of the same source waits.
+    /// Too many checks of the same source wait.
     Source,
-    /// Too much waits.
+    /// Too many checks wait in the lane.
     All,
 }
 
@@ -82,15 +82,16 @@ struct Inner {
     lanes: [LaneState; LANES],
 }
 
+/// The queue of a lane, and its share of turns.
 struct LaneState {
     lane: Lane,
     running: usize,
     running_max: usize,
-    /// For the order of lanes: grows with each turn of others that it had to let pass.
+    /// The lane's credit in weighted round-robin: grows while others are served.
     credit: i64,
     waiting: usize,
     queues: HashMap<Source, VecDeque<Waiter>>,
-    /// The sources that wait, the next one first.
+    /// The sources that wait, in the order of their next turns.
     order: VecDeque<Source>,
 }
 
@@ -106,8 +107,8 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    /// At most `all` checks at the same time; in each lane at most `waiting_max` wait, of one source at
-    /// most `waiting_per_source_max`.
+    /// At most `all` checks run at the same time; in each lane at most `waiting_max` wait, and of
+    /// one source at most `waiting_per_source_max`.
     pub(crate) fn new(all: usize, waiting_max: usize, waiting_per_source_max: usize) -> Self {
         let all = all.max(1);
         let inner = Inner {
@@ -130,7 +131,7 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn. Whoever stops waiting leaves no trace.
+    /// Waits for a turn. Cancelling leaves no trace.
     pub(crate) async fn take(self: &Arc<Self>, lane: Lane, source: Source) -> Result<Turn, NoTurn> {
         let (sender, receiver) = oneshot::channel();
         let id = self.enqueue(lane, source, sender)?;
@@ -170,7 +171,7 @@ impl Turns {
         Ok(id)
     }
 
-    /// Gives turns as long as there are any.
+    /// Gives out turns as long as there are any.
     fn dispatch(self: &Arc<Self>) {
         loop {
             let Some((lane, waiter)) = self.inner.lock().next() else {
@@ -180,14 +181,14 @@ impl Turns {
                 turns: Arc::clone(self),
                 lane,
             };
-            // Whoever stopped waiting just now gives it back by dropping it.
+            // A waiter that was just cancelled returns the turn by dropping it.
             let _ = waiter.sender.send(turn);
         }
     }
 }
 
 impl Inner {
-    /// Takes the next one out of its queue, if a turn is free.
+    /// Takes the next check out of its queue, if a turn is free.
     fn next(&mut self) -> Option<(Lane, Waiter)> {
         if self.free == 0 {
             return None;
@@ -198,7 +199,7 @@ impl Inner {
             total += state.lane.weight();
         }
         let ready = self.lanes.iter_mut().filter(|state| state.is_ready());
-        // Of equals the last would be chosen, so the lanes are looked at from the end.
+        // `max_by_key` returns the last of equal lanes, so the lanes are visited in reverse.
         let state = ready.rev().max_by_key(|state| state.credit)?;
         state.credit -= total;
         let waiter = state.pop()?;
@@ -213,7 +214,7 @@ impl LaneState {
         self.waiting > 0 && self.running < self.running_max
     }
 
-    /// The next one of the next source.
+    /// The next check of the next source.
     fn pop(&mut self) -> Option<Waiter> {
         let source = self.order.pop_front()?;
         let queue = self.queues.get_mut(&source)?;
@@ -227,7 +228,7 @@ impl LaneState {
         Some(waiter)
     }
 
-    /// One less waits. Credit is for those that wait.
+    /// Accounts for a check that left. A lane without waiting checks loses its credit.
     fn left(&mut self) {
         self.waiting -= 1;
         if self.waiting == 0 {
@@ -235,20 +236,20 @@ impl LaneState {
         }
     }
 
-    /// Makes room by dropping the last one of the source that has most waiting, if those are more than
-    /// `own` will be.
+    /// Makes room by dropping the newest check of the source with the most waiting, if those are
+    /// more than `own`.
     fn drop_of_the_longest(&mut self, own: usize) -> bool {
         let longest = self.queues.values_mut().max_by_key(|queue| queue.len());
         let Some(queue) = longest.filter(|queue| queue.len() > own + 1) else {
             return false;
         };
-        // Its receiver is told by the sender's end.
+        // Dropping the sender notifies the receiver.
         drop(queue.pop_back());
         self.left();
         true
     }
 
-    /// Takes one out that does not wait any more.
+    /// Removes a check that was cancelled.
     fn remove(&mut self, source: Source, id: u64) {
         let Some(queue) = self.queues.get_mut(&source) else {
             return;
@@ -277,7 +278,7 @@ impl Drop for Turn {
     }
 }
 
-/// Somebody's place in a queue, given up when nobody waits there any more.
+/// A place in a queue, given up when its waiter is cancelled.
 struct Place<'t> {
     turns: &'t Turns,
     lane: Lane,
@@ -302,7 +303,7 @@ mod tests {
         Source::of(Some(IpAddr::V4(Ipv4Addr::from(number))))
     }
 
-    /// Has somebody wait, and notes in `order` when it was their turn.
+    /// Starts a waiter that records its turn in `order`.
     async fn wait(
         turns: &Arc<Turns>,
         lane: Lane,
@@ -356,9 +357,9 @@ mod tests {
         for number in [1, 1, 1, 2, 3] {
             tasks.push(wait(&turns, Lane::New, number, &order).await);
         }
-        // The third of the first source was dropped for source 3, the second for source 4.
+        // The third check of the first source was dropped for source 3, the second for source 4.
         tasks.push(wait(&turns, Lane::New, 4, &order).await);
-        // All have one now: there is no room for a fifth.
+        // Every source has one waiting check now: there is no room for a fifth.
         assert_eq!(
             turns.take(Lane::New, source(5)).await.err(),
             Some(NoTurn::All)
@@ -379,7 +380,7 @@ mod tests {
             turns.take(Lane::New, source(1)).await.err(),
             Some(NoTurn::Source)
         );
-        // Whoever goes away leaves no trace.
+        // Cancelled waiters leave no trace.
         for task in waiting {
             task.abort();
             assert!(task.await.unwrap_err().is_cancelled());

@@ -1,4 +1,4 @@
-//! `noauth2`: the corners that the cases from the reference do not reach.
+//! `noauth2`: cases that those taken from the reference do not cover.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -68,7 +68,7 @@ fn file(text: &str) -> File {
     File { _dir: dir, path }
 }
 
-/// Replaces the file as careful tools do.
+/// Replaces the file atomically.
 fn replace(file: &File, text: &str) {
     let new = file.path.with_extension("new");
     std::fs::write(&new, text).unwrap();
@@ -109,7 +109,7 @@ async fn right_passwords_are_let_in_with_roles_and_project() {
     }
     let reader = log_in(&auth, "reader:r").await.unwrap();
     assert_eq!(reader.roles(), ["reader"]);
-    // The common project is for those that are not named; this one has a project of its own.
+    // The common project applies to users that are not listed; this one has a project of its own.
     let own = reader.project_id().unwrap();
     assert!(own.len() == 32 && own.bytes().all(|byte| byte.is_ascii_hexdigit()));
     assert_eq!(reader.parts().is_admin, Some(false));
@@ -191,8 +191,8 @@ async fn a_changed_file_counts_at_once_and_a_wrong_one_not_at_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_at_once_with_one_password_are_all_let_in() {
-    // A cost at which each check would take some milliseconds: 200 of them one after the other
-    // would be slow, one is not.
+    // A cost at which a check takes some milliseconds: 200 of them in sequence would be slow, one
+    // is not.
     let hash = bcrypt::hash_with_result("p", 6).unwrap().to_string();
     let file = file(&format!("u:{hash}\n"));
     let auth = Arc::new(authenticator(config(&file.path)).unwrap());
@@ -207,7 +207,7 @@ async fn many_at_once_with_one_password_are_all_let_in() {
     }
 }
 
-/// An address of the attackers, of the known user, of the new one.
+/// The addresses of the attackers, of the known user, and of the new one.
 fn from(last: u8) -> Option<IpAddr> {
     Some([192, 0, 2, last].into())
 }
@@ -232,7 +232,8 @@ async fn guesses_at_full_speed_hold_up_neither_known_nor_new_users() {
                     if over.load(Ordering::Relaxed) {
                         break;
                     }
-                    // In turn names that exist, the known user's too, and such that do not.
+                    // Alternates between names that exist, including the known user's, and names
+                    // that do not.
                     let name = ["known", "new", "third", "nobody"][guess % 4];
                     let pair = format!("{name}:{number}-{guess}");
                     match log_in_from(&auth, &pair, from(1)).await {
@@ -251,7 +252,7 @@ async fn guesses_at_full_speed_hold_up_neither_known_nor_new_users() {
     let mut longest = Duration::ZERO;
     for _ in 0..50 {
         let began = Instant::now();
-        // Also from the attackers' address: they may be behind the same proxy.
+        // Also from the attackers' address, because they may be behind the same proxy.
         for source in [from(2), from(1)] {
             log_in_from(&auth, "known:known", source).await.unwrap();
         }
@@ -287,7 +288,7 @@ async fn a_changed_line_of_another_user_does_not_ask_for_passwords_again() {
     };
     let auth = authenticator(config).unwrap();
     log_in(&auth, "a:1").await.unwrap();
-    // From now on nothing unknown is checked that comes from here.
+    // From now on unknown credentials from this address are not checked.
     assert!(log_in(&auth, "a:wrong").await.is_err());
     let refused = log_in(&auth, "b:2").await.unwrap_err();
     assert!(

@@ -1,4 +1,4 @@
-//! Policies: the defaults' table, what a file can change, and how mistakes in it are told.
+//! Policies: the defaults, overrides in a file, and the reports of mistakes in it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -61,7 +61,7 @@ fn defaults_allow_what_the_profiles_of_the_conformance_suite_say() {
             let admin = rule != Rule::ReshaperReshape || admin_reshapes;
             assert_eq!(may(&["admin"], &other), admin, "{rule}");
             assert_eq!(may(&["Admin"], &other), admin, "{rule}");
-            // Mending is for people: what it mends may be a service's own fault.
+            // Repairs are for operators: what they repair may be a service's own fault.
             let service = rule != Rule::AuditRepair;
             assert_eq!(may(&["service"], &other), service, "{rule}");
             assert_eq!(
@@ -186,7 +186,7 @@ fn checks_compare_credentials_with_texts_and_targets() {
         "user_id:u%% or user_id:%(user_id)s",
     ] {
         if yes.contains(")AND") {
-            // Words part at spaces only, as in oslo.policy.
+            // Words are separated by spaces only, as in oslo.policy.
             assert!(mistake(&format!("\"{yes}\"")).contains("expected"), "{yes}");
             continue;
         }

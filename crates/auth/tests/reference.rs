@@ -1,4 +1,4 @@
-//! Holds noauth2 and the policies to what the reference itself answers.
+//! Compares `noauth2` and the policies with the answers of the reference.
 //!
 //! `data/oslo_policy_cases.json` was printed by `oslo_policy_cases.py` from openstack-placement 16.0.0
 //! and oslo.policy 6.0.1: who a caller is for random headers, and what random policy files let those
@@ -32,7 +32,7 @@ async fn identify(headers: &Value) -> Option<Identity> {
         .map(|identity| (*identity).clone())
 }
 
-/// The identity in the words of the reference's context.
+/// The identity in the form of the reference's context.
 fn values(identity: &Identity) -> Value {
     let own = identity.parts();
     let service = own.service.as_deref().cloned().unwrap_or_default();
@@ -87,7 +87,7 @@ async fn policies_allow_what_the_reference_allows() {
         };
         let text = case["rules"].to_string();
         let loaded = Policy::from_text(&config, Path::new("policy.yaml"), &text);
-        // What it complains about in its log, and what it fails at with a 500, is refused here.
+        // What the reference logs as a complaint, or fails at with a 500, is refused here.
         let fails = case["answers"].as_array().is_some_and(|answers| {
             answers
                 .iter()
@@ -139,7 +139,7 @@ async fn policies_allow_what_the_reference_allows() {
     );
 }
 
-/// Files that the reference takes although they cannot work in every case.
+/// Files that the reference accepts although they cannot work in every case.
 fn unlike_the_reference(text: &str) -> bool {
     // It asks other servers, fills a whole target in for %s, and does not look for unknown rules
     // behind "not".

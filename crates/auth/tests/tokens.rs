@@ -1,4 +1,4 @@
-//! `keystone`: tokens, against a small Keystone on loopback.
+//! `keystone`: tokens, validated by a small Keystone on loopback.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -84,7 +84,7 @@ async fn a_good_token_gives_its_identity_and_is_asked_about_once() {
         .authenticate(&[("X-Storage-Token", "t-project")], None)
         .await;
     assert!(storage.is_ok());
-    // What a client says about itself counts for nothing.
+    // Claims in the client's own headers are ignored.
     let forged = auth
         .authenticate(
             &[
@@ -218,7 +218,7 @@ async fn the_service_users_token_is_renewed_when_it_is_refused_or_about_to_end()
     assert!(send(&auth, "a").await.is_ok());
     assert!(send(&auth, "b").await.is_ok());
     assert_eq!(short.logins(), 2);
-    // A renewal that fails is no harm while the old token is good.
+    // A failed renewal is harmless while the old token is valid.
     short.know("c", token(json!({})));
     short.set_password("changed");
     assert!(send(&auth, "c").await.is_ok());
@@ -238,7 +238,7 @@ async fn a_keystone_that_does_not_answer_well_is_unavailable() {
     assert!(is_unavailable(&send(&auth, "odd").await));
     assert!(send(&auth, "t").await.is_ok(), "it is back");
 
-    // Nobody listens there.
+    // No server listens there.
     let closed = KeystoneConfig {
         auth_url: fake_keystone::closed_url().await,
         ..config(&keystone)
@@ -424,7 +424,7 @@ async fn options_that_cannot_work_are_told_and_secrets_are_not() {
     );
 }
 
-/// An address of the attackers, of the known user, of the new one.
+/// The addresses of the attackers, of the known user, and of the new one.
 fn from(last: u8) -> Option<IpAddr> {
     Some([192, 0, 2, last].into())
 }
@@ -434,7 +434,7 @@ async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
     let keystone = FakeKeystone::start().await;
     keystone.know("known", token(json!({})));
     keystone.know("new", token(json!({})));
-    // Each question takes its time, and Keystone takes few of them at once.
+    // Each query takes a while, and Keystone accepts few at a time.
     keystone.take(Duration::from_millis(20));
     let config = KeystoneConfig {
         cache_seconds: 1,
@@ -469,7 +469,7 @@ async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
     let mut longest = Duration::ZERO;
     let end = Instant::now() + Duration::from_millis(2500);
     while Instant::now() < end {
-        // It is not remembered for ever, so it is asked about again meanwhile, before the others.
+        // The cache entry expires, so the token is validated again meanwhile, before the others.
         for source in [from(2), from(1)] {
             let began = Instant::now();
             send_from(&auth, "known", source).await.unwrap();
@@ -487,7 +487,7 @@ async fn made_up_tokens_at_full_speed_hold_up_neither_known_nor_new_users() {
         attacker.abort();
         let _ = attacker.await;
     }
-    // Keystone had a burst to answer, and then ten questions a second.
+    // Keystone answered a burst, and then ten queries a second.
     let questions = keystone.questions();
     assert!(questions < 450, "{questions}");
 }
@@ -508,7 +508,7 @@ async fn refused_tokens_push_no_good_ones_out() {
         let made_up = format!("made-up-{number}");
         assert_eq!(send(&auth, &made_up).await.unwrap_err(), unauthorized());
     }
-    // Somebody who has many good tokens pushes none out that is in use.
+    // A caller with many valid tokens evicts none that is in use.
     for number in 0..100 {
         let other = format!("other-{number}");
         keystone.know(&other, token(json!({})));

@@ -1,8 +1,9 @@
-//! What a cell asks of placement: the only thing that anything in a cell calls up for.
+//! Requests of a cell to placement ("asks"), the only calls from a cell to control.
 //!
-//! Asks of one instance are numbered, together with the claims that control makes for it. Control
-//! keeps the number of the last one and its answer. The same number again gets the same answer,
-//! a smaller one gets [`Answer::Stale`]: an ask takes effect once, however often it comes.
+//! Asks of one instance are numbered in one sequence with the claims that control makes for it.
+//! Control stores the number of the last one and its answer. A repeated number gets the same
+//! answer, a smaller one gets [`Answer::Stale`]: an ask takes effect once, however often it is
+//! delivered (idempotence).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,63 +11,63 @@ use crate::fault::Fault;
 use crate::ids::{InstanceId, MigrationId};
 use crate::spec::Candidate;
 
-/// One ask.
+/// One request of a cell to placement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// For whom.
+    /// The instance whose allocations are concerned.
     pub instance: InstanceId,
-    /// Greater than those of all claims and asks of the instance before.
+    /// Its sequence number, greater than those of all earlier claims and asks of the instance.
     pub number: u64,
-    /// What is wanted.
+    /// The change of allocations that is requested.
     pub want: Want,
 }
 
-/// What is wanted.
+/// The change of allocations that a cell requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
-    /// To hold the first of these that fits instead of what the instance holds now.
+    /// Claim the first of these that fits, in place of the instance's present allocations.
     Swap {
-        /// Best first.
+        /// The candidates, the best first.
         candidates: Vec<Candidate>,
     },
-    /// To hold nothing.
+    /// Release all allocations of the instance.
     Release {
-        /// Whether the instance is gone: then no record of it remains.
+        /// Whether the instance is deleted: then no record of it remains.
         last: bool,
     },
-    /// To end a move.
+    /// End a move on one of its sides.
     Settle {
-        /// Which.
+        /// The UUID of the move.
         migration: MigrationId,
-        /// What to hold from now on.
+        /// Which allocations the instance keeps.
         keep: Keep,
-        /// Why the move failed, if it did.
+        /// Why the move failed; `None` if it succeeded.
         fault: Option<Fault>,
     },
 }
 
-/// Which side of a move remains.
+/// The side of a move that the instance stays on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Keep {
-    /// Where the instance was: what the migration holds goes back to the instance.
+    /// The source: the allocations held by the migration go back to the instance.
     Source,
-    /// Where the instance went: what the migration holds is released.
+    /// The target: the allocations held by the migration are released.
     Target,
 }
 
-/// What an ask is answered.
+/// The answer to an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The instance holds the candidate at this place of the list, and nothing else.
+    /// The instance holds the candidate at this index, and nothing else.
     Swapped {
-        /// The place.
+        /// The index into the list of candidates.
         index: u32,
     },
-    /// None of the candidates fits; the instance holds what it held.
+    /// None of the candidates fits; the allocations are unchanged.
     NothingFits,
-    /// It is done.
+    /// The release or the end of the move is done.
     Done,
-    /// Control knows no such instance, or is done with it.
+    /// Control does not know the instance, or has finished with it.
     Gone,
     /// A later ask or claim was decided before; this one has no effect.
     Stale,

@@ -1,22 +1,22 @@
-//! The instances of one cell: built, moved, deleted by their hosts' agents.
+//! The state machine of one cell: instances that their hosts' agents build, move and delete.
 //!
-//! [`decide`] answers an [`Event`] with facts; [`State::effects`] says what is to be done outside
-//! because of the state as it is. An effect is wanted until an event takes its reason away, so it
-//! may be carried out twice, or again after a crash. Times come with events, time-outs too.
+//! [`decide`] answers an [`Event`] with facts; [`State::effects`] derives from the state what has
+//! to be done outside. An effect remains until an event removes its reason, so it may be carried
+//! out twice, or again after a crash. Times, including time-outs, come with events.
 //!
-//! An instance has at most one [`Job`], and a job asks for one thing at a time. What an agent is
-//! asked for carries the instance's attempt, and an answer of another attempt is refused. What
-//! placement is asked for carries a number (see [`crate::ask`]). Guests that are not wanted any
-//! more are *doomed*: their hosts are asked to destroy them until they say that they have.
+//! An instance has at most one [`Job`], and a job has at most one request under way. A request to
+//! an agent carries the instance's attempt, and an answer to another attempt is refused. A request
+//! to placement carries a number (see [`crate::ask`]). Guests that are no longer wanted are
+//! *doomed*: their hosts are asked to destroy them until they report that they have.
 //!
-//! # What an agent has to keep to
+//! # The contract of an agent
 //!
-//! - It counts its sessions up at each start and each new connection, begins each with the guests
-//!   that it has (partly built ones it removes before), and refuses steps of other sessions.
-//! - Within a session it begins a step of an attempt once. An attempt that it knows is answered
-//!   again; one smaller than the greatest that it knows of the instance is ignored.
-//! - It never builds a guest that it was told to destroy. Destroying what it does not have, and
-//!   building what it has, is done at once.
+//! - It increments its session at each start and each new connection, begins each session with the
+//!   list of its guests (after removing partly built ones), and refuses steps of other sessions.
+//! - Within a session it begins a step of an attempt once. A known attempt is answered again; an
+//!   attempt smaller than the greatest known one of the instance is ignored.
+//! - It never builds a guest that it was told to destroy. Destroying a guest that does not exist,
+//!   and building one that does, succeed at once.
 
 mod decide;
 mod effect;

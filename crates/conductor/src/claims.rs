@@ -1,6 +1,6 @@
-//! Claims as facts about placement's state: what instances and migrations hold.
+//! Translates claims of instances and migrations into placement's facts.
 //!
-//! These add placement's changes to a decision of control. They keep no records.
+//! The functions add placement's changes to a decision of control; they have no state.
 
 use placewright_placement::change::AllocationFact;
 use placewright_placement::{
@@ -16,7 +16,7 @@ pub const INSTANCE: &str = "INSTANCE";
 /// The consumer type of migrations.
 pub const MIGRATION: &str = "MIGRATION";
 
-/// A wish in the words of placement.
+/// The wish of an instance as an intent of placement.
 #[must_use]
 pub fn intent(
     state: &State,
@@ -41,7 +41,7 @@ pub fn intent(
         project: spec.project.clone(),
         user: spec.user.clone(),
         consumer_type: Some(INSTANCE.into()),
-        // A group that was deleted since has no rules any more.
+        // The rules of a deleted group no longer apply.
         group: spec.group.filter(|group| state.group(*group).is_some()),
         rules: rules.collect(),
         candidates: candidates
@@ -55,8 +55,8 @@ pub fn intent(
     }
 }
 
-/// Claims the first of the candidates that fits instead of what the instance holds. With a move,
-/// its migration holds what the instance left behind, from the same step on.
+/// Claims the first candidate that fits in place of the instance's allocations. In a move, the
+/// migration takes over the former allocations in the same step.
 ///
 /// # Errors
 ///
@@ -110,10 +110,10 @@ pub fn claim_first(
     Err(why)
 }
 
-/// What a migration has to hold so that the instance can go back from a candidate.
+/// The allocations that a migration keeps so that the instance can go back from a candidate.
 ///
-/// All of the old host. Of a provider that the candidate uses too but that is no part of its host
-/// (shared storage), only what the candidate does not take: it is one disk, not two.
+/// These are all allocations of the old host. Of a provider outside of the host that the candidate
+/// uses too (shared storage), only what the candidate does not include: it is one disk, not two.
 fn left_behind(state: &State, held: &[Amounts], candidate: &Candidate) -> Vec<Amounts> {
     let is_of_a_host = |provider| {
         let provider = state.provider_by_uuid(provider);
@@ -151,7 +151,7 @@ fn left_behind(state: &State, held: &[Amounts], candidate: &Candidate) -> Vec<Am
     rest
 }
 
-/// What an instance holds.
+/// The allocations of an instance, by provider.
 #[must_use]
 pub fn held(state: &State, instance: InstanceId) -> Vec<Amounts> {
     let mut held: Vec<Amounts> = Vec::new();
@@ -176,7 +176,7 @@ pub fn held(state: &State, instance: InstanceId) -> Vec<Amounts> {
     held
 }
 
-/// Whether an instance holds anything of a host or of a part of it.
+/// Whether an instance has allocations from a host or its descendants.
 #[must_use]
 pub fn holds_on(state: &State, instance: InstanceId, host: HostId) -> bool {
     let consumer = state.consumer(instance.consumer());
@@ -188,24 +188,24 @@ pub fn holds_on(state: &State, instance: InstanceId, host: HostId) -> bool {
     })
 }
 
-/// The host that an instance was put on by its claim.
+/// The host that the claim of an instance placed it on.
 #[must_use]
 pub fn host_of(state: &State, instance: InstanceId) -> Option<HostId> {
     let placing = state.consumer(instance.consumer())?.placing?;
     state.provider(placing.host).map(|host| HostId(host.uuid))
 }
 
-/// Releases all that a consumer holds, if it holds anything.
+/// Releases all allocations of a consumer, if it has any.
 pub fn release(state: &State, consumer: ConsumerUuid, changes: &mut Vec<Change>) {
     if state.consumer(consumer).is_some() {
         changes.push(Change::ConsumerRemoved { consumer });
     }
 }
 
-/// Gives an instance back what it held before a move, and releases what it holds beyond that.
+/// Returns the allocations from before a move to the instance, and releases its others.
 ///
-/// No check of capacity: the instance and the migration hold at least as much already, and
-/// inventories may have shrunk meanwhile. A move must always be able to end.
+/// Capacity is not checked: instance and migration already hold at least as much, and inventories
+/// may have shrunk meanwhile. A move must always be able to end.
 pub fn take_back(
     state: &State,
     (instance, spec): (InstanceId, &Spec),
@@ -251,7 +251,7 @@ pub fn take_back(
     });
 }
 
-/// Counts up the generations of providers whose allocations change.
+/// Increments the generations of providers whose allocations change.
 fn count_up(
     state: &State,
     existing: Option<&Consumer>,
@@ -274,7 +274,7 @@ fn count_up(
     }
 }
 
-/// Claims for several instances at once. The result says which candidate each got.
+/// Claims for several instances at once. Returns the index of the candidate that each got.
 ///
 /// # Errors
 ///
@@ -289,7 +289,7 @@ pub fn claim_many(
     let command = Command::ClaimFirst { intents, least, at };
     match decide(state, &command, changes)? {
         Outcome::Claimed(chosen) => Ok(chosen),
-        // `ClaimFirst` answers nothing else.
+        // `ClaimFirst` has no other outcome.
         Outcome::Done
         | Outcome::Provider(_)
         | Outcome::Generation(_)

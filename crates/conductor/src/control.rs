@@ -1,8 +1,8 @@
-//! The whole state of control: placement's and the super conductor's, with one order of changes.
+//! The whole state of control: placement and the super conductor, with a single order of changes.
 //!
-//! [`Control`] has the shape that an engine runs: decide, apply, undo, encode, decode, save, load,
-//! digest. What only placement changed is recorded as placement always recorded it, so a journal
-//! from before there were conductors is one of control.
+//! [`Control`] has the interface that an engine runs: decide, apply, undo, encode, decode, save,
+//! load, digest. Changes of placement alone are recorded in placement's own format, so a journal
+//! from before there were conductors is a valid journal of control.
 
 use std::io;
 
@@ -22,39 +22,39 @@ use crate::table::ReadError;
 /// The version of records with changes of the conductor. Placement's own version is 1.
 pub const RECORD_VERSION: u8 = 2;
 
-/// The version of records with changes of the conductor among which specs have something in common:
-/// it is written once.
+/// The version of records with changes of the conductor in which the common parts of specs are
+/// written once.
 pub const PACKED_RECORD_VERSION: u8 = 3;
 
 /// Placement and super conductor together.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
-    /// What there is and who holds it.
+    /// Providers, inventories, allocations and groups.
     pub placement: placement::State,
-    /// Which instances there are and where they belong.
+    /// Cells, instances, moves and the tables of the compute API.
     pub conductor: super_conductor::State,
 }
 
-/// What can be asked of control.
+/// A command to control.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// A command to placement alone.
     Placement(placement::Command),
     /// A command to the conductor, which may change placement too.
     Conductor {
-        /// The command.
+        /// The command to the conductor.
         command: super_conductor::Command,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
 }
 
-/// A fact about one of both states.
+/// A fact about one of the two states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// About placement's.
+    /// A fact about placement's state.
     Placement(placement::Change),
-    /// About the conductor's.
+    /// A fact about the conductor's state.
     Conductor(super_conductor::Change),
 }
 
@@ -71,7 +71,7 @@ impl SpecRow for Change {
     }
 }
 
-/// Changes of placement alone, in the form in which placement records them.
+/// Changes of placement alone, serialised in placement's own format.
 struct OfPlacement<'a>(&'a [Change]);
 
 impl Serialize for OfPlacement<'_> {
@@ -88,32 +88,32 @@ impl Serialize for OfPlacement<'_> {
     }
 }
 
-/// What an accepted command answers.
+/// The answer to an accepted command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Placement's answer.
+    /// The outcome of a command to placement.
     Placement(placement::Outcome),
-    /// The conductor's.
+    /// The outcome of a command to the conductor.
     Conductor(super_conductor::Outcome),
 }
 
-/// A typed "no".
+/// A typed refusal of one of the two.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Placement's.
+    /// Placement refuses the command.
     #[error(transparent)]
     Placement(placement::Refusal),
-    /// The conductor's.
+    /// The conductor refuses the command.
     #[error(transparent)]
     Conductor(super_conductor::Refusal),
 }
 
-/// What takes one applied change back.
+/// Undoes one applied change.
 #[derive(Debug)]
 pub enum Undo {
-    /// One of placement.
+    /// Undoes a change of placement.
     Placement(placement::Undo),
-    /// One of the conductor.
+    /// Undoes a change of the conductor.
     Conductor(super_conductor::Undo),
 }
 
@@ -143,7 +143,7 @@ impl Control {
         }
     }
 
-    /// Carries out a fact. The result takes it back.
+    /// Applies a fact. The result undoes it.
     pub fn apply(&mut self, change: &Change) -> Undo {
         match change {
             Change::Placement(change) => Undo::Placement(self.placement.apply(change)),
@@ -151,7 +151,7 @@ impl Control {
         }
     }
 
-    /// Takes back the latest applied change that was not yet taken back.
+    /// Undoes the latest applied change that was not yet undone.
     pub fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::Placement(undo) => self.placement.undo(undo),
@@ -179,7 +179,7 @@ impl Control {
         *out = written.expect("plain data written to memory always has an encoding");
     }
 
-    /// Whether a record may hold changes of the conductor; those of placement alone do not.
+    /// Whether a record may contain changes of the conductor, judged by its version.
     #[must_use]
     pub fn may_concern_conductor(record: &[u8]) -> bool {
         matches!(
@@ -188,7 +188,7 @@ impl Control {
         )
     }
 
-    /// Reads the changes of a record, also of one that placement wrote alone.
+    /// Decodes the changes of a record, also of one written by placement alone.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl Control {
         }
     }
 
-    /// Writes the whole state: placement's snapshot, then the conductor's.
+    /// Writes the whole state: placement's snapshot, followed by the conductor's.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl Control {
         self.conductor.save(out)
     }
 
-    /// Reads a saved state, also one that placement saved alone.
+    /// Reads a saved state, also one saved by placement alone.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ impl Control {
         })
     }
 
-    /// What is to be done outside because of changes that were just applied.
+    /// The effects of changes that were just applied.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<super_conductor::Effect> {
         let own = changes.iter().filter_map(|change| match change {

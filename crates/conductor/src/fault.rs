@@ -1,49 +1,49 @@
-//! What went wrong, and what was tried where.
+//! Failures, and the history of attempts.
 
 use placewright_placement::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::HostId;
 
-/// Why an instance or a move is not what it was meant to be, for its owner.
+/// Why an instance or a move is not as requested, for its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// An HTTP status: 404 for what has no host, 500 for what broke.
+    /// An HTTP status: 404 if no host was found, 500 for a failure.
     pub code: u16,
-    /// What happened, in a sentence.
+    /// A description of the failure, as a sentence.
     pub message: String,
-    /// More of it: the explanation of a decision, the output of a driver.
+    /// Details: the explanation of a decision, or the output of a driver.
     pub details: String,
-    /// When.
+    /// The time of the failure.
     pub at: Timestamp,
 }
 
-/// One thing that was done with an instance: its `create`, a `resize`, …
+/// An entry of an instance's history: its `create`, a `resize`, …
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
-    /// What.
+    /// The name of the action in the compute API.
     pub name: String,
-    /// When it began.
+    /// The time at which the action began.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// The time at which it ended; `None` while it is under way.
     pub finished_at: Option<Timestamp>,
-    /// What was tried, in order.
+    /// The steps that were tried, in order.
     pub tries: Vec<Try>,
-    /// Why it failed, if it did.
+    /// The reason of a failure; `None` on success.
     pub fault: Option<Fault>,
 }
 
-/// One step that a host was asked for.
+/// One step requested from a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Try {
-    /// The host.
+    /// The host that was asked.
     pub host: HostId,
-    /// Which attempt of the instance.
+    /// The attempt number within the instance.
     pub attempt: u32,
-    /// When the host was asked.
+    /// The time of the request.
     pub started_at: Timestamp,
-    /// When it answered, or was given up.
+    /// The time of the answer, or of giving up.
     pub finished_at: Timestamp,
-    /// Why it failed; nothing if it did not.
+    /// The reason of a failure; `None` on success.
     pub failure: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Typed UUIDs: an instance is no host, and a host is no cell.
+//! Typed UUIDs, so that an instance, a host and a cell cannot be confused.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use placewright_placement::ConsumerUuid;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The numbers that roles give each other (sessions, claims, updates) are below this, so that they can
-/// always be counted further.
+/// The exclusive upper bound of the numbers that roles send each other (sessions, claims,
+/// updates); numbers below it can always be incremented.
 pub const NUMBER_END: u64 = 1 << 62;
 
 macro_rules! typed_uuid {
@@ -32,7 +32,7 @@ typed_uuid!(
     InstanceId
 );
 typed_uuid!(
-    /// A cell.
+    /// A cell: a set of hosts with a conductor and a journal of its own.
     CellId
 );
 typed_uuid!(
@@ -45,12 +45,12 @@ typed_uuid!(
 );
 
 impl CellId {
-    /// The cell of instances that found no host. It has no hosts.
+    /// The pseudo cell of instances for which no host was found. It has no hosts.
     pub const CELL0: Self = Self(Uuid::nil());
 }
 
 impl InstanceId {
-    /// The instance as a consumer.
+    /// The instance as a consumer of placement.
     #[must_use]
     pub fn consumer(self) -> ConsumerUuid {
         ConsumerUuid::from_uuid(self.0)
@@ -58,7 +58,7 @@ impl InstanceId {
 }
 
 impl MigrationId {
-    /// The migration as a consumer.
+    /// The migration as a consumer of placement.
     #[must_use]
     pub fn consumer(self) -> ConsumerUuid {
         ConsumerUuid::from_uuid(self.0)

@@ -1,4 +1,4 @@
-//! What control tells a cell. Each may be sent any number of times.
+//! Messages from control to a cell. Each may be delivered any number of times.
 
 use placewright_placement::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,113 +9,113 @@ use crate::spec::{Candidate, Spec};
 /// A message to the cell of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// Have this instance.
+    /// Take over an instance and build it.
     Create(Box<Create>),
-    /// Have it no longer: destroy its guests, then release all that it holds.
+    /// Delete an instance: destroy its guests, then release its allocations.
     Delete {
-        /// The instance.
+        /// The instance to delete.
         instance: InstanceId,
         /// The number of the last claim or ask that control knows.
         claim: u64,
     },
-    /// Let nothing else begin with the instance: a place is looked for to move it to.
+    /// Block other jobs of an instance, because a target is being sought for a move.
     Reserve {
-        /// The instance.
+        /// The instance to reserve.
         instance: InstanceId,
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
-        /// What kind of move.
+        /// The kind of the move.
         kind: MoveKind,
-        /// Counts the moves of the instance, so that an old message reserves nothing.
+        /// The number of the move within the instance, so that an old message reserves nothing.
         turn: u32,
     },
-    /// Carry a reserved move out.
+    /// Carry out a reserved move.
     Move(Box<MoveOrder>),
-    /// There is no place for a reserved move.
+    /// Cancel a reserved move, because no target was found.
     Cancel {
-        /// The instance.
+        /// The instance that is reserved.
         instance: InstanceId,
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
     },
-    /// End a move that waits to be confirmed or reverted.
+    /// End a move that waits for confirmation or reversal.
     Conclude {
-        /// The instance.
+        /// The instance that was moved.
         instance: InstanceId,
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
-        /// Which way.
+        /// Whether to confirm or to revert.
         verdict: Verdict,
     },
 }
 
-/// An instance for a cell, its place claimed.
+/// A claimed instance that a cell has to build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Create {
-    /// The instance.
+    /// The UUID of the instance.
     pub instance: InstanceId,
-    /// What it is to be.
+    /// The specification of the instance.
     pub spec: Spec,
-    /// The claimed host.
+    /// The host that is claimed, with the allocations.
     pub selection: Candidate,
-    /// Where it may be built instead, best first.
+    /// Further candidates for the build, the best first.
     pub alternates: Vec<Candidate>,
-    /// The number of the claim.
+    /// The number of the claim; see [`crate::ask`].
     pub claim: u64,
 }
 
-/// A move, its target claimed.
+/// A move whose target is claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveOrder {
-    /// The instance.
+    /// The UUID of the instance.
     pub instance: InstanceId,
-    /// The move; the consumer of what the instance held before.
+    /// The move, which is also the consumer of the former allocations.
     pub migration: MigrationId,
-    /// The claimed host.
+    /// The host that is claimed, with the allocations.
     pub selection: Candidate,
-    /// Where it may go instead, best first.
+    /// Further candidates for the move, the best first.
     pub alternates: Vec<Candidate>,
-    /// What it is to be there, if that changes.
+    /// The new specification, if the move changes it.
     pub spec: Option<Spec>,
-    /// The number of the claim.
+    /// The number of the claim; see [`crate::ask`].
     pub claim: u64,
 }
 
-/// What kind of move.
+/// The kind of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MoveKind {
-    /// To another host, stopped.
+    /// To another host, with the guest stopped.
     ColdMigrate,
-    /// To another flavor, stopped; perhaps on the same host.
+    /// To another flavor, with the guest stopped; possibly on the same host.
     Resize,
-    /// To another host, running.
+    /// To another host, with the guest running.
     LiveMigrate,
     /// Away from a host that is down.
     Evacuate,
-    /// From no host at all.
+    /// To a host, from a shelved instance without one.
     Unshelve,
 }
 
-/// How a move that waits is to end.
+/// The decision on a move that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The instance stays where it went.
+    /// The instance stays on the target.
     Confirm,
-    /// It goes back.
+    /// The instance goes back to the source.
     Revert,
 }
 
-/// What a cell answers to a message.
+/// The reply of a cell to a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// The cell has it in its journal (perhaps for long).
+    /// The cell has the message in its journal (possibly for a long time).
     Accepted,
-    /// The cell will not do it, now or later.
+    /// The cell refuses, now and later, for this reason.
     Refused(String),
 }
 
 impl Message {
-    /// The instance that it is about.
+    /// The instance that the message concerns.
     #[must_use]
     pub fn instance(&self) -> InstanceId {
         match self {
@@ -129,12 +129,12 @@ impl Message {
     }
 }
 
-/// A message as it travels.
+/// A message with its time of sending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// When it was sent, this time. A cell refuses to create what was sent before the time from
-    /// which on it remembers deletions.
+    /// The time of this delivery. A cell refuses to create instances from messages sent before the
+    /// time from which on it remembers deletions.
     pub sent_at: Timestamp,
-    /// The message.
+    /// The message to the cell.
     pub message: Message,
 }

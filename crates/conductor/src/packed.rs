@@ -1,9 +1,9 @@
-//! Rows in records and snapshots, with what specs have in common written once.
+//! A compact form of records and snapshots that writes the common parts of specs once.
 //!
-//! The specs that were made together have one [`Body::common`](crate::spec::Body::common) and one
-//! list of rules. Where there are several of them, the first is preceded by a template, and each is
-//! the number of its template with what is its own. So a thousand instances of one request cost one
-//! request, in memory as on disk.
+//! Specs that were created together share one [`Body::common`](crate::spec::Body::common) and one
+//! list of rules. If several share them, the first is preceded by a template, and each is written
+//! as the number of its template and its own part. So a thousand instances of one request take the
+//! space of one request, in memory as on disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::ids::InstanceId;
 use crate::spec::{Body, Spec};
 use crate::table::ReadError;
 
-/// A kind of fact among which are specs.
+/// A kind of fact that includes specs.
 pub(crate) trait SpecRow: Sized {
-    /// The spec that it writes, if it is one.
+    /// The spec that the fact writes, if it writes one.
     fn spec(&self) -> Option<(InstanceId, &Spec)>;
 
-    /// The fact that writes a spec.
+    /// Creates the fact that writes a spec.
     fn of_spec(instance: InstanceId, spec: Box<Spec>) -> Self;
 }
 
-/// One piece of a packed list. The order of variants is the journal's format.
+/// One element of a packed list. The order of variants is the journal's format.
 #[derive(Serialize)]
 enum Piece<'a, C> {
     Row(&'a C),
@@ -36,7 +36,7 @@ enum Piece<'a, C> {
     },
 }
 
-/// The same as it is read.
+/// The owned counterpart of [`Piece`] for reading.
 #[derive(Deserialize)]
 enum PieceRead<C> {
     Row(C),
@@ -49,8 +49,8 @@ enum PieceRead<C> {
     },
 }
 
-/// What some specs have in common, found by where it lies in memory: never iterated, so that no
-/// order depends on addresses.
+/// Finds the specs that share parts, by address. Never iterated, so that no order depends on
+/// addresses.
 #[derive(Default)]
 pub(crate) struct Packer<'s> {
     known: BTreeMap<(usize, usize), Common<'s>>,
@@ -65,7 +65,7 @@ struct Common<'s> {
 }
 
 impl<'s> Packer<'s> {
-    /// Looks which of some specs have something in common.
+    /// Analyses which specs share parts.
     pub(crate) fn of(specs: impl Iterator<Item = &'s Spec>) -> Self {
         let mut packer = Self::default();
         for spec in specs {
@@ -88,12 +88,12 @@ impl<'s> Packer<'s> {
         packer
     }
 
-    /// Whether any have.
+    /// Whether any two specs share parts, so that packing saves space.
     pub(crate) fn shares(&self) -> bool {
         self.shares
     }
 
-    /// Hands the pieces of a row over, as bytes.
+    /// Passes the elements of a row on, as bytes.
     pub(crate) fn pack<C: SpecRow + Serialize, E>(
         &mut self,
         row: &C,
@@ -136,13 +136,13 @@ fn bytes<C: Serialize>(piece: &Piece<'_, C>) -> Vec<u8> {
     postcard::to_stdvec(piece).expect("plain data written to memory always has an encoding")
 }
 
-/// Where what a spec may have in common with others lies.
+/// The addresses of the parts that a spec may share with others.
 fn place(spec: &Spec) -> (usize, usize) {
     let body = Arc::as_ptr(spec.body.common()).cast::<u8>();
     (body.addr(), spec.rules.as_ptr().addr())
 }
 
-/// Whether two specs that lie at one place have everything else but name and body in common too.
+/// Whether two specs with shared parts are equal except for name and own body.
 fn is_alike(one: &Spec, other: &Spec) -> bool {
     one.rules.is_same(&other.rules)
         && one.body.is_of_one_making(&other.body)
@@ -152,15 +152,15 @@ fn is_alike(one: &Spec, other: &Spec) -> bool {
         && one.created_at == other.created_at
 }
 
-/// Puts pieces together again.
+/// Restores rows from packed elements.
 #[derive(Default)]
 pub(crate) struct Unpacker {
     templates: Vec<Spec>,
 }
 
 impl Unpacker {
-    /// Reads one piece from the beginning of some bytes: the row that it completes, if it does, and
-    /// the rest of the bytes.
+    /// Reads one element from the start of some bytes. Returns the row that it completes, if any,
+    /// and the remaining bytes.
     pub(crate) fn read<'b, C: SpecRow + for<'de> Deserialize<'de>>(
         &mut self,
         bytes: &'b [u8],

@@ -1,4 +1,4 @@
-//! What an instance is to be, and where it may be put.
+//! The specification of an instance, and the candidates for its placement.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,27 +12,29 @@ use uuid::Uuid;
 
 use crate::ids::HostId;
 
-/// What an instance is to be. Conductors look at what they decide by; the rest is carried along.
+/// The specification of an instance. Conductors interpret only what they decide by; the rest is
+/// opaque.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its name.
+    /// The display name at creation.
     pub name: String,
-    /// Its project.
+    /// The project that owns the instance.
     pub project: String,
-    /// Its user.
+    /// The user that owns the instance.
     pub user: String,
     /// The server group that it is a member of.
     pub group: Option<Uuid>,
-    /// Hard rules towards other instances.
+    /// Hard rules relative to other instances.
     pub rules: Rules,
-    /// Everything else (flavor, image, networks, hints, …), as whoever made it wrote it.
+    /// Everything else (flavor, image, networks, hints, …), in the form in which its creator wrote
+    /// it.
     pub body: Body,
-    /// When it was asked for.
+    /// The time of the request.
     pub created_at: Timestamp,
 }
 
 impl Spec {
-    /// The first bytes of a hash of it, by which a cell and control know that they mean the same.
+    /// A 64-bit prefix of a hash, by which a cell and control verify that they have the same spec.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let bytes =
@@ -43,10 +45,11 @@ impl Spec {
     }
 }
 
-/// What conductors carry along with a spec: one text, of which the specs that were made together
-/// have the beginning in common. However many they are, it is kept, recorded and saved once.
+/// The opaque part of a spec: a text whose beginning is shared by specs that were created
+/// together. The shared part is kept, recorded and saved once.
 ///
-/// Whoever writes a body in two parts puts all that decides about places into the common one.
+/// A creator who splits a body has to put everything that influences placement into the shared
+/// part.
 #[derive(Clone)]
 pub struct Body {
     common: Arc<str>,
@@ -54,26 +57,26 @@ pub struct Body {
 }
 
 impl Body {
-    /// A body that begins as others do.
+    /// A body with a shared beginning.
     #[must_use]
     pub fn parted(common: Arc<str>, own: impl Into<Box<str>>) -> Self {
         let own = own.into();
         Self { common, own }
     }
 
-    /// The part that others may have in common with it.
+    /// The part that is shared with other bodies.
     #[must_use]
     pub fn common(&self) -> &Arc<str> {
         &self.common
     }
 
-    /// The rest, which is its own.
+    /// The part that belongs to this body alone.
     #[must_use]
     pub fn own(&self) -> &str {
         &self.own
     }
 
-    /// All of it.
+    /// The shared part followed by the own part.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         if self.own.is_empty() {
@@ -85,19 +88,19 @@ impl Body {
         Cow::Owned(text)
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.common.len() + self.own.len()
     }
 
-    /// Whether it says nothing at all.
+    /// Whether the text is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether both were made together. Equal bodies need not have been.
+    /// Whether both share their beginning in memory. Equal bodies need not.
     #[must_use]
     pub fn is_of_one_making(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.common, &other.common)
@@ -126,7 +129,7 @@ impl Default for Body {
     }
 }
 
-/// Where the parts meet says nothing.
+/// Compares the text, regardless of where it is split.
 impl PartialEq for Body {
     fn eq(&self, other: &Self) -> bool {
         if self.is_of_one_making(other) {
@@ -151,7 +154,7 @@ impl fmt::Debug for Body {
     }
 }
 
-/// One text, as it always was.
+/// Serialised as a single text.
 impl Serialize for Body {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.own.is_empty() {
@@ -168,12 +171,12 @@ impl<'de> Deserialize<'de> for Body {
     }
 }
 
-/// The hard rules of a spec. Copies are cheap: specs that were made together have the same.
+/// The hard rules of a spec, reference-counted: specs that were created together share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules(Arc<[HardRule]>);
 
 impl Rules {
-    /// Whether both are the same list, and not only equal ones.
+    /// Whether both are the same list in memory, which is more than equality.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -212,37 +215,37 @@ impl<'de> Deserialize<'de> for Rules {
     }
 }
 
-/// A hard rule of one instance towards others.
+/// A hard rule of one instance relative to others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardRule {
-    /// The rule.
+    /// The relation that must hold between the places.
     pub rule: Rule,
-    /// The others; none for the members of the instance's server group.
+    /// The other instances; empty for the members of the instance's server group.
     pub others: Vec<Uuid>,
 }
 
-/// One host that could serve a request, with what would be claimed there.
+/// A host that can serve a request, with the allocations to claim there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The host.
+    /// The host: the root of the provider tree.
     pub host: HostId,
-    /// The zone that an instance is in there, if any.
+    /// The availability zone of the host, if any.
     pub zone: Option<String>,
-    /// What would be claimed, also from parts of the host and from sharing providers.
+    /// The allocations, also from descendants of the host and from sharing providers.
     pub amounts: Vec<Amounts>,
 }
 
 /// Amounts of one provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amounts {
-    /// The provider.
+    /// The UUID of the resource provider.
     pub provider: Uuid,
     /// Amounts by resource class, each at least 1.
     pub resources: Vec<(String, i64)>,
 }
 
 impl Amounts {
-    /// The amounts in the words of placement.
+    /// The amounts as a request to placement.
     #[must_use]
     pub fn request(&self) -> AllocationRequest {
         AllocationRequest {

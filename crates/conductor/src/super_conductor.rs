@@ -1,12 +1,12 @@
-//! What control knows of cells and instances, and how a request finds its cell.
+//! The state machine of control: cells and instances, and how a request finds its cell.
 //!
 //! [`decide`] answers a [`Command`] with facts, on this state and placement's: a claim and the
-//! record that explains it are decided together, so that no moment has one without the other.
-//! [`State::effects`] says what is to be done outside because of the state as it is.
+//! record that explains it are decided together, so that neither ever exists without the other.
+//! [`State::effects`] derives from the state what has to be done outside.
 //!
-//! An instance is known by its build request until its cell has it, by its mapping from the first
-//! to the last moment. Whoever removes the build request while it waits decides between a delete
-//! and a build: there is one order.
+//! An instance has a build request until its cell has accepted it, and a mapping during its whole
+//! life. A race between a delete and a build is decided by the order of changes: whichever removes
+//! the waiting build request wins.
 
 mod command;
 mod decide;

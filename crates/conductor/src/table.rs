@@ -1,7 +1,7 @@
-//! States that are a set of tables, and the facts that write their rows.
+//! States that consist of tables, and the facts that write their rows.
 //!
-//! A fact says what a row is from now on, so applying it cannot fail, and what it replaced is what
-//! undoes it. Snapshots are facts too: one for each row.
+//! A fact gives the new content of a row, so applying it cannot fail, and the replaced content
+//! undoes it. A snapshot is a list of facts too: one for each row.
 
 use std::io::{self, Read, Write};
 
@@ -12,30 +12,30 @@ use thiserror::Error;
 use crate::packed::{Packer, SpecRow, Unpacker};
 use crate::spec::Spec;
 
-/// The version of records, and of snapshots in which no specs have anything in common.
+/// The version of records, and of snapshots without shared parts of specs.
 pub const FORMAT_VERSION: u8 = 1;
 
 /// The version of snapshots with [packed](crate::packed) rows.
 pub const PACKED_VERSION: u8 = 2;
 
-/// No row is longer: specs are bounded by the API.
+/// The maximum size of a row in bytes; the API limits specs to less.
 const ROW_BYTES_MAX: u32 = 64 << 20;
 
 /// Why a record or snapshot cannot be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// Reading failed.
+    /// The reader failed, or the data ended early.
     #[error("the data cannot be read")]
     Io(#[from] io::Error),
-    /// A newer release wrote it.
+    /// A newer release wrote the data.
     #[error("the data has version {found}; this release reads versions up to {supported}")]
     NewerVersion {
-        /// The version found.
+        /// The version in the data.
         found: u8,
-        /// The newest version that is understood.
+        /// The newest version that this release reads.
         supported: u8,
     },
-    /// It makes no sense.
+    /// The content is not valid.
     #[error("the data is damaged: {0}")]
     Damaged(String),
 }
@@ -61,7 +61,7 @@ pub fn decode<C: DeserializeOwned>(record: &[u8]) -> Result<Vec<C>, ReadError> {
     postcard::from_bytes(body).map_err(|error| ReadError::Damaged(error.to_string()))
 }
 
-/// Writes rows: the version, each row with its length before it, and a length of 0.
+/// Writes rows: the version, each row preceded by its length, and a length of 0.
 pub(crate) fn save<C: Serialize>(
     rows: impl Iterator<Item = C>,
     out: &mut dyn Write,
@@ -74,7 +74,7 @@ pub(crate) fn save<C: Serialize>(
     out.write_all(&0u32.to_le_bytes())
 }
 
-/// The same, with what the specs among the rows have in common written once.
+/// As [`save`], but writes the shared parts of specs once.
 pub(crate) fn save_packed<'s, C: SpecRow + Serialize>(
     rows: impl Iterator<Item = C>,
     specs: impl Iterator<Item = &'s Spec>,
@@ -97,7 +97,7 @@ fn write_row(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(bytes)
 }
 
-/// Reads rows. Nothing at all is no rows: what wrote the input did not have this part yet.
+/// Reads rows. Empty input has no rows: its writer did not have this part yet.
 pub(crate) fn load<C: SpecRow + DeserializeOwned>(
     input: &mut dyn Read,
     mut row: impl FnMut(&C),
@@ -140,7 +140,7 @@ fn check_version(found: u8, supported: u8) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The first half of a hash of what `save` writes.
+/// The first half of a BLAKE3 hash of what `save` writes.
 pub(crate) fn digest(save: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> u128 {
     let mut hasher = blake3::Hasher::new();
     let mut out = io::BufWriter::with_capacity(1 << 16, &mut hasher);
@@ -153,9 +153,9 @@ pub(crate) fn digest(save: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> u12
     u128::from_le_bytes(half)
 }
 
-/// What follows from the rows of a state and is kept beside them, so that it need not be worked out.
+/// An index derived from the rows of a state and updated with them.
 pub(crate) trait Index<C>: Clone + std::fmt::Debug + Default + PartialEq {
-    /// A row changed: what it was, and what it is now.
+    /// Updates the index after a row has changed: its former and its new content.
     fn follow(&mut self, before: &C, now: &C);
 }
 
@@ -163,8 +163,8 @@ impl<C> Index<C> for () {
     fn follow(&mut self, _before: &C, _now: &C) {}
 }
 
-/// Declares a state, its kinds of fact, and what takes them back; and the index that follows it. One
-/// of its tables is `specs: Spec(InstanceId => Spec)`.
+/// Declares a state, its facts, their undo data, and the derived index. One of its tables has to
+/// be `specs: Spec(InstanceId => Spec)`.
 macro_rules! tables {
     (
         $(#[$doc:meta])* tables with $index:ty;
@@ -177,7 +177,7 @@ macro_rules! tables {
             index: $index,
         }
 
-        /// One fact: a row is so from now on, or is gone.
+        /// One fact: the new content of a row, or its removal.
         ///
         /// The order of variants is the journal's format: append new ones at the end
         /// (`tests/golden.rs` guards it).
@@ -186,7 +186,7 @@ macro_rules! tables {
             $( $(#[$table_doc])* $fact($key, Option<Box<$row>>), )*
         }
 
-        /// What takes one applied change back. Undo in the reverse order of applying.
+        /// Undoes one applied change. Undo in the reverse order of applying.
         #[derive(Debug)]
         pub struct Undo(Change);
 
@@ -212,7 +212,7 @@ macro_rules! tables {
                 &self.$table
             } )*
 
-            /// Carries out a fact. The result takes it back.
+            /// Applies a fact. The result undoes it.
             pub fn apply(&mut self, change: &Change) -> Undo {
                 let undo = match change {
                     $( Change::$fact(key, row) => {
@@ -227,7 +227,7 @@ macro_rules! tables {
                 undo
             }
 
-            /// Whether a fact is so already.
+            /// Whether the state already agrees with a fact.
             #[must_use]
             pub fn holds(&self, change: &Change) -> bool {
                 match change {
@@ -235,7 +235,7 @@ macro_rules! tables {
                 }
             }
 
-            /// Takes back the latest applied change that was not yet taken back.
+            /// Undoes the latest applied change that was not yet undone.
             pub fn undo(&mut self, undo: Undo) {
                 drop(self.apply(&undo.0));
             }
@@ -257,7 +257,7 @@ macro_rules! tables {
                 crate::table::save_packed(self.rows(), self.specs.values(), out)
             }
 
-            /// Reads a state that this or an older release saved; nothing at all is an empty one.
+            /// Reads a state that this or an older release saved; empty input is an empty state.
             ///
             /// # Errors
             ///
@@ -268,7 +268,7 @@ macro_rules! tables {
                 Ok(state)
             }
 
-            /// Writes the whole state as if nothing were shared: equal states give equal bytes.
+            /// Writes the whole state without sharing: equal states give equal bytes.
             pub(crate) fn save_plain(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
                 crate::table::save(self.rows(), out)
             }

@@ -1,5 +1,5 @@
-//! Numbers in a store that nobody can have meant: an earlier release let them in. They are counted no
-//! further, and nothing that has them is lost.
+//! Numbers beyond the valid range, which an earlier release admitted into stores. They are not
+//! incremented any further, and nothing that has them is lost.
 
 use placewright_conductor::cell_conductor::{
     Change, Event, Host, Instance, Options, Place, Refusal, State, VmState, decide,

@@ -13,7 +13,7 @@ use placewright_conductor::super_conductor::Command;
 use placewright_placement::Timestamp;
 use world::{World, cell, host, instance};
 
-/// What may still go wrong on the way.
+/// The failure that is injected.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     deletes: u32,

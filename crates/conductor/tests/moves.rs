@@ -10,14 +10,14 @@ use placewright_conductor::super_conductor::{Command, MigrationStatus};
 use placewright_conductor::{CellId, MoveKind, Verdict};
 use world::{World, cell, host, instance, migration, spec};
 
-/// How packets are delivered.
+/// How messages are delivered.
 #[derive(Clone, Copy)]
 enum How {
-    /// One after the other.
+    /// Each once, in order.
     InOrder,
-    /// Each twice, one right after the other.
+    /// Each twice in succession.
     Twice,
-    /// All roles are killed after so many deliveries.
+    /// All roles are killed after this many deliveries.
     Killed(usize),
 }
 
@@ -81,7 +81,8 @@ impl Play {
     }
 }
 
-/// A life: built on an alternate, moved in every way, deleted. The digests on the way.
+/// The life of an instance: built on an alternate, moved in every way, deleted. Returns the
+/// digests along the way.
 fn life(how: How) -> (Vec<(u128, u128)>, usize) {
     let mut play = Play {
         world: World::new(1, 4, 8),

@@ -139,7 +139,7 @@ fn a_move_holds_both_hosts_but_one_disk_on_shared_storage() {
             };
             assert_eq!(both.map(|host| used(&world, host)), hosts);
             assert_eq!(used(&world, STORAGE), disk);
-            // The same ask again gets the same answer, and an earlier one none.
+            // A repeated ask gets the same answer, an earlier one none.
             let digest = world.control.digest();
             assert_eq!(settle(&mut world, 3, keep), Answer::Done);
             assert_eq!(settle(&mut world, 2, keep), Answer::Stale);
@@ -347,7 +347,7 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
         reservation: Uuid::from_u128(0x7),
         builds: builds.to_vec(),
     });
-    // All after the same host first, in one command: each is in the way of the next.
+    // All prefer the same host, in one command: each is in the way of the next.
     let wish = |number| Wish {
         instance: instance(number),
         candidates: vec![candidate(host(0, 0), 1), candidate(host(0, 1), 1)],
@@ -494,7 +494,7 @@ fn an_answer_of_an_old_attempt_or_session_is_refused() {
     world.check_at_rest();
 }
 
-/// What an event of this cell changes, applied.
+/// Decides an event of this cell and applies its changes.
 fn happen(state: &mut cell_conductor::State, event: &Event, world: &World) -> Vec<Change> {
     let mut changes = Vec::new();
     cell_conductor::decide(state, event, world.at, &world.options, &mut changes).unwrap();
@@ -562,7 +562,7 @@ fn changes_that_were_replaced_have_no_effects_any_more() {
         asks.collect::<Vec<u64>>()
     };
     assert_eq!(asked(&state, &asks), [number]);
-    // Control counted on: the ask is made again, with the next number and by that change alone.
+    // Control advanced the number: the ask is repeated with the next number, by that change alone.
     let again = happen(&mut state, &answered(number, Answer::Stale), &world);
     assert_eq!(asked(&state, &asks), [0; 0]);
     assert_eq!(asked(&state, &again), [number + 1]);

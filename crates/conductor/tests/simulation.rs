@@ -160,7 +160,7 @@ impl Simulation {
         match self.world.rng.below(5) {
             0 => self.world.reload(),
             1 => self.world.agents.get_mut(&host).unwrap().restart(),
-            // Down as far as anybody can tell; half of the time it goes on working.
+            // The host seems down to the cell; half of the time it continues to work.
             2 => {
                 let is_up = self.world.rng.one_in(2);
                 self.world.agents.get_mut(&host).unwrap().is_up = is_up;
@@ -170,7 +170,7 @@ impl Simulation {
         }
     }
 
-    /// Agents that are down, or taken for it, begin a new session.
+    /// Agents that are down, or considered so, begin a new session.
     fn restart_the_lost(&mut self) {
         let hosts: Vec<HostId> = self.world.agents.keys().copied().collect();
         for host in hosts {

@@ -33,7 +33,7 @@ const WINDOW_BYTES: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
 const SNAPSHOT_STEP: usize = 16;
-/// What SQLite's log is made of.
+/// The layout of SQLite's write-ahead log.
 const LOG_HEAD_BYTES: usize = 32;
 const FRAME_BYTES: usize = 24 + PAGE_BYTES;
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
@@ -72,7 +72,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 struct Sound {
     files: BTreeMap<String, Vec<u8>>,
     acknowledged: u64,
-    /// What has to come out behind each entry, by the snapshot that it began with.
+    /// By snapshot: the digest that is expected after each entry.
     expected: BTreeMap<u64, BTreeMap<u64, u64>>,
 }
 
@@ -94,14 +94,15 @@ impl Sound {
         for entry in fs::read_dir(store)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // The lock is empty of meaning, and what programs share is made anew after a kill.
+            // The lock file has no content that matters, and SQLite's shared files are rebuilt
+            // after a kill.
             if name != "lock" && !name.ends_with("-shm") {
                 files.insert(name, fs::read(entry.path())?);
             }
         }
         if let Some(log) = files.get_mut("journal.sqlite-wal") {
-            // What lies behind the last frame that counts is room for later ones: copying it for each
-            // damage would take most of the time.
+            // Space after the last valid frame is reserved for later ones; leaving it out of each
+            // copy saves most of the time.
             let end = log_end(log);
             log.truncate(end);
         }
@@ -114,7 +115,7 @@ impl Sound {
         Ok(sound)
     }
 
-    /// Finds out what comes out with each snapshot, and without any.
+    /// Computes the expected digests for a start from each snapshot, and without any.
     fn expect(&mut self, scratch: &Path) -> Result<(), Box<dyn Error>> {
         let place = scratch.join("missing-sound");
         let snapshots: Vec<String> = self.snapshots().map(str::to_owned).collect();
@@ -133,7 +134,7 @@ impl Sound {
                     format!("the store ends at {end}, before what was acknowledged").into(),
                 );
             }
-            // Each record moves the trail on by one, so where it was is known from its length.
+            // The trail grows by one digest with each record, so its length gives the position.
             let steps = (recovered.snapshot..=end).zip(recovered.machine.digests);
             self.expected.insert(recovered.snapshot, steps.collect());
         }
@@ -150,7 +151,7 @@ impl Sound {
         let mut cases = Vec::new();
         for (file, bytes) in &self.files {
             let window: Range<usize> = bytes.len().saturating_sub(WINDOW_BYTES)..bytes.len();
-            // A snapshot's checksums cover long pieces of it, in which no byte is special.
+            // A snapshot's checksums cover long chunks, in which no byte is special.
             let step = if file.starts_with("snapshot-") {
                 step * SNAPSHOT_STEP
             } else {
@@ -180,7 +181,7 @@ impl Sound {
                 Some(Damage::Cut(at)) => fs::write(place.join(name), &bytes[..*at])?,
                 Some(Damage::Flip(at)) => {
                     let mut bytes = bytes.clone();
-                    // Another bit for each byte, so that all are hit.
+                    // Flips a different bit in each byte, so that all bits are covered.
                     bytes[*at] ^= 1 << (at % 8);
                     fs::write(place.join(name), bytes)?;
                 }
@@ -190,7 +191,7 @@ impl Sound {
         Ok(())
     }
 
-    /// What a store that says that all is well has to hold.
+    /// Checks what a store that is reported as sound has to contain.
     fn is_whole(&self, journal: &mut SqliteJournal) -> Result<bool, Box<dyn Error>> {
         let recovered = recover::<Trail>(journal, &())?;
         let expected = self.expected.get(&recovered.snapshot);
@@ -200,7 +201,7 @@ impl Sound {
             && expected == recovered.machine.digests.last())
     }
 
-    /// `placewright journal verify`. True: it says that something is wrong, or nothing is.
+    /// Runs `placewright journal verify`. True if it reports damage, or if there is none.
     fn verify(&self, place: &Path) -> Outcome {
         let found = SqliteJournal::open_read_only(place).and_then(|mut journal| {
             let found = verify(&mut journal, &mut |_| ())?;
@@ -210,7 +211,7 @@ impl Sound {
             Ok((mut journal, found)) if found.problems.is_empty() => {
                 match self.is_whole(&mut journal) {
                     Ok(true) => Outcome::Whole,
-                    // Nothing was said, and a start would say it.
+                    // The damage was not reported, and a start would not report it either.
                     Ok(false) | Err(_) => Outcome::Silent,
                 }
             }
@@ -218,7 +219,7 @@ impl Sound {
         }
     }
 
-    /// A server's start.
+    /// Starts a server on a copy of a store and says how it ended.
     fn start(&self, place: &Path) -> Outcome {
         let Ok(mut journal) = SqliteJournal::open(place, SqliteOptions::default()) else {
             return Outcome::Named;
@@ -245,8 +246,8 @@ fn cuts(name: &str, length: usize) -> Vec<usize> {
     cuts
 }
 
-/// Where the last frame of SQLite's log ends that has the salts of its head and belongs to a transaction
-/// that was committed.
+/// The end of the last frame of SQLite's log that has the current salts and belongs to a committed
+/// transaction.
 fn log_end(log: &[u8]) -> usize {
     let salts = log.get(16..24);
     let mut end = LOG_HEAD_BYTES.min(log.len());
@@ -312,7 +313,7 @@ impl Tally {
 }
 
 fn run(sound: &Sound, cases: &[Case<'_>], scratch: &Path) -> Tally {
-    // What panics is counted; its message would drown the others.
+    // Panics are counted; their messages would hide the other output.
     std::panic::set_hook(Box::new(|_| ()));
     let tally = Mutex::new(Tally::default());
     let next = AtomicUsize::new(0);
@@ -335,7 +336,7 @@ fn run(sound: &Sound, cases: &[Case<'_>], scratch: &Path) -> Tally {
                         println!("  {} of {}", next.load(Ordering::Relaxed), cases.len());
                     }
                 }
-                // Left over it would only take room.
+                // It would only take up space.
                 let _ = fs::remove_dir_all(&place);
             });
         }
@@ -346,20 +347,20 @@ fn run(sound: &Sound, cases: &[Case<'_>], scratch: &Path) -> Tally {
 }
 
 fn damage(sound: &Sound, case: &Case<'_>, place: &Path) -> [Outcome; 2] {
-    // A panic, or a scratch directory without room, is a failure too.
+    // A panic, or a scratch directory without space, counts as a failure too.
     let attempt =
         |act: &dyn Fn() -> Outcome| catch_unwind(AssertUnwindSafe(act)).unwrap_or(Outcome::Silent);
     if sound.put(place, Some(case)).is_err() {
         return [Outcome::Silent; 2];
     }
-    // What verifies changes nothing.
+    // Verification must not change the store.
     [
         attempt(&|| sound.verify(place)),
         attempt(&|| sound.start(place)),
     ]
 }
 
-/// A machine that remembers what it was given: a digest after each record.
+/// A state machine that records a digest after each record.
 struct Trail {
     digests: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! Makes decided groups durable, or takes them back.
+//! Appends decided groups to the journal, or undoes them.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -12,18 +12,19 @@ use crate::feed::Block;
 use crate::shared::{Decided, Group, Progress, Shared, State};
 use crate::{Commit, Machine, StoreError, SubmitError, snapshot};
 
-/// What the writer learns from a successful append.
+/// Figures of a successful append, from which the writer decides how long to gather commands.
 pub(crate) struct Appended {
     pub(crate) took: Duration,
-    /// When its commands had their answers.
+    /// The time at which the callers got their answers.
     pub(crate) answered: Instant,
-    /// The commands that were in the append.
+    /// The number of commands in the append.
     pub(crate) commands: usize,
-    /// The commands that waited when those were answered.
+    /// The number of commands that were waiting at that time.
     pub(crate) waiting: usize,
 }
 
-/// Appends the groups and answers their commands. None: there was nothing to append, or it failed.
+/// Appends the groups and answers their commands. `None` if there was nothing to append, or it
+/// failed.
 pub(crate) fn commit<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -38,7 +39,7 @@ pub(crate) fn commit<M: Machine>(
         }
     }
     if records.is_empty() {
-        // Refused on what has become durable meanwhile.
+        // Only refusals: what they were decided on has become durable meanwhile.
         finish(shared, groups);
         return None;
     }
@@ -49,7 +50,7 @@ pub(crate) fn commit<M: Machine>(
     match appended {
         Ok(()) => {
             let appended = succeed(shared, groups, entries, took);
-            // While the callers take their answers.
+            // Done while the callers process their answers.
             journal.settle();
             return Some(appended);
         }
@@ -61,12 +62,12 @@ pub(crate) fn commit<M: Machine>(
     None
 }
 
-/// Answers the groups' commands; the next ones get their memory.
+/// Answers the groups' commands and recycles the groups' memory.
 fn finish<M: Machine>(shared: &Shared<M>, mut groups: VecDeque<Group<M>>) {
     for group in &mut groups {
         group.decided.drain(..).for_each(Decided::answer);
     }
-    // Dropped after the answers: nobody waits for it.
+    // Undo data is dropped after the answers, so that no caller waits for it.
     for group in &mut groups {
         group.undos.clear();
         group.buffer.clear();
@@ -111,7 +112,7 @@ fn succeed<M: Machine>(
     }
     shared.durable.store(commit.sequence, Ordering::Release);
     shared.progress.send_modify(|p| p.durable = commit.sequence);
-    // Counted before the answers, which bring new commands.
+    // Counted before answering, because the answers cause new commands.
     commit.queued = shared.queue.lock().waiting.len();
     finish(shared, groups);
     let answered = Instant::now();
@@ -125,15 +126,16 @@ fn succeed<M: Machine>(
     }
 }
 
-/// Takes back everything that is not durable: `groups`, and what was decided behind them. Answers
-/// the commands, in their order.
+/// Undoes everything that is not durable: `groups`, and what was decided after them. Then answers
+/// the commands in their order.
 fn undo_all<M: Machine>(
     shared: &Shared<M>,
     state: &mut State<M>,
     mut groups: VecDeque<Group<M>>,
 ) -> Vec<Decided<M>> {
     {
-        // Deciders hold the state's lock until their group is in the queue, so nothing is missed.
+        // A decider holds the state's lock until its group is in the queue, so the queue is
+        // complete.
         let mut queue = shared.queue.lock();
         groups.append(&mut queue.decided);
         queue.decided_commands = 0;
@@ -180,7 +182,8 @@ fn fail<M: Machine>(shared: &Shared<M>, groups: VecDeque<Group<M>>, reason: &Arc
     refuse(shared, undone, reason);
 }
 
-/// Another writer was first: applies what it wrote and puts the commands back in front.
+/// Handles a lost compare-and-swap: applies the other writer's entries and requeues the commands
+/// at the front.
 fn decide_again<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,

@@ -1,4 +1,4 @@
-//! Decides waiting commands, and applies what they change.
+//! Decides waiting commands and applies their changes.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -9,15 +9,15 @@ use placewright_tasks::{Contained, caught_now};
 use crate::shared::{COMMANDS_READY, Decided, Group, Pending, SPARE_BYTES_MAX, Shared, State};
 use crate::{Machine, SubmitError};
 
-/// A thread's own decider; kept for the capacity of its buffers.
+/// The working memory of a deciding thread, kept for the capacity of its buffers.
 pub(crate) struct Decider<M: Machine> {
     /// The commands to decide next; empty between two decisions.
     pub(crate) batch: VecDeque<Pending<M>>,
     /// An empty group for the next decisions.
     pub(crate) spare: Option<Group<M>>,
-    /// What is answered at once.
+    /// Decisions that need no append and are answered at once.
     settled: Vec<Decided<M>>,
-    /// What the commands change; dropped when the lock is let go.
+    /// The changes of the current decisions; dropped after the lock is released.
     changes: Vec<M::Change>,
 }
 
@@ -31,16 +31,17 @@ impl<M: Machine> Decider<M> {
         }
     }
 
-    /// Decides the commands of `batch` in order, each on the state that the ones before left. What
-    /// has to wait for an append is put behind the queue's decided groups, all else is answered.
+    /// Decides the commands of `batch` in order, each on the state that its predecessors left.
+    /// Decisions that need an append are added to the queue's decided groups, all others are
+    /// answered.
     ///
-    /// Commands that take long are decided in several parties, between which readers have their turn.
-    /// When there is enough for an append, the rest stays in `batch`.
+    /// A long batch is decided in several holds of the lock, so that readers get in between. When
+    /// there is enough for an append, the rest stays in `batch`.
     pub(crate) fn decide(&mut self, shared: &Shared<M>) {
         while !self.batch.is_empty() && !self.decide_some(shared) {}
     }
 
-    /// Decides as many commands as may be under one lock. True: enough for an append is decided.
+    /// Decides commands during one hold of the lock. True if enough for an append is decided.
     fn decide_some(&mut self, shared: &Shared<M>) -> bool {
         let options = &shared.options;
         let started = Instant::now();
@@ -65,7 +66,8 @@ impl<M: Machine> Decider<M> {
             self.spare = Some(group);
         } else {
             group.decide = started.elapsed();
-            // Under the lock still: nothing can be undone before it is where the undoing looks for it.
+            // Queued while the state is locked, so that an undo finds every applied change in the
+            // queue.
             let mut queue = shared.queue.lock();
             queue.decided_commands += group.decided.len();
             queue.decided_bytes += group.buffer.len();
@@ -75,7 +77,7 @@ impl<M: Machine> Decider<M> {
         if self.batch.is_empty() {
             drop(state);
         } else {
-            // Whoever waits gets the lock before this thread wants it again.
+            // Hands the lock to a waiting thread before this one can take it again.
             RwLockWriteGuard::unlock_fair(state);
         }
         self.settled.drain(..).for_each(Decided::answer);
@@ -92,7 +94,7 @@ impl<M: Machine> Decider<M> {
     ) {
         let from = self.changes.len();
         let changes = &mut self.changes;
-        // Deciding changes nothing, so a bug that panics there harms only its own command.
+        // Deciding does not change the state, so a panic harms only its own command.
         let decision = caught_now(Contained::Decision, || {
             state.machine.decide(&pending.command, changes)
         });
@@ -104,8 +106,8 @@ impl<M: Machine> Decider<M> {
         if result.is_err() {
             self.changes.truncate(from);
         } else if self.changes.len() > from {
-            // Before it is applied: what is too large for the journal must leave no trace, and concerns
-            // nobody else.
+            // Checked before the change is applied: a record that is too large must leave no
+            // trace, and concerns no other command.
             let start = group.buffer.len();
             M::encode(&self.changes[from..], &mut group.buffer);
             let bytes = group.buffer.len() - start;

@@ -1,4 +1,4 @@
-//! The handle: opens an engine, submits, reads, follows, shuts down.
+//! The public handle: opens an engine, submits commands, reads, follows, shuts down.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,36 +24,37 @@ use crate::{
     StoreError,
 };
 
-/// Why a command was neither accepted nor refused. It had no effect, unless said otherwise.
+/// Why a command was neither accepted nor refused. It had no effect, unless stated otherwise.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SubmitError {
-    /// The store failed; a later attempt may succeed. (When the store kept the command and lost
-    /// only its answer, the effect shows up with the next command.)
+    /// The store failed; a later attempt may succeed. (If the store kept the command and only its
+    /// answer was lost, the effect appears with the next command.)
     #[error("the store is unavailable")]
     Unavailable(#[source] Arc<StoreError>),
     /// The engine is shutting down.
     #[error("shutting down")]
     ShuttingDown,
-    /// Too many commands wait.
+    /// The queue is full; see [`Options::queue_commands_max`].
     #[error("too many requests are waiting")]
     Overloaded,
-    /// The command would make a record that is larger than the store is allowed to keep. It had no
-    /// effect, it will have none later, and others are not concerned.
+    /// The command would need a record larger than the limit. It had and will have no effect, and
+    /// other commands are not concerned.
     #[error(
         "the change makes a record of {bytes} bytes; store.record_bytes_max allows {bytes_max}"
     )]
     TooLarge {
-        /// The record's size.
+        /// The size of the record.
         bytes: usize,
-        /// See [`Options::record_bytes_max`].
+        /// The limit, which is [`Options::record_bytes_max`].
         bytes_max: usize,
     },
-    /// Deciding the command panicked: a bug.
+    /// Deciding the command panicked, which is a bug.
     #[error("an internal error occurred while the command was decided")]
     Panicked,
 }
 
-/// A running state machine. Clones are handles on the same one; the last one to go shuts it down.
+/// A running state machine. Clones are handles to the same engine; dropping the last one shuts it
+/// down.
 pub struct Engine<M: Machine> {
     inner: Arc<Inner<M>>,
 }
@@ -133,23 +134,23 @@ impl<M: Machine> Engine<M> {
         })
     }
 
-    /// Puts a command into the queue, at once; the future answers when its outcome is durable, or
-    /// when everything is durable that its refusal was decided on. A future that is dropped does
-    /// not take the command back.
+    /// Queues a command immediately. The future resolves when the outcome is durable, or for a
+    /// refusal when everything that it was decided on is durable. Dropping the future does not
+    /// cancel the command.
     ///
-    /// Commands that do not wait for each other's answers are decided in any order: await the first
-    /// before submitting one that depends on it.
+    /// Commands submitted without waiting for an answer may be decided in any order: await the
+    /// first before submitting one that depends on it.
     pub fn submit(
         &self,
         command: M::Command,
     ) -> impl Future<Output = Result<Result<M::Outcome, M::Refusal>, SubmitError>> + Send + use<M>
     {
         let receiver = self.enqueue(command);
-        // A queue that is gone answers nothing any more.
+        // The sender is dropped when the queue is closed.
         async move { receiver?.await.unwrap_or(Err(SubmitError::ShuttingDown)) }
     }
 
-    /// [`Engine::submit`] for callers outside of asynchronous code. Blocks.
+    /// [`Engine::submit`] for synchronous code; blocks until the outcome is known.
     ///
     /// # Errors
     /// See [`SubmitError`].
@@ -164,8 +165,8 @@ impl<M: Machine> Engine<M> {
         Ok(receiver)
     }
 
-    /// Computes something from the state and answers when all that it saw is durable. When some of
-    /// that is undone instead, it computes again.
+    /// Evaluates a function on the state and returns its value when everything that it saw is
+    /// durable. If some of that is undone instead, the function is evaluated again.
     ///
     /// The state cannot change while `compute` runs, so it should take milliseconds at most.
     pub fn read<T: Send>(
@@ -178,7 +179,7 @@ impl<M: Machine> Engine<M> {
                 let (value, seen, rollbacks) = {
                     let state = shared.state.read();
                     let value = compute(&state.machine);
-                    // Asked under the lock: nothing can be undone meanwhile.
+                    // Checked under the lock, so that nothing can be undone in between.
                     if shared.durable() >= state.applied {
                         return value;
                     }
@@ -191,11 +192,12 @@ impl<M: Machine> Engine<M> {
         }
     }
 
-    /// As [`Engine::read`], for what takes long: in slices, and the state may change between them.
-    /// `begin` gives what the slices build on; `go_on` is one slice, and has a value when it was the
-    /// last. Changes are decided meanwhile; so each slice should take a millisecond or two.
+    /// As [`Engine::read`] for long evaluations: runs in slices, between which the state may
+    /// change. `begin` creates the accumulator; `go_on` is one slice, and returns a value in the
+    /// last one. A slice should take no more than a millisecond or two.
     ///
-    /// Answers when all that any slice saw is durable; when some of that is undone, it begins anew.
+    /// Returns when everything that any slice saw is durable; if some of that is undone, it starts
+    /// again.
     pub fn read_in_slices<S: Send, T: Send>(
         &self,
         begin: impl Fn() -> S + Send,
@@ -242,28 +244,28 @@ impl<M: Machine> Engine<M> {
         compute(&self.inner.shared.state.read().machine)
     }
 
-    /// The last durable entry.
+    /// The sequence of the last durable entry.
     pub fn durable_sequence(&self) -> u64 {
         self.inner.shared.durable()
     }
 
-    /// The first entry that can still be followed.
+    /// The sequence of the first entry that can still be followed.
     pub fn first_held(&self) -> u64 {
         self.inner.shared.first_held.load(Ordering::Acquire)
     }
 
-    /// The commands that wait to be decided.
+    /// The number of commands that wait to be decided.
     pub fn queued(&self) -> usize {
         self.inner.shared.queue.lock().waiting.len()
     }
 
-    /// How long ago the store last failed to keep a change; none once it has kept one again.
+    /// The time since the store last failed to append; `None` once an append has succeeded again.
     pub fn store_failed_ago(&self) -> Option<Duration> {
         let failed = *self.inner.shared.append_failed.lock();
         failed.map(|at| at.elapsed())
     }
 
-    /// Follows every durable entry behind `after`, in order. 0 starts with the first one ever.
+    /// Follows every durable entry after `after`, in order; 0 starts with the first entry.
     ///
     /// # Errors
     /// [`FollowError::Trimmed`] or [`FollowError::Ahead`].
@@ -271,7 +273,7 @@ impl<M: Machine> Engine<M> {
         Follower::new(Arc::clone(&self.inner.shared), after)
     }
 
-    /// Makes a snapshot of the durable state now, and trims the journal behind it.
+    /// Makes a snapshot of the durable state now, and trims the journal up to it.
     ///
     /// # Errors
     /// See [`SnapshotError`].
@@ -287,8 +289,8 @@ impl<M: Machine> Engine<M> {
         }
     }
 
-    /// Takes no more commands, answers those that wait, ends what runs in the background, and
-    /// closes the journal. Reads still work afterwards. Blocks; a second call does nothing.
+    /// Stops accepting commands, answers those that wait, ends the background threads, and closes
+    /// the journal. Reads still work afterwards. Blocks; a second call does nothing.
     pub fn shutdown(&self) {
         self.inner.shutdown();
     }
@@ -383,8 +385,8 @@ fn start<M: Machine>(
     })
 }
 
-/// A panic in one of the engine's own threads leaves a state that nobody should see: what is durable is
-/// safe, and a restart finds it.
+/// A panic in one of the engine's own threads may leave an inconsistent state in memory, so it
+/// ends the process. What is durable is safe, and a restart recovers it.
 fn spawn(task: Task, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, JournalError> {
     placewright_tasks::spawn_thread(task, run).map_err(|source| JournalError::Io {
         path: "(threads)".into(),
@@ -407,7 +409,7 @@ impl<M: Machine> Inner<M> {
             shared.ahead_wake.notify_one();
         }
         running.stop.store(true, Ordering::Relaxed);
-        // A thread that is gone needs no message; one that panicked has said so.
+        // A thread that has ended needs no message; one that panicked has been logged.
         let _ = shared.snapshot_requests.send(SnapshotRequest::Stop);
         let _ = shared.history_requests.send(HistoryRequest::Stop);
         let _ = running.ahead.join();

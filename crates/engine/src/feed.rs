@@ -10,10 +10,10 @@ use crate::history::HistoryRequest;
 use crate::shared::{Progress, Shared};
 use crate::{Machine, StoreError};
 
-/// What one block of [`Recent`] costs besides its bytes.
+/// The approximate memory overhead of a block of [`Recent`], in bytes.
 const BLOCK_BYTES: usize = 128;
 
-/// Consecutive entries that share one buffer.
+/// Consecutive entries that share a buffer.
 pub(crate) struct Block {
     first: u64,
     buffer: Vec<u8>,
@@ -42,7 +42,7 @@ impl Block {
         (self.first..self.next()).contains(&sequence)
     }
 
-    /// The sequence behind the last entry.
+    /// The sequence after the last entry.
     fn next(&self) -> u64 {
         self.first + self.ends.len() as u64
     }
@@ -60,7 +60,7 @@ impl Block {
     }
 }
 
-/// The newest durable entries, as many as fit.
+/// A cache of the newest durable entries, bounded in bytes.
 pub(crate) struct Recent {
     blocks: VecDeque<Arc<Block>>,
     bytes: usize,
@@ -87,7 +87,7 @@ impl Recent {
         }
     }
 
-    /// Entries from `next` on, if that one is here.
+    /// The entries from `next` on, if that one is cached.
     fn get(&self, next: u64) -> Option<Entries> {
         let index = self.blocks.partition_point(|block| block.next() <= next);
         let block = self.blocks.get(index)?;
@@ -95,11 +95,11 @@ impl Recent {
     }
 }
 
-/// Consecutive durable entries; cheap to clone.
+/// Consecutive durable entries in shared memory; cheap to clone.
 #[derive(Clone)]
 pub struct Entries {
     block: Arc<Block>,
-    /// The first entry of the block that counts.
+    /// The first entry of the block that belongs to this value.
     from: u64,
 }
 
@@ -108,22 +108,22 @@ impl Entries {
         Self { block, from }
     }
 
-    /// The sequence of the last entry.
+    /// The sequence number of the last entry.
     pub fn last_sequence(&self) -> u64 {
         self.block.next() - 1
     }
 
-    /// The sequence of the first entry.
+    /// The sequence number of the first entry.
     pub fn first_sequence(&self) -> u64 {
         self.from
     }
 
-    /// Each entry: its sequence, and its record for [`Machine::decode`].
+    /// The entries in order: each sequence with its record, for [`Machine::decode`].
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.iter_from(self.from)
     }
 
-    /// The entries from this one on.
+    /// The entries from `sequence` on.
     pub fn iter_from(&self, sequence: u64) -> impl Iterator<Item = (u64, &[u8])> {
         (sequence.max(self.from)..self.block.next()).map(|sequence| {
             let index = usize::try_from(sequence - self.block.first).unwrap_or(usize::MAX);
@@ -135,7 +135,7 @@ impl Entries {
 /// Why entries cannot be followed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FollowError {
-    /// They were trimmed. Start from a newer entry, or from a copy of the state.
+    /// The entries were trimmed. Start from a newer entry, or from a copy of the state.
     #[error("entry {asked} is no longer held: the first held entry is {first_held}")]
     Trimmed {
         /// The entry that was asked for.
@@ -143,12 +143,12 @@ pub enum FollowError {
         /// The first entry still held.
         first_held: u64,
     },
-    /// There is no such entry yet.
+    /// The entry does not exist yet.
     #[error("entry {after} does not exist: the last entry is {end}")]
     Ahead {
         /// The entry after which to follow.
         after: u64,
-        /// The last entry.
+        /// The last entry that exists.
         end: u64,
     },
     /// The journal cannot be read.
@@ -156,8 +156,8 @@ pub enum FollowError {
     Store(#[source] Arc<StoreError>),
 }
 
-/// Follows the durable entries in order. A slow follower costs the writer nothing: what has left
-/// memory meanwhile is read from the journal.
+/// Follows the durable entries in order. A slow follower costs the writer nothing: entries that
+/// were evicted from memory are read from the journal.
 pub struct Follower<M: Machine> {
     shared: Arc<Shared<M>>,
     progress: watch::Receiver<Progress>,
@@ -185,8 +185,8 @@ impl<M: Machine> Follower<M> {
         })
     }
 
-    /// The next entries, at least one; waits for them. None: the engine was shut down. Loses
-    /// nothing when the future is dropped.
+    /// Waits for the next entries and returns at least one; `None` after the engine was shut down.
+    /// Cancel safe: dropping the future loses nothing.
     pub async fn next_entries(&mut self) -> Option<Result<Entries, FollowError>> {
         loop {
             let progress = *self.progress.borrow_and_update();
@@ -207,14 +207,14 @@ impl<M: Machine> Follower<M> {
         }
     }
 
-    /// Has [`Follower::next_entries`] go on with this entry, one of those that it gave last. For readers
-    /// that have no room for more: entries that they hold meanwhile stay in memory, and those that
-    /// they ask for anew do not.
+    /// Makes [`Follower::next_entries`] continue with this entry, which must be one of those
+    /// returned last. For readers with bounded buffers: entries that they keep stay in memory,
+    /// entries that they request again do not.
     pub fn go_back_to(&mut self, sequence: u64) {
         self.next = sequence.min(self.next);
     }
 
-    /// None: the engine was shut down.
+    /// Reads from the journal; `None` after the engine was shut down.
     async fn ask_history(&self) -> Option<Result<Entries, FollowError>> {
         let (reply, answer) = oneshot::channel();
         let request = HistoryRequest::Read {

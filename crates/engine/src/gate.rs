@@ -1,4 +1,4 @@
-//! Keeps background work interruptible, and to its share of a core.
+//! Makes background work interruptible, and limits its share of a core.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -6,28 +6,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes between two looks at the clock.
+/// The clock is read after this many bytes.
 const STRIDE_BYTES: usize = 1 << 20;
-/// The longest rest: work that was held up by something else earns no longer one.
+/// The longest pause, however long a piece of work was delayed.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A stop is seen this soon.
+/// The longest time until a stop is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The work was asked to stop.
+/// The error of work that was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted by the shutdown")]
 pub(crate) struct Stopped;
 
-/// Tells background work when to pause and when to stop.
+/// Throttles background work and tells it when to stop.
 pub(crate) struct Gate {
     stop: Arc<AtomicBool>,
-    /// Pause this many times as long as the work took.
+    /// The ratio of pause to work.
     rest: f64,
     worked_since: Instant,
 }
 
 impl Gate {
-    /// Work may take `duty` (0 to 1) of a core, until `stop`.
+    /// Limits work to the share `duty` (0 to 1) of a core, until `stop` is set.
     pub(crate) fn new(stop: Arc<AtomicBool>, duty: f64) -> Self {
         let rest = 1.0 / duty.clamp(0.01, 1.0) - 1.0;
         Self {
@@ -37,12 +37,13 @@ impl Gate {
         }
     }
 
-    /// Work that never pauses and never stops.
+    /// A gate that neither pauses nor stops.
     pub(crate) fn open() -> Self {
         Self::new(Arc::default(), 1.0)
     }
 
-    /// Called between pieces of work: rests as long as its share demands, and says when to stop.
+    /// Called between pieces of work: pauses as required by the share, and fails once a stop is
+    /// requested.
     pub(crate) fn pass(&mut self) -> Result<(), Stopped> {
         let rest = self.worked_since.elapsed().mul_f64(self.rest);
         let until = Instant::now() + rest.min(PAUSE_MAX);
@@ -60,7 +61,7 @@ impl Gate {
     }
 }
 
-/// Passes a gate now and then while bytes flow.
+/// Wraps a reader or writer and passes the gate as bytes are transferred.
 pub(crate) struct Gated<'a, T> {
     inner: T,
     gate: &'a mut Gate,

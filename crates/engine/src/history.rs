@@ -1,4 +1,4 @@
-//! The thread that reads old entries for followers.
+//! The thread that reads old entries from the journal for followers.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -11,20 +11,21 @@ use tokio::sync::oneshot;
 use crate::feed::Block;
 use crate::{Entries, FollowError, StoreError};
 
-/// One answer holds about this many bytes, so that followers take turns.
+/// The approximate size of an answer in bytes, so that followers take turns.
 const ANSWER_BYTES: usize = 1 << 20;
 
 pub(crate) enum HistoryRequest {
     Read {
         from: u64,
-        /// The last entry that may be shown.
+        /// The last entry that may be returned: the last durable one.
         until: u64,
         reply: oneshot::Sender<Result<Entries, FollowError>>,
     },
     Stop,
 }
 
-/// So many of the last answers are kept: slow followers come back for the rest of the same entries.
+/// The number of answers that are cached, because slow followers return for the rest of the same
+/// entries.
 const ANSWERS_KEPT: usize = 2;
 
 pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<HistoryRequest>) {
@@ -32,12 +33,12 @@ pub(crate) fn run(mut journal: Box<dyn Journal>, requests: &mpsc::Receiver<Histo
     while let Ok(HistoryRequest::Read { from, until, reply }) = requests.recv() {
         placewright_tasks::pass(placewright_tasks::Task::EngineHistory);
         if reply.is_closed() {
-            // A follower that went away does not want it.
+            // The follower has been dropped.
             continue;
         }
         let known = kept.iter().find(|block| block.holds(from));
         let answer = match known {
-            // Only what is durable was ever read.
+            // The cached answers hold durable entries only.
             Some(block) => Ok(Arc::clone(block)),
             None => read(journal.as_mut(), from, until).map(Arc::new),
         };
@@ -64,7 +65,7 @@ fn read(journal: &mut dyn Journal, from: u64, until: u64) -> Result<Block, Follo
         }
     });
     match read {
-        // What was read before a damaged entry is still good.
+        // Entries before a damaged one are returned; the next request reports the damage.
         _ if !block.is_empty() => Ok(block),
         Ok(_) => Err(store(JournalError::Missing {
             path: "the journal".into(),

@@ -13,7 +13,7 @@
 //!   after the append of all that it was decided on, a read after the append of all that it saw.
 //! - All commands that wait go into one append.
 //! - A failed append leaves no trace: everything that was not durable is undone, its callers learn
-//!   why, and the engine goes on.
+//!   why, and the engine continues.
 //! - Losing an append to another writer is invisible: what was missed is applied, and the commands
 //!   are decided again.
 //!

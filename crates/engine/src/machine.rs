@@ -1,28 +1,28 @@
-//! What a state machine has to offer to be run by the engine.
+//! The interface of a state machine that the engine can run.
 
 use std::io;
 
-/// A state machine: all its state in memory, all its rules in [`Machine::decide`].
+/// A state machine with all its state in memory and all its rules in [`Machine::decide`].
 ///
 /// Every function is pure but for the state that it is given: no I/O, clock, or random number, and
 /// no order of a hash map in a result. Times and new ids travel in the command.
 pub trait Machine: Send + Sync + Sized + 'static {
-    /// What a caller wants.
+    /// A request to change the state.
     type Command: Send + 'static;
-    /// A fact about the state: what an accepted command changed.
+    /// A fact about the state: one change made by an accepted command.
     type Change: Send + Sync + 'static;
-    /// What an accepted command answers.
+    /// The answer to an accepted command.
     type Outcome: Send + 'static;
-    /// Why a command was not accepted.
+    /// The reason why a command is refused.
     type Refusal: Send + 'static;
-    /// What takes one change back.
+    /// The data that undoes one applied change.
     type Undo: Send + 'static;
 
     /// The state before the first change.
     fn empty() -> Self;
 
-    /// Decides a command on this state: adds the changes that it makes, or refuses it (whatever was
-    /// added is then ignored). An accepted command without changes is not journaled.
+    /// Decides a command on this state: adds its changes, or refuses it (whatever was added is
+    /// then ignored). An accepted command without changes is not journaled.
     ///
     /// `changes` may already hold those of earlier commands; only add to it.
     ///
@@ -34,22 +34,22 @@ pub trait Machine: Send + Sync + Sized + 'static {
         changes: &mut Vec<Self::Change>,
     ) -> Result<Self::Outcome, Self::Refusal>;
 
-    /// Carries out a change. Total: a change that was decided, or journaled, always applies.
+    /// Applies a change. Total: a change that was decided or journaled can always be applied.
     fn apply(&mut self, change: &Self::Change) -> Self::Undo;
 
-    /// Carries out a change that will never be undone.
+    /// Applies a change that will never be undone.
     fn replay(&mut self, change: &Self::Change) {
         drop(self.apply(change));
     }
 
-    /// Takes back the newest change that was not taken back yet.
+    /// Undoes the newest change that was not undone yet.
     fn undo(&mut self, undo: Self::Undo);
 
-    /// Adds one record to `out`: the changes of one command, with the record's own version. `out`
-    /// may already hold other bytes.
+    /// Encodes the changes of one command as a record, with a version of its own, and appends it
+    /// to `out`, which may already hold other bytes.
     fn encode(changes: &[Self::Change], out: &mut Vec<u8>);
 
-    /// Reads a record that this or an older release encoded.
+    /// Decodes a record of this or an older release.
     ///
     /// # Errors
     /// A newer release's record, or one that makes no sense.
@@ -61,7 +61,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Only those of `out`.
     fn save(&self, out: &mut dyn io::Write) -> io::Result<()>;
 
-    /// Reads a state that this or an older release saved.
+    /// Reads a state saved by this or an older release.
     ///
     /// # Errors
     /// A newer release's state, one that makes no sense, or those of `input`.
@@ -80,12 +80,12 @@ pub enum DecodeError {
          use a newer release"
     )]
     Newer {
-        /// The record's version.
+        /// The version in the record.
         found: u32,
         /// The newest version that is understood.
         supported: u32,
     },
-    /// It makes no sense.
+    /// The content is not a valid record.
     #[error("the record cannot be read: {0}")]
     Damaged(String),
 }
@@ -99,15 +99,15 @@ pub enum LoadError {
          use a newer release"
     )]
     Newer {
-        /// The snapshot's version.
+        /// The version in the snapshot.
         found: u32,
         /// The newest version that is understood.
         supported: u32,
     },
-    /// It makes no sense.
+    /// The content is not a valid snapshot.
     #[error("the snapshot cannot be read: {0}")]
     Damaged(String),
-    /// Reading failed.
+    /// The reader failed, or the snapshot ended early.
     #[error("the snapshot cannot be read")]
     Io(#[from] io::Error),
 }

@@ -1,19 +1,19 @@
-//! What an engine tells about itself: for logs and metrics.
+//! Events of an engine, for logs and metrics.
 
 use std::error::Error;
 use std::time::Duration;
 
 use crate::{SnapshotError, StoreError};
 
-/// Is told what an engine does. Every function is called from the engine's own threads and has to
-/// return soon. `()` ignores all of it.
+/// Receives the events of an engine. Every function is called on the engine's own threads and has
+/// to return quickly. `()` ignores all events.
 pub trait Observer: Send + Sync + 'static {
-    /// The start has come this far. Called a few times a second at most, and once at the end.
+    /// Recovery has progressed. Called a few times a second at most, and once at the end.
     fn recovering(&self, progress: &RecoveryProgress) {
         let _ = progress;
     }
 
-    /// The snapshot at `sequence` cannot be used; the one before it is tried.
+    /// The snapshot at `sequence` is not usable; the previous one is tried.
     fn snapshot_unusable(&self, sequence: u64, reason: &dyn Error) {
         let _ = (sequence, reason);
     }
@@ -23,12 +23,13 @@ pub trait Observer: Send + Sync + 'static {
         let _ = commit;
     }
 
-    /// An append failed; `commands` were undone and answered with the reason.
+    /// An append failed; `commands` commands were undone and answered with the reason.
     fn append_failed(&self, reason: &StoreError, commands: usize) {
         let _ = (reason, commands);
     }
 
-    /// Another writer was first: `missed` entries were applied and `commands` are decided again.
+    /// Another writer was first: its `missed` entries were applied, and `commands` commands are
+    /// decided again.
     fn conflict(&self, commands: usize, missed: u64) {
         let _ = (commands, missed);
     }
@@ -38,7 +39,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = report;
     }
 
-    /// A snapshot failed, or the trimming after it. It is tried again later.
+    /// A snapshot, or the trimming after it, failed. It is tried again later.
     fn snapshot_failed(&self, reason: &SnapshotError) {
         let _ = reason;
     }
@@ -46,33 +47,33 @@ pub trait Observer: Send + Sync + 'static {
 
 impl Observer for () {}
 
-/// How far a start has come.
+/// The progress of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryProgress {
-    /// The snapshot that it started from; 0 for none.
+    /// The sequence of the snapshot that it started from; 0 for none.
     pub snapshot: u64,
-    /// The last entry applied.
+    /// The last entry that was applied.
     pub sequence: u64,
-    /// The last entry there is.
+    /// The last entry of the journal.
     pub end: u64,
 }
 
 /// One append that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
-    /// The last entry that is durable now.
+    /// The last entry that is durable.
     pub sequence: u64,
-    /// The commands that were answered after it, refused ones too.
+    /// The number of commands that were answered after it, including refused ones.
     pub commands: usize,
-    /// The entries appended.
+    /// The number of entries appended.
     pub entries: usize,
-    /// The size of their records.
+    /// The total size of their records.
     pub bytes: usize,
     /// How long the commands took to decide and to apply.
     pub decide: Duration,
     /// How long the append took, its fsync included.
     pub append: Duration,
-    /// The commands that wait now.
+    /// The number of commands that are waiting now.
     pub queued: usize,
 }
 
@@ -81,7 +82,7 @@ pub struct Commit {
 pub struct SnapshotReport {
     /// The snapshot holds the state after this entry.
     pub sequence: u64,
-    /// Its size.
+    /// The size of the snapshot in bytes.
     pub bytes: u64,
     /// How long it took, pauses included.
     pub elapsed: Duration,

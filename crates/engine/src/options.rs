@@ -2,51 +2,52 @@
 
 use std::time::Duration;
 
-/// How an engine runs. The defaults suit a store of any size; see each field for what it trades.
+/// The settings of an engine. The defaults suit a store of any size; each field explains its
+/// trade-off.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The most commands that may wait; one more is refused with
+    /// The maximum number of waiting commands; a further one is refused with
     /// [`crate::SubmitError::Overloaded`]. Default 65,536.
     pub queue_commands_max: usize,
-    /// The most commands decided under one write lock. More amortise the lock, fewer let readers
-    /// in sooner. Default 128 (about half a millisecond).
+    /// The maximum number of commands decided during one write lock. A larger number amortises the
+    /// lock, a smaller one lets readers in sooner. Default 128 (about half a millisecond).
     pub decide_commands_max: usize,
-    /// The most commands in one append. Default 4,096.
+    /// The maximum number of commands in one append. Default 4,096.
     pub batch_commands_max: usize,
-    /// The longest that commands are decided under one write lock: then waiting readers have their turn,
-    /// and the rest of the commands comes next. One command is decided in one piece. Default 1 ms.
+    /// The longest time that commands are decided during one write lock; then waiting readers get
+    /// their turn before the rest. A single command is never interrupted. Default 1 ms.
     pub decide_hold_max: Duration,
-    /// The largest record: a command that would make a larger one has no effect and is answered with
-    /// [`crate::SubmitError::TooLarge`]. Default 16 MiB.
+    /// The maximum size of a record: a command that would need a larger one has no effect and is
+    /// answered with [`crate::SubmitError::TooLarge`]. Default 16 MiB.
     pub record_bytes_max: usize,
-    /// The most bytes of records in one append. Only a single record that is larger goes beyond.
+    /// The maximum size of the records in one append. Only a single larger record exceeds it.
     /// Default 8 MiB.
     pub batch_bytes_max: usize,
-    /// How many commands have to wait, while an append is under way, for a second thread to decide
-    /// them ahead of it. Fewer would cost more in waking it up than it gains. Default 64.
+    /// How many commands have to wait during an append before a second thread decides them ahead
+    /// of it. With fewer, waking that thread costs more than it gains. Default 64.
     pub ahead_commands_min: usize,
-    /// The longest that an append waits for the callers that were just answered to come back with
-    /// their next command, so that they share one append instead of forming two parties that take
-    /// turns. It never waits longer than half of what the last append took, and ends as soon as as
-    /// many commands wait as were last seen at once. Zero: never. Default 2 ms.
+    /// The longest time that an append waits for the callers that were just answered to submit
+    /// their next command, so that they share one append instead of forming two groups that
+    /// alternate. It never waits longer than half the time of the last append, and stops waiting
+    /// as soon as as many commands wait as were last seen at once. Zero disables it. Default 2 ms.
     pub gather_max: Duration,
-    /// How much memory holds recent entries for [`crate::Engine::follow`]. Older ones are read from
-    /// the journal. Default 16 MiB.
+    /// The memory for recent entries that [`crate::Engine::follow`] serves. Older ones are read
+    /// from the journal. Default 16 MiB.
     pub recent_bytes: usize,
     /// A snapshot is made after this many entries. Default 1,000,000 (seconds of replay).
     pub snapshot_entries: u64,
     /// A snapshot is made after this many bytes of entries, and at least the newest snapshot's own
     /// size, so that snapshots never cost more writing than the journal. Default 64 MiB.
     pub snapshot_bytes: u64,
-    /// How many snapshots are kept. Entries are trimmed behind the oldest, so that one damaged
-    /// snapshot loses nothing. At least 1; default 2.
+    /// How many snapshots are kept. Entries are trimmed only before the oldest, so that one
+    /// damaged snapshot loses nothing. At least 1; default 2.
     pub snapshots_kept: usize,
     /// The share of one core that making a snapshot may take, from above 0 to 1. Default 0.5.
     pub snapshot_duty: f64,
-    /// After a failed snapshot the next is tried this much later. Default 30 s.
+    /// The delay until the next attempt after a failed snapshot. Default 30 s.
     pub snapshot_retry: Duration,
-    /// The newest entries that are kept for [`crate::Engine::follow`] even when snapshots cover
-    /// them. Default 100,000.
+    /// The number of newest entries that are kept for [`crate::Engine::follow`] even when
+    /// snapshots cover them. Default 100,000.
     pub retain_entries: u64,
 }
 

@@ -1,4 +1,4 @@
-//! From the journal to a state: the newest good snapshot, then the entries behind it.
+//! Recovers a state from the journal: the newest valid snapshot, then the entries after it.
 
 use std::io::{self, BufReader};
 use std::ops::ControlFlow;
@@ -9,25 +9,25 @@ use placewright_journal::{Journal, JournalError};
 use crate::gate::{Gate, Gated, Stopped};
 use crate::{DecodeError, LoadError, Machine, Observer, RecoveryProgress};
 
-/// One read of the journal takes about this much, then lets go of its view.
+/// The approximate size of one read of the journal, after which its read view is released.
 const READ_BYTES: usize = 4 << 20;
-/// Saved states are read and written in pieces of this size.
+/// The size of the buffer for reading and writing saved states.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
-/// Progress is told this often.
+/// The interval between reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The journal failed.
+    /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// An entry is whole, but makes no sense to this release.
+    /// An entry is intact, but this release cannot decode it.
     #[error("entry {sequence} cannot be used")]
     Record {
-        /// The entry.
+        /// The sequence of the entry.
         sequence: u64,
-        /// Why.
+        /// The reason that the machine gives.
         #[source]
         source: DecodeError,
     },
@@ -39,12 +39,13 @@ pub enum RecoverError {
     /// The journal cannot be read to its end.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The snapshot is needed, because earlier entries were trimmed or it is a newer release's.
+    /// The snapshot is not usable but needed, because earlier entries were trimmed or it is a
+    /// newer release's.
     #[error("the snapshot at entry {sequence} cannot be used")]
     Snapshot {
         /// The entry that it was made at.
         sequence: u64,
-        /// Why.
+        /// The reason that the machine gives.
         #[source]
         source: LoadError,
     },
@@ -65,24 +66,24 @@ impl From<Stopped> for RecoverError {
     }
 }
 
-/// A state, and where in the journal it is.
+/// A recovered state and its position in the journal.
 #[derive(Debug)]
 pub struct Recovered<M> {
     /// The state after entry `sequence`.
     pub machine: M,
-    /// The last entry applied.
+    /// The last entry that was applied.
     pub sequence: u64,
     /// The snapshot that it started from; 0 for none.
     pub snapshot: u64,
-    /// That snapshot's size.
+    /// The size of that snapshot in bytes.
     pub snapshot_bytes: u64,
-    /// The size of the entries applied on top of the snapshot.
+    /// The total size of the entries applied on top of the snapshot.
     pub replayed_bytes: u64,
 }
 
-/// Builds the state at the journal's end, without changing the journal. Blocks.
+/// Builds the state at the journal's end without changing the journal. Blocks.
 ///
-/// A damaged snapshot is passed over when an older one, or the whole journal, is still there.
+/// A damaged snapshot is skipped if an older one, or the whole journal, is still there.
 ///
 /// # Errors
 /// A damaged or missing entry, a newer release's entry or snapshot, or the store cannot be read.
@@ -93,7 +94,7 @@ pub fn recover<M: Machine>(
     recover_until(journal, u64::MAX, observer, &mut Gate::open())
 }
 
-/// Builds the state at the entry `until`, or at the end when that comes first.
+/// Builds the state after the entry `until`, or at the end if that comes first.
 pub(crate) fn recover_until<M: Machine>(
     journal: &mut dyn Journal,
     until: u64,
@@ -129,7 +130,7 @@ fn load_newest<M: Machine>(
                 });
             }
             Err(LoadError::Io(error)) if is_stop(&error) => return Err(RecoverError::Stopped),
-            // What comes behind it is newer still.
+            // A snapshot of a newer release means that the entries after it are newer too.
             Err(source @ LoadError::Newer { .. }) => {
                 return Err(RecoverError::Snapshot { sequence, source });
             }
@@ -165,7 +166,7 @@ fn load<M: Machine>(
     let reader = journal.read_snapshot(sequence).map_err(io::Error::other)?;
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, Gated::new(reader, gate));
     let machine = M::load(&mut reader)?;
-    // The journal has checked the snapshot only when it was read to its end.
+    // The journal verifies a snapshot's checksums only when it is read to its end.
     if io::copy(&mut reader, &mut io::sink())? > 0 {
         return Err(LoadError::Damaged("it goes on behind its end".into()));
     }
@@ -188,7 +189,7 @@ fn replay<M: Machine>(
         });
     };
     if recovered.sequence > end {
-        // A snapshot of entries that are gone: reading there says which.
+        // The entries of the snapshot are gone: reading there reports which.
         journal.read(recovered.sequence + 1, &mut |_, _| ControlFlow::Break(()))?;
     }
     while recovered.sequence < end {

@@ -1,7 +1,8 @@
-//! What the engine's threads and handles share.
+//! The data that the engine's threads and handles share.
 //!
-//! Lock order: `state`, then `queue`, then `recent` or `due`. Nobody waits for the journal with one
-//! of them held, but for the rare catching-up after a lost append.
+//! Lock order: `state`, then `queue`, then `recent` or `due`. No thread waits for the journal
+//! while it holds one of them, except for catching up after a lost compare-and-swap, which is
+//! rare.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,21 +18,21 @@ use crate::history::HistoryRequest;
 use crate::snapshot::{Due, SnapshotRequest};
 use crate::{Machine, Observer, Options, SubmitError};
 
-/// The machine and how far it has come.
+/// The machine and its position in the journal.
 pub(crate) struct State<M> {
     pub(crate) machine: M,
-    /// The last entry applied; behind the durable one while an append is under way.
+    /// The last entry applied; ahead of the durable one while an append is under way.
     pub(crate) applied: u64,
-    /// How often something applied was undone again.
+    /// The number of times that applied changes were undone.
     pub(crate) rollbacks: u64,
 }
 
-/// What callers wait for.
+/// The progress that callers wait for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) durable: u64,
     pub(crate) rollbacks: u64,
-    /// Nothing more will come.
+    /// The engine was shut down.
     pub(crate) closed: bool,
 }
 
@@ -44,46 +45,47 @@ pub(crate) struct Pending<M: Machine> {
     pub(crate) reply: oneshot::Sender<Answer<M>>,
 }
 
-/// A command that waits for what it was decided on to be durable.
+/// A decided command that waits until everything it was decided on is durable.
 pub(crate) struct Decided<M: Machine> {
     pub(crate) pending: Pending<M>,
     pub(crate) result: Result<M::Outcome, M::Refusal>,
-    /// The last entry that the decision saw, its own included.
+    /// The last entry that the decision saw, including its own.
     pub(crate) seen: u64,
 }
 
 impl<M: Machine> Decided<M> {
     pub(crate) fn answer(self) {
-        // A caller that went away does not want to know.
+        // Sending fails if the caller has stopped waiting.
         let _ = self.pending.reply.send(Ok(self.result));
     }
 }
 
-/// Commands that were decided under one lock, with what undoes them.
+/// Commands decided during one lock, with the data that undoes them.
 pub(crate) struct Group<M: Machine> {
     /// The sequence of the first record.
     pub(crate) first: u64,
-    /// The records, one after the other.
+    /// The encoded records, concatenated.
     pub(crate) buffer: Vec<u8>,
-    /// Where each record ends in `buffer`.
+    /// The end offset of each record in `buffer`.
     pub(crate) ends: Vec<usize>,
     pub(crate) undos: Vec<M::Undo>,
     pub(crate) decided: Vec<Decided<M>>,
     pub(crate) decide: Duration,
 }
 
-/// Commands that may wait before their queue grows, which a caller would have to wait for.
+/// The initial capacity of the queue of waiting commands, so that callers seldom wait for it to
+/// grow.
 pub(crate) const COMMANDS_READY: usize = 256;
-/// Room that a new group has for each command, before it grows: entries of undo, and bytes of records.
+/// The initial capacity of a group for each command: undo entries, and bytes of records.
 const UNDOS_A_COMMAND: usize = 4;
 const BYTES_A_COMMAND: usize = 128;
-/// A group that has grown to more than so many bytes of records is not kept for the next commands.
+/// A group whose buffer has grown beyond this is not recycled.
 pub(crate) const SPARE_BYTES_MAX: usize = 1 << 20;
-/// So many groups are kept: as many as are on their way at the same time in the usual load.
+/// The number of groups that are recycled: as many as are in flight at once under the usual load.
 const SPARES_MAX: usize = 16;
 
 impl<M: Machine> Group<M> {
-    /// An empty group with room for some commands.
+    /// An empty group with capacity for some commands.
     pub(crate) fn with_room(commands: usize) -> Self {
         Self {
             first: 0,
@@ -96,37 +98,36 @@ impl<M: Machine> Group<M> {
     }
 }
 
-/// What waits, and who sleeps.
+/// Waiting and decided commands, and the state of the threads that process them.
 pub(crate) struct Queue<M: Machine> {
     pub(crate) waiting: VecDeque<Pending<M>>,
     pub(crate) decided: VecDeque<Group<M>>,
     pub(crate) decided_commands: usize,
-    /// The size of their records.
+    /// The total size of the decided groups' records.
     pub(crate) decided_bytes: usize,
-    /// Empty groups with the memory of earlier ones: fresh memory for each batch would cost more than
-    /// to decide it.
+    /// Recycled groups: allocating memory for each batch would cost more than deciding it.
     spares: Vec<Group<M>>,
-    /// The writer sleeps until this many commands wait; 0: it is awake.
+    /// The writer sleeps until this many commands wait; 0 while it is awake.
     pub(crate) writer_wakes_at: usize,
-    /// The second thread is between taking commands and handing over their decisions.
+    /// Whether the second thread has taken commands and not yet queued their decisions.
     pub(crate) ahead_busy: bool,
-    /// An append is under way.
+    /// Whether an append is under way.
     pub(crate) appending: bool,
     pub(crate) closed: bool,
 }
 
 pub(crate) struct Shared<M: Machine> {
     pub(crate) state: RwLock<State<M>>,
-    /// The last durable entry.
+    /// The sequence of the last durable entry.
     pub(crate) durable: AtomicU64,
-    /// The first entry that the journal holds.
+    /// The sequence of the first entry that the journal holds.
     pub(crate) first_held: AtomicU64,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) queue: Mutex<Queue<M>>,
     pub(crate) writer_wake: Condvar,
     pub(crate) ahead_wake: Condvar,
     pub(crate) recent: RwLock<Recent>,
-    /// When the last append failed; none once one has succeeded.
+    /// When the last append failed; `None` once one has succeeded.
     pub(crate) append_failed: Mutex<Option<Instant>>,
     pub(crate) due: Mutex<Due>,
     pub(crate) snapshot_requests: mpsc::Sender<SnapshotRequest>,
@@ -136,7 +137,7 @@ pub(crate) struct Shared<M: Machine> {
 }
 
 impl<M: Machine> Queue<M> {
-    /// An empty queue with room for some commands.
+    /// An empty queue with capacity for some commands.
     pub(crate) fn with_room(commands: usize) -> Self {
         Self {
             waiting: VecDeque::with_capacity(commands),
@@ -151,20 +152,20 @@ impl<M: Machine> Queue<M> {
         }
     }
 
-    /// Whether what is decided makes a whole append.
+    /// Whether the decided groups suffice for a full append.
     pub(crate) fn has_enough(&self, options: &Options) -> bool {
         self.decided_commands >= options.batch_commands_max
             || self.decided_bytes >= options.batch_bytes_max
     }
 
-    /// An empty group for up to `commands`.
+    /// An empty group with capacity for `commands`, recycled if possible.
     pub(crate) fn take_spare(&mut self, commands: usize) -> Group<M> {
         self.spares
             .pop()
             .unwrap_or_else(|| Group::with_room(commands))
     }
 
-    /// Keeps the memory of a group whose commands are answered. What it still holds is dropped.
+    /// Recycles a group whose commands are answered. Its content is dropped.
     pub(crate) fn give_spare(&mut self, group: Group<M>) {
         if self.spares.len() < SPARES_MAX && group.buffer.capacity() <= SPARE_BYTES_MAX {
             debug_assert!(group.decided.is_empty() && group.undos.is_empty());
@@ -174,8 +175,7 @@ impl<M: Machine> Queue<M> {
 }
 
 impl<M: Machine> Shared<M> {
-    /// Puts a command into the queue, and wakes who has to know: at most one thread, and none
-    /// while enough are awake already.
+    /// Queues a command and wakes at most one thread, and none while enough are awake.
     pub(crate) fn enqueue(&self, pending: Pending<M>) -> Result<(), SubmitError> {
         let mut queue = self.queue.lock();
         if queue.closed {
@@ -202,7 +202,7 @@ impl<M: Machine> Shared<M> {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Waits until entry `seen` is durable. False: it was undone, or may have been.
+    /// Waits until entry `seen` is durable. False if it was undone, or may have been.
     pub(crate) async fn wait_durable(&self, seen: u64, rollbacks: u64) -> bool {
         let mut progress = self.progress.subscribe();
         loop {

@@ -18,16 +18,16 @@ use crate::recover::{self, BUFFER_BYTES};
 use crate::shared::Shared;
 use crate::{Machine, Options, RecoverError, SnapshotReport};
 
-/// Why a snapshot was not made, or the journal not trimmed behind it.
+/// Why a snapshot was not made, or the journal not trimmed after it.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The state could not be built from the journal.
     #[error("the state for a snapshot cannot be built")]
     Recover(#[from] RecoverError),
-    /// The journal failed.
+    /// The journal cannot be read, written or trimmed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Saving failed.
+    /// The writer of the snapshot failed.
     #[error("the snapshot cannot be written")]
     Save(#[source] io::Error),
     /// Interrupted by the shutdown.
@@ -44,15 +44,15 @@ pub(crate) enum SnapshotRequest {
 /// When the next snapshot is due.
 #[derive(Debug)]
 pub(crate) struct Due {
-    /// The newest snapshot.
+    /// The entry that the newest snapshot was made at.
     pub(crate) sequence: u64,
-    /// That snapshot's size.
+    /// The size of that snapshot in bytes.
     pub(crate) snapshot_bytes: u64,
-    /// The size of the entries since.
+    /// The size of the entries since that snapshot.
     pub(crate) bytes: u64,
-    /// One was asked for and is not finished.
+    /// Whether a requested snapshot is not finished.
     pub(crate) requested: bool,
-    /// Not before this, because the last one failed.
+    /// The earliest time for the next attempt after a failure.
     pub(crate) retry_at: Option<Instant>,
 }
 
@@ -68,13 +68,13 @@ impl Due {
     }
 }
 
-/// Called after each append of `bytes`.
+/// Requests a snapshot if one is due. Called after each append of `bytes`.
 pub(crate) fn request_if_due<M: Machine>(shared: &Shared<M>, bytes: u64) {
     let mut due = shared.due.lock();
     due.bytes += bytes;
     if due.is_due(shared.durable(), &shared.options) {
         due.requested = true;
-        // A thread that was stopped makes no snapshots.
+        // Sending fails if the snapshot thread has stopped.
         let _ = shared.snapshot_requests.send(SnapshotRequest::Due);
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn run<M: Machine>(
             SnapshotRequest::Stop => return,
         };
         if stop.load(Ordering::Relaxed) {
-            // Whoever asked learns it from the dropped reply.
+            // A caller that requested a snapshot learns of it from the dropped reply.
             return;
         }
         let result = make(shared, journal.as_mut(), stop);
@@ -160,7 +160,7 @@ fn write<M: Machine>(
     let mut writer = journal.write_snapshot(replica.sequence)?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Gated::new(&mut writer, gate));
     let saved = replica.machine.save(&mut out).and_then(|()| out.flush());
-    // A buffer that is dropped would be written again.
+    // Dropping the buffer would try to write it again.
     let _ = out.into_parts();
     saved.map_err(|error| match error.get_ref() {
         Some(inner) if inner.is::<Stopped>() => SnapshotError::Stopped,
@@ -169,12 +169,13 @@ fn write<M: Machine>(
     Ok(writer.finish()?)
 }
 
-/// Drops old snapshots, and the entries that neither a start nor a follower will want.
+/// Drops old snapshots, and the entries that neither recovery nor followers need.
 fn trim(journal: &mut dyn Journal, options: &Options) -> Result<(), JournalError> {
     let keep = options.snapshots_kept.max(1);
     journal.drop_snapshots(keep)?;
     let snapshots = journal.snapshots()?;
-    // With fewer, the entries from the first on stand in for the missing ones.
+    // With fewer snapshots than configured, the entries from the first on stand in for the missing
+    // ones.
     if snapshots.len() < keep {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! The two threads that turn waiting commands into durable ones.
+//! The two threads that make waiting commands durable.
 //!
 //! The writer decides what waits, appends it, answers it, and starts over: in the usual load one
 //! thread is woken once a batch. While it waits for the disk, a second thread decides ahead, but
@@ -16,10 +16,10 @@ use crate::commit::{self, Appended};
 use crate::decide::Decider;
 use crate::shared::{Group, Queue, Shared};
 
-/// Fewer callers than this are not waited for: they gain too little from one common append.
+/// The minimum number of callers worth waiting for; fewer gain too little from a common append.
 const GATHER_COMMANDS_MIN: usize = 8;
 
-/// Runs until the queue is closed and empty; then tidies the journal.
+/// Runs until the queue is closed and empty, then checkpoints the journal.
 pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
     let mut decider = Decider::new();
     let mut last = None;
@@ -27,11 +27,12 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
         pass(Task::EngineWriter);
         last = commit::commit(shared, journal.as_mut(), groups);
     }
-    // What is durable stays so without it.
+    // A checkpoint only speeds up the next start; durability does not depend on it.
     let _ = journal.checkpoint();
 }
 
-/// Waits for commands, decides them, and takes what is to be appended. None: closed and empty.
+/// Waits for commands, decides them, and takes the groups to append. `None` if the queue is closed
+/// and empty.
 fn next_groups<M: Machine>(
     shared: &Shared<M>,
     decider: &mut Decider<M>,
@@ -43,7 +44,7 @@ fn next_groups<M: Machine>(
         gather(shared, &mut queue, &last);
     }
     loop {
-        // What the other thread took came first: nothing overtakes it.
+        // Commands that the other thread has taken come first, to preserve the order.
         while !queue.ahead_busy && !queue.waiting.is_empty() && !queue.has_enough(&shared.options) {
             let commands_max = shared.options.decide_commands_max;
             take_waiting(&mut queue, commands_max, decider);
@@ -62,7 +63,7 @@ fn next_groups<M: Machine>(
     }
 }
 
-/// Gives the callers that were just answered a moment to come back (see `Options::gather_max`).
+/// Waits briefly for the callers that were just answered (see `Options::gather_max`).
 fn gather<M: Machine>(shared: &Shared<M>, queue: &mut MutexGuard<'_, Queue<M>>, last: &Appended) {
     let pause = (last.took / 2).min(shared.options.gather_max);
     if pause.is_zero() || last.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
@@ -79,7 +80,7 @@ fn gather<M: Machine>(shared: &Shared<M>, queue: &mut MutexGuard<'_, Queue<M>>, 
     queue.writer_wakes_at = 0;
 }
 
-/// Moves what waits into the decider's empty batch, whose memory the queue gets in exchange.
+/// Moves waiting commands into the decider's empty batch by swapping buffers.
 fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: &mut Decider<M>) {
     if queue.waiting.len() <= commands_max {
         std::mem::swap(&mut queue.waiting, &mut decider.batch);
@@ -92,7 +93,7 @@ fn take_waiting<M: Machine>(queue: &mut Queue<M>, commands_max: usize, decider: 
     }
 }
 
-/// What was taken and not decided, because there was enough for an append, is first again.
+/// Returns commands that were taken and not decided to the front of the queue.
 fn put_back<M: Machine>(queue: &mut Queue<M>, decider: &mut Decider<M>) {
     while let Some(pending) = decider.batch.pop_back() {
         queue.waiting.push_front(pending);
@@ -104,7 +105,7 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
     let (mut commands, mut bytes) = (0, 0);
     let bytes_max = shared.options.batch_bytes_max;
     while let Some(group) = queue.decided.pop_front() {
-        // A group alone is never too large: it ends with the record that reaches the limit.
+        // A single group never exceeds the limit by more than its last record.
         if bytes > 0 && bytes + group.buffer.len() > bytes_max {
             queue.decided.push_front(group);
             break;
@@ -151,7 +152,7 @@ pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
     wake_writer(shared, &mut queue);
 }
 
-/// Wakes the writer if it sleeps, whatever it sleeps for.
+/// Wakes the writer if it sleeps, whatever it waits for.
 pub(crate) fn wake_writer<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) {
     if queue.writer_wakes_at != 0 {
         queue.writer_wakes_at = 0;

@@ -1,4 +1,4 @@
-//! What one command, or many at once, may cost the others.
+//! Limits on what one command, or many at once, may cost the other callers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -89,7 +89,7 @@ fn no_append_is_larger_than_allowed_and_the_order_stays() {
         for (number, answer) in (1..).zip(answers) {
             assert_eq!(block_on(answer).unwrap(), Ok(number));
         }
-        // Callers are answered before observers are told; afterwards nothing is under way.
+        // Callers are answered before observers are called; afterwards nothing is under way.
         toy.engine.shutdown();
         let committed = toy
             .events
@@ -141,6 +141,6 @@ fn readers_have_their_turn_while_many_commands_are_decided() {
         over.store(true, Ordering::Relaxed);
         reader.join().unwrap()
     });
-    // Under one lock there would be the first and the last alone.
+    // With a single hold of the lock, only the first and the last value would be seen.
     assert!(seen.len() > 2, "{seen:?}");
 }

@@ -51,7 +51,7 @@ fn only_changes_are_journaled() {
         Err(Refusal::TooMuch { value: 900 })
     );
     toy.add(1, 990).unwrap().unwrap();
-    // Refused after its first change was listed.
+    // Refused after it had listed its first change.
     let refused = Command::Move {
         from: 0,
         to: 1,
@@ -138,7 +138,7 @@ fn a_failed_append_undoes_everything_behind_it() {
     for fault in [Fault::NoSpace, Fault::ReadOnly, Fault::Io] {
         let options = Options {
             ahead_commands_min: 1,
-            // What was undone must not count against it.
+            // Undone changes must not count against it.
             batch_commands_max: 2,
             ..Options::default()
         };
@@ -152,7 +152,7 @@ fn a_failed_append_undoes_everything_behind_it() {
             amount: 1,
         });
         toy.faults.wait_until_held();
-        // Decided while the append is under way: a change and a refusal that saw both.
+        // Decided while the append is under way: a change, and a refusal, that both saw it.
         let second = toy.engine.submit(Command::Move {
             from: 0,
             to: 1,
@@ -172,7 +172,7 @@ fn a_failed_append_undoes_everything_behind_it() {
         assert!(unavailable == 3 || (unavailable == 2 && answers[2].is_ok()));
         assert_eq!(toy.digest() == digest, unavailable == 3);
 
-        // It stays usable, and nothing of the failure is in the journal.
+        // The engine stays usable, and the journal has no trace of the failure.
         assert_eq!(toy.add(2, 1).unwrap(), Ok(1));
         assert_eq!(toy.digest(), toy.recovered_digest());
     }
@@ -205,7 +205,7 @@ fn a_refusal_waits_for_what_it_was_decided_on() {
         assert_eq!(is_unavailable(&block_on(fills)), fails);
         match block_on(refused) {
             Ok(Err(Refusal::TooMuch { value })) => assert!(!fails && value == 1_000),
-            // Decided after the failure: it fits then.
+            // Decided after the failure, when it fits.
             Ok(Ok(value)) => assert!(fails && value == 1),
             Err(SubmitError::Unavailable(_)) => assert!(fails),
             other => panic!("{other:?}"),
@@ -228,7 +228,7 @@ fn while_the_store_fails_reads_go_on_and_writes_say_why() {
             StoreError::Journal(JournalError::NoSpace { .. })
         ));
         assert_eq!(block_on(toy.engine.read(|c| c.values()[0])), 5);
-        // What needs no append is answered.
+        // Commands that need no append are answered.
         assert_eq!(toy.engine.submit_blocking(GET).unwrap(), Ok(5));
         assert_eq!(toy.add(0, 996).unwrap(), Err(Refusal::TooMuch { value: 5 }));
     }

@@ -136,7 +136,7 @@ fn entries_that_do_not_exist_or_are_gone_are_named() {
     let failed = block_on(follower.next_entries()).unwrap().err().unwrap();
     assert!(matches!(failed, FollowError::Store(_)));
     take(&mut follower, 20, 30);
-    // Others share what was read.
+    // Other followers share the entries that were read.
     toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
     take(&mut toy.engine.follow(25).unwrap(), 25, 30);
 }
@@ -155,7 +155,7 @@ fn a_follower_that_goes_back_gets_the_same_entries_again() {
         take(&mut follower, 0, 20);
         follower.go_back_to(7);
         take(&mut follower, 6, 20);
-        // Never ahead of what was given.
+        // Not beyond the entries that were returned.
         follower.go_back_to(40);
         toy.add(0, 1).unwrap().unwrap();
         take(&mut follower, 20, 21);

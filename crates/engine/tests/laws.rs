@@ -14,15 +14,15 @@ use toy::{Command, Counters, Toy, block_on};
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Commands that are submitted together.
+    /// Commands that are submitted concurrently.
     Submit(Vec<Command>),
-    /// Appends fail, some time from now.
+    /// Appends fail from some later time on.
     Fail {
         after: u64,
         times: u64,
         fault: Fault,
     },
-    /// Somebody else adds to a counter, if it fits.
+    /// Another writer adds to a counter, if the limit allows it.
     OtherWriter(Command),
     Snapshot,
     Restart,
@@ -66,7 +66,7 @@ fn options(retain_entries: u64) -> Options {
     }
 }
 
-/// Plays the commands that were accepted, and says what the state has to be.
+/// Replays the accepted commands to compute the expected state.
 struct Model {
     counters: Counters,
     /// An append may be in the journal although its callers were told that it failed, or another
@@ -137,7 +137,7 @@ fn run(steps: Vec<Step>, retain_entries: u64) {
             );
         }
     }
-    // An append that succeeds proves that its engine has seen all that came before.
+    // A successful append proves that its engine has applied all earlier entries.
     toy.faults.heal();
     let accepted = (0..COUNTERS).find(|&counter| toy.add(counter, 1).unwrap().is_ok());
     assert!(accepted.is_some());

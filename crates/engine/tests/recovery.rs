@@ -1,4 +1,4 @@
-//! Starts, and the snapshots that keep them short.
+//! Recovery, and the snapshots that keep it short.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -86,11 +86,11 @@ fn a_snapshot_on_request_covers_everything_durable() {
         }
         let report = block_on(toy.engine.snapshot()).unwrap();
         assert_eq!(report.sequence, sequence);
-        // As long as there is one snapshot only, all entries stand in for it.
+        // As long as there is only one snapshot, all entries are kept in case it is damaged.
         assert_eq!(report.first_held, sequence - 9);
         assert_eq!(block_on(toy.engine.snapshot()).unwrap().sequence, sequence);
     }
-    // Trimmed behind the older of the two.
+    // Trimmed up to the older of the two snapshots.
     assert_eq!(toy.engine.first_held(), 11);
     assert_eq!(toy.digest(), toy.recovered_digest());
 }
@@ -254,7 +254,7 @@ fn a_shutdown_interrupts_a_snapshot() {
     }
     let asked: Vec<_> = (0..1_000).map(|_| toy.engine.snapshot()).collect();
     toy.engine.shutdown();
-    // Each was made or was stopped; none is left without an answer.
+    // Each snapshot was made or interrupted; every request was answered.
     asked.into_iter().for_each(|a| drop(block_on(a)));
     assert_eq!(toy.digest(), toy.recovered_digest());
 }

@@ -20,7 +20,7 @@ fn who_comes_second_decides_again_on_what_the_first_wrote() {
     );
     assert_eq!(first.add(0, 700).unwrap(), Ok(700));
     assert_eq!(first.add(1, 1).unwrap(), Ok(1));
-    // The second has not seen it: its own decision would have fitted.
+    // The second writer has not seen it: its own decision would have fitted.
     assert_eq!(
         second.add(0, 400).unwrap(),
         Err(Refusal::TooMuch { value: 700 })
@@ -103,7 +103,7 @@ fn a_writer_that_cannot_catch_up_says_so_and_tries_again() {
     assert!(matches!(toy.add(0, 1), Err(SubmitError::Unavailable(_))));
     assert_eq!(toy.add(0, 1).unwrap(), Ok(6));
 
-    // What a newer release wrote cannot be understood, but what is known can be read.
+    // A newer release's entry cannot be decoded, but everything before it can be read.
     let mut journal = store.another().unwrap();
     journal.append(3, &[&[99]]).unwrap();
     for _ in 0..2 {

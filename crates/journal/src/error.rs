@@ -1,21 +1,20 @@
-//! What can go wrong with a journal: each cause its own variant, each message a sentence for the
-//! person who runs the store.
+//! Errors of journals: a variant for each cause, and a message for the operator of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why an operation on a journal failed. Nothing of a failed operation is kept.
+/// Why an operation on a journal failed. A failed operation leaves no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk, the quota or the configured size is used up. Later appends succeed once there is
-    /// room again.
+    /// The disk, the quota or the configured size is exhausted. Later appends succeed once there
+    /// is space.
     #[error("no space is left for the journal at {path}: free some, writes then go on")]
     NoSpace {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
     },
 
-    /// The store, or its file system, does not take writes from this program.
+    /// The store, or its file system, is not writable for this program.
     #[error("the journal at {path} cannot be written: {reason}")]
     ReadOnly {
         /// The store, or the file in it.
@@ -27,7 +26,7 @@ pub enum JournalError {
     /// Entries do not match their checksum.
     #[error("the journal at {path} is damaged: entries {first} to {last}: {reason}")]
     Damaged {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// The first entry of the damaged batch.
         first: u64,
@@ -37,10 +36,10 @@ pub enum JournalError {
         reason: String,
     },
 
-    /// Entries that must be there are not.
+    /// Entries are missing from the log.
     #[error("the journal at {path} lacks entries {first} to {last}")]
     Missing {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// The first missing entry.
         first: u64,
@@ -55,7 +54,7 @@ pub enum JournalError {
         last - first + 1
     )]
     Lost {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// The first missing entry.
         first: u64,
@@ -63,25 +62,25 @@ pub enum JournalError {
         last: u64,
     },
 
-    /// Nothing says how far the log has to reach.
+    /// The mark that says how far the log has to reach is missing or damaged.
     #[error(
         "the mark of the journal at {path} is {what}, and only the mark tells whether entries behind \
          {end} are missing: restore the store from a copy, or take it as it is with `placewright \
          journal accept-loss --store {path}`"
     )]
     NoMark {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
-        /// "missing" or "damaged".
+        /// Either "missing" or "damaged".
         what: &'static str,
-        /// The last entry that is there.
+        /// The last entry in the log.
         end: u64,
     },
 
     /// A snapshot does not match its checksums, or ends early.
     #[error("the snapshot at entry {sequence} ({path}) is damaged: {reason}")]
     DamagedSnapshot {
-        /// The snapshot's file.
+        /// The path of the snapshot's file.
         path: PathBuf,
         /// The entry that the snapshot was made at.
         sequence: u64,
@@ -89,12 +88,12 @@ pub enum JournalError {
         reason: String,
     },
 
-    /// The store's file is damaged in its structure.
+    /// The structure of the store's database file is damaged.
     #[error("the store at {path} is damaged near entry {sequence}: {reason}")]
     DamagedStore {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
-        /// The entry that was wanted when it was noticed; 0 when none was.
+        /// The entry that was being read; 0 if none was.
         sequence: u64,
         /// What the storage engine says.
         reason: String,
@@ -116,7 +115,7 @@ pub enum JournalError {
         sequence: u64,
     },
 
-    /// Entries may be trimmed only up to the newest snapshot.
+    /// Entries can be trimmed only up to the newest snapshot.
     #[error("cannot trim the entries before {before}: the newest snapshot is at {snapshot}")]
     TrimBeyondSnapshot {
         /// The entry before which to trim.
@@ -128,16 +127,16 @@ pub enum JournalError {
     /// Another program has the store open.
     #[error("the journal at {path} is in use by another program{holder}")]
     Locked {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// " (process 123)", or nothing when it is not known.
         holder: String,
     },
 
-    /// Something inside the store was held too long.
+    /// A lock inside the store was not released in time.
     #[error("the journal at {path} stayed busy")]
     Busy {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
     },
 
@@ -148,34 +147,34 @@ pub enum JournalError {
     NewerFormat {
         /// The store or the file in it.
         path: PathBuf,
-        /// The format found.
+        /// The version of the store's format.
         found: u32,
         /// The newest format that this program reads.
         supported: u32,
     },
 
-    /// The path holds something else.
+    /// The directory holds something else.
     #[error("{path} is not a journal: {reason}")]
     NotAJournal {
-        /// The path.
+        /// The directory that was to be opened.
         path: PathBuf,
-        /// What was found.
+        /// What was found there instead.
         reason: String,
     },
 
     /// There is no journal at this path.
     #[error("there is no journal at {path}")]
     NotFound {
-        /// The path.
+        /// The directory that does not hold a store.
         path: PathBuf,
     },
 
     /// A batch is larger than the engine can keep in one piece.
     #[error("a batch of {bytes} bytes is too large: the most is {bytes_max}")]
     TooLarge {
-        /// The batch's size.
+        /// The size of the batch in bytes.
         bytes: u64,
-        /// The most that is possible.
+        /// The maximum size in bytes.
         bytes_max: u64,
     },
 
@@ -186,7 +185,7 @@ pub enum JournalError {
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
-        /// The system's error.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -194,33 +193,33 @@ pub enum JournalError {
     /// SQLite reported a failure that has no variant of its own.
     #[error("the journal at {path} failed to {doing}")]
     Sqlite {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
-        /// SQLite's error.
+        /// The error as SQLite reports it.
         #[source]
         source: rusqlite::Error,
     },
 }
 
-/// Why an append kept nothing.
+/// Why an append was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Another writer was first. Read what was missed, decide again, append there.
+    /// Another writer was first. Read the missed entries, decide again, append after them.
     #[error("another writer was first: the next entry is {next_sequence}")]
     Conflict {
-        /// The entry that an append has to start with now.
+        /// The sequence with which the next append has to start.
         next_sequence: u64,
     },
 
-    /// The store failed.
+    /// The store failed; nothing was appended.
     #[error(transparent)]
     Failed(#[from] JournalError),
 }
 
 impl JournalError {
-    /// Sorts an error of the operating system under its cause.
+    /// Classifies an error of the operating system by its cause.
     pub(crate) fn from_io(path: &Path, doing: &'static str, source: io::Error) -> Self {
         use io::ErrorKind::{
             NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
@@ -241,7 +240,7 @@ impl JournalError {
         }
     }
 
-    /// Sorts an error of SQLite under its cause. `sequence` is the entry that was wanted, or 0.
+    /// Classifies an error of SQLite by its cause. `sequence` is the entry that was wanted, or 0.
     pub(crate) fn from_sqlite(
         path: &Path,
         doing: &'static str,
@@ -271,7 +270,7 @@ impl JournalError {
         }
     }
 
-    /// Carries the error through an [`io::Read`] or [`io::Write`].
+    /// Wraps the error for use in an [`io::Read`] or [`io::Write`].
     pub(crate) fn into_io(self) -> io::Error {
         let kind = match self {
             Self::DamagedSnapshot { .. } => io::ErrorKind::InvalidData,

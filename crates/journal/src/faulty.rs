@@ -1,4 +1,4 @@
-//! A journal that fails on demand, for tests of what stands on one.
+//! A journal that fails on demand, for tests of code that uses a journal.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
 
-/// What a planned failure looks like.
+/// The kind of an injected failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The disk is full; nothing is kept.
@@ -21,18 +21,18 @@ pub enum Fault {
     LostAnswer,
 }
 
-/// Which calls a planned failure hits.
+/// The calls that an injected failure concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// [`Journal::append`].
+    /// Appends of entries with [`Journal::append`].
     Append,
-    /// [`Journal::read`].
+    /// Reads of entries with [`Journal::read`].
     Read,
-    /// [`Journal::write_snapshot`].
+    /// Writing a snapshot with [`Journal::write_snapshot`].
     WriteSnapshot,
-    /// [`Journal::read_snapshot`].
+    /// Reading a snapshot with [`Journal::read_snapshot`].
     ReadSnapshot,
-    /// [`Journal::trim`].
+    /// Trimming of entries with [`Journal::trim`].
     Trim,
 }
 
@@ -50,19 +50,19 @@ struct Script {
     appends: u64,
     waiting: u64,
     held: bool,
-    /// How many appends go on though they are held.
+    /// The number of appends that may proceed while appends are held.
     let_through: u64,
     delay: Duration,
 }
 
-/// Steers one or more [`Faulty`] journals; clones steer the same ones.
+/// Controls one or more [`Faulty`] journals; clones control the same ones.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     script: Arc<(Mutex<Script>, Condvar)>,
 }
 
 impl Faults {
-    /// No failures.
+    /// Starts without planned failures.
     pub fn new() -> Self {
         Self::default()
     }
@@ -77,23 +77,23 @@ impl Faults {
         });
     }
 
-    /// Forgets all planned failures.
+    /// Cancels all planned failures.
     pub fn heal(&self) {
         self.script.0.lock().plans.clear();
     }
 
-    /// Makes appends wait, before they do anything, until [`Faults::release`].
+    /// Blocks appends before they do anything, until [`Faults::release`].
     pub fn hold(&self) {
         self.script.0.lock().held = true;
     }
 
-    /// Lets held appends go on.
+    /// Lets all held appends proceed.
     pub fn release(&self) {
         self.script.0.lock().held = false;
         self.script.1.notify_all();
     }
 
-    /// Lets this many held appends go on, and holds those behind them.
+    /// Lets this many held appends proceed, and holds those after them.
     pub fn let_through(&self, appends: u64) {
         self.script.0.lock().let_through = appends;
         self.script.1.notify_all();
@@ -120,7 +120,7 @@ impl Faults {
         self.script.0.lock().delay = delay;
     }
 
-    /// How many appends were tried.
+    /// The number of appends that were tried.
     pub fn appends(&self) -> u64 {
         self.script.0.lock().appends
     }
@@ -183,14 +183,14 @@ impl Fault {
     }
 }
 
-/// Wraps a journal and fails where [`Faults`] says so.
+/// Wraps a journal and injects the failures planned with [`Faults`].
 pub struct Faulty {
     inner: Box<dyn Journal>,
     faults: Faults,
 }
 
 impl Faulty {
-    /// Wraps `inner`; keep a clone of `faults` to steer it.
+    /// Wraps `inner`; keep a clone of `faults` to control it.
     pub fn new(inner: impl Journal + 'static, faults: Faults) -> Self {
         Self {
             inner: Box::new(inner),
@@ -198,7 +198,7 @@ impl Faulty {
         }
     }
 
-    /// Does one operation, or fails it as planned.
+    /// Runs one operation, or fails it as planned.
     fn attempt<T>(
         &mut self,
         operation: Operation,

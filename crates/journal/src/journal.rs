@@ -1,11 +1,11 @@
-//! The interface of every engine.
+//! The interface of every journal implementation.
 
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 
 use crate::{AppendError, JournalError};
 
-/// Takes one entry, its sequence and its record, and says whether to go on.
+/// Receives an entry, as sequence and record, and says whether to continue.
 pub type Visit<'a> = dyn FnMut(u64, &[u8]) -> ControlFlow<()> + 'a;
 
 /// A durable, ordered log of opaque records, with snapshots. Every call blocks until it is done.
@@ -14,7 +14,8 @@ pub type Visit<'a> = dyn FnMut(u64, &[u8]) -> ControlFlow<()> + 'a;
 pub trait Journal: Send {
     /// Appends `records` as the entries `next_sequence`, `next_sequence + 1`, …
     ///
-    /// On `Ok` all of them are on stable storage. No records only compares.
+    /// On `Ok` all of them are on stable storage. Without records it only compares
+    /// `next_sequence`.
     ///
     /// # Errors
     /// In each case nothing is kept: [`AppendError::Conflict`] when `next_sequence` is not the
@@ -22,15 +23,15 @@ pub trait Journal: Send {
     /// succeed.
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
-    /// Does what an append leaves to be done before the next one, which would do it otherwise: for a
-    /// moment when nobody waits.
+    /// Does work that an append has deferred and that the next one would do otherwise. To be
+    /// called when no caller waits.
     fn settle(&mut self) {}
 
     /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
-    /// Answers the sequence to go on with.
+    /// Returns the sequence to continue with.
     ///
-    /// A visitor that works long should break now and then: an engine may have to keep what newer
-    /// appends would replace while it reads.
+    /// A long-running visitor should break now and then: an implementation may have to keep a read
+    /// view, and with it replaced data, for the duration of the call.
     ///
     /// # Errors
     /// [`JournalError::Trimmed`] when `from` is no longer held; [`JournalError::Damaged`] and
@@ -38,13 +39,13 @@ pub trait Journal: Send {
     /// missing entries too); or the store failed.
     fn read(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError>;
 
-    /// The last entry's sequence; 0 when nothing was ever appended.
+    /// The sequence of the last entry; 0 if nothing was ever appended.
     ///
     /// # Errors
     /// When the store cannot be read.
     fn end(&mut self) -> Result<u64, JournalError>;
 
-    /// The first entry that was not trimmed; the end plus one when none is held.
+    /// The first entry that was not trimmed; the end plus one if none is held.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -76,20 +77,21 @@ pub trait Journal: Send {
     /// When the store failed.
     fn drop_snapshots(&mut self, keep: usize) -> Result<(), JournalError>;
 
-    /// Gives up the entries before `before_sequence`. An engine may keep a few more, never fewer.
+    /// Removes the entries before `before_sequence`. An implementation may keep a few more, never
+    /// fewer.
     ///
     /// # Errors
     /// [`JournalError::TrimBeyondSnapshot`] when an entry would go that no snapshot covers, or the
     /// store failed.
     fn trim(&mut self, before_sequence: u64) -> Result<(), JournalError>;
 
-    /// Counts what is held.
+    /// Counts the entries, batches and bytes that are held.
     ///
     /// # Errors
     /// When the store cannot be read.
     fn stats(&mut self) -> Result<Stats, JournalError>;
 
-    /// Checks what the engine knows about its own files beyond entries and snapshots.
+    /// Checks the implementation's own files beyond entries and snapshots.
     ///
     /// # Errors
     /// [`JournalError::DamagedStore`], or the store cannot be read.
@@ -97,8 +99,8 @@ pub trait Journal: Send {
         Ok(())
     }
 
-    /// Checks that every entry is there that was ever acknowledged, as far as the engine keeps account
-    /// of that outside of its log.
+    /// Checks that every acknowledged entry is there, as far as the implementation records that
+    /// outside of its log.
     ///
     /// # Errors
     /// [`JournalError::Lost`] and [`JournalError::NoMark`] say what is missing, or the store cannot be
@@ -107,7 +109,7 @@ pub trait Journal: Send {
         Ok(())
     }
 
-    /// Gives the room of trimmed entries back to the file system. May take long, and appends wait.
+    /// Returns the space of trimmed entries to the file system. May take long, and blocks appends.
     ///
     /// # Errors
     /// When the store failed.
@@ -115,7 +117,7 @@ pub trait Journal: Send {
         Ok(())
     }
 
-    /// Tidies up for a fast next start. Durability does not need it.
+    /// Shortens the next start. Durability does not depend on it.
     ///
     /// # Errors
     /// When the store failed.
@@ -123,7 +125,7 @@ pub trait Journal: Send {
         Ok(())
     }
 
-    /// One more handle on the same store, for another thread.
+    /// Opens another handle on the same store, for another thread.
     ///
     /// # Errors
     /// When the store cannot be opened.
@@ -196,7 +198,7 @@ impl<J: Journal + ?Sized> Journal for Box<J> {
     }
 }
 
-/// Takes the bytes of one snapshot.
+/// Receives the bytes of one snapshot.
 pub trait SnapshotWriter: Write + Send {
     /// Makes the snapshot durable, then visible.
     ///
@@ -214,18 +216,18 @@ pub struct SnapshotInfo {
     pub bytes: u64,
 }
 
-/// What a store holds.
+/// The content of a store in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// The entries held.
+    /// The number of entries held.
     pub entries: u64,
-    /// The batches that they were appended in.
+    /// The number of batches that they were appended in.
     pub batches: u64,
-    /// The size of the held records.
+    /// The total size of the held records.
     pub record_bytes: u64,
-    /// The first entry held; the end plus one when none is.
+    /// The first entry held; the end plus one if none is held.
     pub first_held: u64,
-    /// The last entry ever appended; 0 when there is none.
+    /// The last entry ever appended; 0 if there is none.
     pub end: u64,
     /// The snapshots, the newest first.
     pub snapshots: Vec<SnapshotInfo>,

@@ -5,7 +5,7 @@
 //!
 //! let mut journal = MemoryJournal::new();
 //! journal.append(1, &[b"first", b"second"])?;
-//! // Compare-and-swap: whoever is not at the end learns where the end is.
+//! // Compare-and-swap: a writer that is not at the end learns where the end is.
 //! assert!(matches!(
 //!     journal.append(2, &[b"late"]),
 //!     Err(AppendError::Conflict { next_sequence: 3 })

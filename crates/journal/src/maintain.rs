@@ -1,35 +1,35 @@
-//! What the `journal` commands do with a store: walk it, shrink it.
+//! Maintenance of a store: verification and compaction.
 
 use std::io;
 use std::ops::ControlFlow;
 
 use crate::{Journal, JournalError, SnapshotInfo};
 
-/// A snapshot's bytes are looked at in pieces of this size.
+/// Snapshots are read in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
-/// One read of the journal visits this many entries at most, so that no store has to keep an old
-/// view for the whole walk.
+/// The maximum number of entries in one read of the journal, so that no store has to keep a read
+/// view for the whole run.
 const ENTRIES_A_READ: u64 = 100_000;
 
-/// What a walk over a whole store found.
+/// The result of verifying a whole store.
 #[derive(Debug, Default)]
 pub struct Verification {
-    /// Entries that are whole.
+    /// The number of intact entries.
     pub entries: u64,
-    /// The size of their records.
+    /// The total size of their records.
     pub record_bytes: u64,
-    /// Snapshots that are whole, the newest first.
+    /// Intact snapshots, the newest first.
     pub snapshots: Vec<SnapshotInfo>,
-    /// Everything that is wrong, in the order found. Empty: the store is sound.
+    /// Everything that is wrong, in the order found. Empty if the store is sound.
     pub problems: Vec<JournalError>,
 }
 
-/// What [`compact`] did.
+/// The result of [`compact`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compaction {
     /// The first entry held afterwards.
     pub first_held: u64,
-    /// Entries that were given up.
+    /// The number of entries that were removed.
     pub entries_trimmed: u64,
     /// The size of the journal's files before.
     pub file_bytes_before: u64,
@@ -37,8 +37,8 @@ pub struct Compaction {
     pub file_bytes_after: u64,
 }
 
-/// Walks everything that a store holds: its files' structure, each entry's checksum and place, each
-/// snapshot. `progress` gets the number of each entry visited.
+/// Verifies a whole store: the structure of its files, the checksum and position of each entry,
+/// and each snapshot. `progress` is called with the sequence of each entry visited.
 ///
 /// # Errors
 /// When the store cannot be read at all. What is wrong with the contents is in the answer.
@@ -104,7 +104,7 @@ fn verify_entries(
         match read {
             Ok(after) => next = after,
             Err(problem) => {
-                // What lies behind a damaged or missing batch can still be read.
+                // Entries after a damaged or missing batch can still be read.
                 let resume = match &problem {
                     JournalError::Damaged { last, .. } | JournalError::Missing { last, .. } => {
                         Some(last.saturating_add(1))
@@ -126,7 +126,7 @@ fn verify_snapshot(journal: &mut dyn Journal, sequence: u64) -> Result<(), Journ
     read_whole(&mut reader, sequence)
 }
 
-/// Reads the snapshot at `sequence` to its end, and so checks it.
+/// Reads the snapshot at `sequence` to its end, which verifies its checksums.
 pub(crate) fn read_whole(reader: &mut dyn io::Read, sequence: u64) -> Result<(), JournalError> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
@@ -149,8 +149,9 @@ fn unwrap_io(error: io::Error, sequence: u64) -> JournalError {
     }
 }
 
-/// Trims everything behind the newest snapshot except the last `keep_entries` entries, and gives
-/// the room back to the file system. The snapshot is read whole first: a damaged one trims nothing.
+/// Trims everything before the newest snapshot except the last `keep_entries` entries, and returns
+/// the space to the file system. The snapshot is verified first; if it is damaged, nothing is
+/// trimmed.
 ///
 /// # Errors
 /// When the snapshot is damaged, or the store failed.

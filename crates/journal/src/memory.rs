@@ -1,4 +1,4 @@
-//! A journal in memory: for tests, and for stores that need not outlive the program.
+//! A journal in memory, for tests and for stores that need not outlive the process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Cursor, Read, Write};
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::{AppendError, Journal, JournalError, SnapshotInfo, SnapshotWriter, Stats, Visit};
 
-/// One read takes at most this many entries at a time out of the lock.
+/// The maximum number of entries that a read copies during one hold of the lock.
 const ENTRIES_A_TURN: usize = 4096;
 
-/// A journal in memory. Its handles share one store; the store goes with the last of them.
+/// A journal in memory. All handles share one store, which is freed with the last of them.
 #[derive(Debug, Default)]
 pub struct MemoryJournal {
     store: Arc<Mutex<Store>>,
@@ -21,7 +21,7 @@ pub struct MemoryJournal {
 
 #[derive(Debug, Default)]
 struct Store {
-    /// How many entries were trimmed from the front.
+    /// The number of entries trimmed from the front.
     trimmed: u64,
     entries: VecDeque<Arc<[u8]>>,
     batches: u64,
@@ -43,7 +43,7 @@ impl Store {
 }
 
 impl MemoryJournal {
-    /// An empty journal.
+    /// Creates an empty journal with a store of its own.
     pub fn new() -> Self {
         Self::default()
     }
@@ -182,6 +182,7 @@ impl Journal for MemoryJournal {
     }
 }
 
+/// A snapshot in memory while it is written.
 struct MemorySnapshot {
     store: Arc<Mutex<Store>>,
     sequence: u64,

@@ -1,5 +1,5 @@
-//! Files and directories that only their owner can read, whatever the umask says: what a store holds is
-//! every tenant's.
+//! Files and directories that only their owner can read, whatever the umask: a store contains data
+//! of every tenant.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,8 +12,8 @@ const DIRECTORY_MODE: u32 = 0o700;
 #[cfg(unix)]
 const FILE_MODE: u32 = 0o600;
 
-/// Makes a directory, and those above it that are missing, for their owner alone. One that is there
-/// stays as it is.
+/// Creates a directory and its missing parents with access for the owner alone. An existing
+/// directory keeps its mode.
 ///
 /// # Errors
 /// Those of the file system.
@@ -25,7 +25,7 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
         create_directory(above)?;
     }
     match create_one(path) {
-        // Somebody else was first, or it is a file: whoever uses it finds out.
+        // Another process created it, or it is a file, which the next operation reports.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made,
     }
@@ -35,7 +35,8 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
 fn create_one(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
     fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path)?;
-    // A umask that takes away from the owner would leave a directory of no use.
+    // Set explicitly, because a umask that removes the owner's bits would make the directory
+    // unusable.
     fs::set_permissions(path, fs::Permissions::from_mode(DIRECTORY_MODE))
 }
 
@@ -44,9 +45,9 @@ fn create_one(path: &Path) -> io::Result<()> {
     fs::create_dir(path)
 }
 
-/// Opens a file to read and write it. A missing one is made, for its owner alone; one that is there
-/// keeps its mode and what is in it. A command that root runs gives what it makes to the owner of the
-/// directory, as whose the service runs.
+/// Opens a file for reading and writing. A missing one is created for its owner alone; an existing
+/// one keeps its mode and content. What root creates is given to the owner of the directory,
+/// because the service runs as that user.
 ///
 /// # Errors
 /// Those of the file system.
@@ -60,7 +61,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     create_new(&mut options, path)
 }
 
-/// Makes a file for its owner alone, in the place of one that is there.
+/// Creates a file for its owner alone, replacing an existing one.
 ///
 /// # Errors
 /// Those of the file system.
@@ -88,14 +89,14 @@ fn create_new(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.create_new(true).open(path)
 }
 
-/// A command that root runs must not leave a file that the service's own user cannot open.
+/// Changes the owner of what root created, which the service's own user could not open otherwise.
 #[cfg(unix)]
 pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
     use std::os::unix::fs::{MetadataExt, fchown};
     if let (Ok(wanted), Ok(found)) = (fs::metadata(directory), file.metadata())
         && wanted.uid() != found.uid()
     {
-        // Best effort: only root may, and only root needs to.
+        // Best effort: only root is allowed to, and only root needs to.
         let _ = fchown(file, Some(wanted.uid()), Some(wanted.gid()));
     }
 }
@@ -103,13 +104,14 @@ pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
 #[cfg(not(unix))]
 pub(crate) fn give_to_owner_of(_directory: &Path, _file: &File) {}
 
-/// Why other users of the machine can get at what is in a directory: its mode, and the name of a file
-/// that they can read or write. None: they cannot.
+/// Why other users of the machine have access to the content of a directory: its mode, and the
+/// name of a file that they can read or write. `None` if they have no access.
 #[cfg(unix)]
 pub fn open_to_others(directory: &Path) -> Option<(u32, String)> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = fs::metadata(directory).ok()?.permissions().mode() & 0o777;
-    // Who may not search a directory reaches no file in it; who may write it can put files into it.
+    // Without search permission on the directory no file in it can be reached; with write
+    // permission files can be added.
     if mode & 0o022 != 0 {
         return Some((mode, String::new()));
     }
@@ -124,7 +126,7 @@ pub fn open_to_others(directory: &Path) -> Option<(u32, String)> {
     Some((mode, open.file_name().to_string_lossy().into_owned()))
 }
 
-/// Other systems have no such modes.
+/// Other systems do not have these modes.
 #[cfg(not(unix))]
 pub fn open_to_others(_directory: &Path) -> Option<(u32, String)> {
     None

@@ -36,34 +36,35 @@ pub use check::Notice;
 use mark::Mark;
 pub use open::{FORMAT, SqliteOptions};
 
-/// Trimming removes this many batches in one transaction, so that appends wait for milliseconds.
+/// The maximum number of batches that trimming removes in one transaction, so that appends wait
+/// for milliseconds only.
 const BATCHES_A_TRIM: i64 = 64;
 
-/// A journal in a directory, kept by SQLite.
+/// A journal in a directory, stored by SQLite.
 pub struct SqliteJournal {
-    // Dropped before the lock in `store` is let go.
+    // Declared first, so that it is dropped before the lock in `store` is released.
     connection: Connection,
     store: Arc<Store>,
-    /// The batch being built; kept for its capacity.
+    /// The encoded batch; kept for its capacity.
     payload: Vec<u8>,
 }
 
-/// What the handles on one store share.
+/// The state that all handles on one store share.
 struct Store {
     directory: PathBuf,
     options: SqliteOptions,
-    /// None when opened for reading only.
+    /// The locked file; `None` when opened for reading only.
     lock: Option<File>,
-    /// Held around each write transaction: fairer than SQLite's own waiting, which sleeps. With it
-    /// goes the mark; none when opened for reading only.
+    /// Serialises write transactions, more fairly than SQLite's own waiting, which sleeps. It
+    /// contains the mark, which is `None` when opened for reading only.
     turn: Mutex<Option<Mark>>,
     notices: Vec<Notice>,
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // First what is still being written, then the lock; by name, because a child process that is
-        // being started holds on to the file for a moment.
+        // The mark is finished before the lock is released. The lock is released explicitly,
+        // because a child process that is being started may hold the file open for a moment.
         *self.turn.get_mut() = None;
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
@@ -71,7 +72,7 @@ impl Drop for Store {
     }
 }
 
-/// Where the log stands: the last entry's sequence and its batch's checksum.
+/// The end of the log: the last entry's sequence and the checksum of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 struct Tail {
     last: u64,
@@ -98,7 +99,7 @@ impl Store {
     }
 }
 
-/// SQLite's integers are signed. Sequences and sizes never come near the sign bit.
+/// SQLite's integers are signed; sequences and sizes never reach the sign bit.
 fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -107,7 +108,7 @@ fn uint(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// The last batch's end, or the trimmed entries' end when no batch is held.
+/// The end of the last batch, or of the trimmed entries when no batch is held.
 fn tail(connection: &Connection) -> rusqlite::Result<Tail> {
     let tail = connection
         .prepare_cached("SELECT last, checksum FROM batch ORDER BY first DESC LIMIT 1")?
@@ -124,7 +125,7 @@ fn tail(connection: &Connection) -> rusqlite::Result<Tail> {
     }
 }
 
-/// The end of the entries that were trimmed: 0 when none were.
+/// The end of the trimmed entries: 0 if there are none.
 fn trimmed(connection: &Connection) -> rusqlite::Result<Tail> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     let last: i64 = statement.query_row(["trimmed_last"], |row| row.get(0))?;
@@ -179,7 +180,7 @@ impl SqliteJournal {
         Ok(())
     }
 
-    /// Reads rows in one view of the database.
+    /// Visits rows in one read view of the database.
     fn read_rows(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<u64, JournalError> {
         let path = &self.store.directory;
         let sqlite = |error| JournalError::from_sqlite(path, "read", from, error);
@@ -238,7 +239,7 @@ impl SqliteJournal {
         Ok(next)
     }
 
-    /// Removes up to [`BATCHES_A_TRIM`] batches that end before `before`; false when none was left.
+    /// Removes up to [`BATCHES_A_TRIM`] batches that end before `before`; false if none was left.
     fn trim_some(&mut self, before: u64) -> Result<bool, JournalError> {
         let turn = self.store.writable()?;
         let sqlite = self.store.sqlite("trim");
@@ -246,7 +247,8 @@ impl SqliteJournal {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(&sqlite)?;
-        // The oldest batches that lie wholly before `before`; the last of them is the new edge.
+        // The oldest batches that lie wholly before `before`; the last of them becomes the new end
+        // of the trimmed entries.
         let edge: Option<(i64, u32)> = transaction
             .prepare_cached(
                 "SELECT last, checksum FROM \
@@ -278,7 +280,8 @@ impl SqliteJournal {
         Ok(true)
     }
 
-    /// What an operator should know of how the store was found; no reason not to go on.
+    /// Conditions found when the store was opened that an operator should know of; none of them
+    /// prevents its use.
     pub fn notices(&self) -> &[Notice] {
         &self.store.notices
     }
@@ -308,7 +311,7 @@ fn batch_at(connection: &Connection, sequence: u64) -> rusqlite::Result<Option<(
         .optional()
 }
 
-/// The batch before the one that holds `from`.
+/// The end of the batch before the one that holds `from`.
 fn before(view: &Connection, from: u64, trimmed: Tail) -> rusqlite::Result<Tail> {
     let holder: Option<i64> = view
         .prepare_cached("SELECT first FROM batch WHERE first <= ?1 ORDER BY first DESC LIMIT 1")?
@@ -333,7 +336,8 @@ impl Journal for SqliteJournal {
         batch::encode(records, &mut self.payload)?;
         let appended = self.append_payload(next_sequence, records);
         if appended.is_err() && !self.connection.is_autocommit() {
-            // A transaction that could not even be rolled back would block every later one.
+            // Reconnect: a transaction that could not even be rolled back would block every later
+            // one.
             open::connect(&self.store, || Ok(())).map(|fresh| self.connection = fresh)?;
             self.tidy_on_close()?;
         }
@@ -342,7 +346,7 @@ impl Journal for SqliteJournal {
 
     fn settle(&mut self) {
         if let Some(mark) = self.store.turn.lock().as_mut() {
-            // What fails now is tried again before the next append, which says why it cannot be.
+            // A failure is retried before the next append, which then reports it.
             let _ = mark.settle();
         }
     }
@@ -445,7 +449,8 @@ impl Journal for SqliteJournal {
     }
 
     fn check_acknowledged(&mut self) -> Result<(), JournalError> {
-        // The mark first: it never says more than what was there when it was written.
+        // The mark is read before the log, because it never claims more than was there when it was
+        // written.
         let found = mark::read(&self.store.directory).map_err(self.store.io("read its mark"))?;
         check::check_acknowledged(&self.store, &self.connection, found)
     }

@@ -1,4 +1,4 @@
-//! What every engine promises, checked on each of them.
+//! The promises of every journal implementation, tested with each of them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -244,7 +244,7 @@ fn entries_are_trimmed_only_behind_a_snapshot() {
         ));
         assert!(verify(journal, &mut |_| ()).unwrap().problems.is_empty());
 
-        // Everything may go; the numbers go on.
+        // All entries may be trimmed; the sequence continues.
         snapshot(journal, 400, b"state");
         journal.trim(401).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What was acknowledged and is gone is named; and nobody else reads a store.
+//! The loss of acknowledged entries is reported; and other users cannot read a store.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -25,8 +25,7 @@ fn append(journal: &mut dyn Journal, first: u64) {
     journal.append(first, &[record.as_slice(); 10]).unwrap();
 }
 
-/// Ten batches of ten entries, five of them in the database and five in its log, as a killed program
-/// leaves them.
+/// Ten batches of ten entries, five of them in the database and five in its log, as after a kill.
 fn killed() -> TempDir {
     let origin = tempfile::tempdir().unwrap();
     let mut journal = open(origin.path()).unwrap();
@@ -45,7 +44,7 @@ fn copy(origin: &Path) -> TempDir {
         let entry = entry.unwrap();
         fs::copy(entry.path(), directory.path().join(entry.file_name())).unwrap();
     }
-    // What programs share is gone with them.
+    // SQLite's shared files are gone too.
     let _ = fs::remove_file(directory.path().join("journal.sqlite-shm"));
     directory
 }
@@ -255,7 +254,7 @@ fn a_kill_between_an_append_and_its_mark_is_no_alarm() {
     let directory = copy(origin.path());
     fs::write(directory.path().join("mark"), &mark).unwrap();
     assert!(problems(directory.path()).is_empty());
-    // From now on it is shown to everybody, so the mark says it.
+    // It is visible to every reader from now on, so the mark covers it.
     assert_eq!(open(directory.path()).unwrap().end().unwrap(), 20);
     let database = Connection::open(directory.path().join(DATABASE)).unwrap();
     database

@@ -1,4 +1,4 @@
-//! What can happen to a store on disk.
+//! Faults of a store on disk.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -120,7 +120,7 @@ fn a_lost_or_swapped_batch_is_noticed() {
     assert_eq!((found.entries, found.problems.len()), (90, 1));
     drop(journal);
 
-    // A whole batch of another history: sound alone, but not in its place.
+    // A whole batch of another history: valid by itself, but not in this place.
     let other = tempfile::tempdir().unwrap();
     open(other.path())
         .unwrap()
@@ -232,7 +232,7 @@ fn a_grown_log_holds_what_was_appended_and_a_store_without_room_does_without() {
     journal.append(next + 1, &[&[7; 100_000]]).unwrap();
     assert_eq!(log_bytes(), grown, "appends go where there is room");
 
-    // As after a crash: the log is there, nobody closed the store.
+    // As after a crash: there is a log, and the store was not closed.
     let crashed = tempfile::tempdir().unwrap();
     for name in ["journal.sqlite", "journal.sqlite-wal"] {
         fs::copy(directory.path().join(name), crashed.path().join(name)).unwrap();
@@ -309,7 +309,7 @@ fn a_second_program_is_told_who_has_the_store() {
     assert!(text.contains(directory.path().to_str().unwrap()));
     assert!(text.contains(&format!("process {}", std::process::id())));
 
-    // Looking is possible meanwhile, and sees what is appended.
+    // Reading is possible meanwhile, and sees new appends.
     let mut reader = SqliteJournal::open_read_only(directory.path()).unwrap();
     journal.append(101, &[b"new"]).unwrap();
     assert_eq!(read_all(&mut reader, 101).unwrap(), [b"new"]);
@@ -324,7 +324,7 @@ fn a_second_program_is_told_who_has_the_store() {
         JournalError::ReadOnly { .. }
     ));
 
-    // The lock lives as long as any handle.
+    // The lock is held as long as any handle exists.
     let handle = journal.another().unwrap();
     drop(journal);
     assert!(matches!(
@@ -500,7 +500,7 @@ mod read_only {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Root may write everywhere, so root runs this as somebody else.
+    /// Root can write everywhere, so a root user runs this test as another user.
     #[test]
     fn a_read_only_store_can_be_read_and_says_why_it_cannot_be_written() {
         if let Some(directory) = std::env::var_os(CHILD) {

@@ -1,4 +1,4 @@
-//! Limits of time that count only while the peer is at fault.
+//! Timeouts that count only while the peer is at fault.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,35 +7,36 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// When the time is over, what has arrived gets so long to be seen. After a pause of the process the
-/// runtime may see the timer before it has asked the system which sockets have bytes; it asks before
-/// it sees another timer.
+/// After the timeout, data that has already arrived gets this long to be noticed. After a pause of
+/// the process the runtime may fire the timer before it has polled the sockets; it polls them
+/// before it fires another timer.
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
-/// A timer that comes so late shows that this process, or its machine, stood still. The peer could do
-/// nothing meanwhile, and what it sent may still be on its way.
+/// A timer that fires this late shows that the process or its machine was suspended. The peer
+/// could do nothing meanwhile, and its data may still be on its way.
 const HELD_UP: Duration = Duration::from_secs(1);
 
-/// What a [`Clock`] has found out.
+/// The result of polling a [`Clock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The time is over.
+    /// The timeout has passed.
     Over,
-    /// The time is over because this process stood still: the peer's time begins anew.
+    /// The timeout has passed because this process was suspended: the peer's timeout starts again.
     HeldUp,
 }
 
-/// A timer for a time that may move. It stays as it is when the time moves back, because to be woken
-/// in vain once is cheaper than to set a timer for each request.
+/// A timer for a deadline that may move. If the deadline moves back, the timer is not reset,
+/// because one unnecessary wake-up is cheaper than a reset for each request.
 #[derive(Debug, Default)]
 pub struct Clock {
     timer: Option<Pin<Box<Sleep>>>,
-    /// The time for which the last look is under way.
+    /// The deadline after which the grace period is running.
     looking: Option<Instant>,
 }
 
 impl Clock {
-    /// Whether the time is over. To be asked only after the peer was looked at, and in vain.
+    /// Whether the deadline has passed. To be polled only after the peer's data was polled without
+    /// result.
     pub fn poll(&mut self, due: Instant, context: &mut Context<'_>) -> Poll<Verdict> {
         let timer = self
             .timer
@@ -64,7 +65,7 @@ impl Clock {
     }
 }
 
-/// What a future that waits for a peer has to say, if it does within this time.
+/// The output of a future that waits for a peer, if it completes within the timeout.
 pub async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut clock = Clock::default();
@@ -87,7 +88,7 @@ pub async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
 mod tests {
     use super::*;
 
-    /// Lets time pass, as a runtime sees it that stands still meanwhile.
+    /// Advances the time as a suspended runtime sees it.
     fn stand_still(time: Duration) {
         std::thread::sleep(time);
     }
@@ -108,7 +109,7 @@ mod tests {
         let waiting = tokio::spawn(within(time, said));
         tokio::task::yield_now().await;
         stand_still(time + HELD_UP + Duration::from_millis(100));
-        // The runtime sees the timer now. What is under way still counts.
+        // The runtime fires the timer now; data in flight still counts.
         tokio::time::sleep(time / 2).await;
         say.send("late").unwrap();
         assert_eq!(waiting.await.unwrap(), Some(Ok("late")));

@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Accepts connections through a [`Gate`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,41 +12,42 @@ use tokio::time::Instant;
 use crate::gate::{Entry, Gate, Place};
 use crate::peer::Peer;
 
-/// After a failed accept (no file descriptors left, say) the next is tried this much later, and each
-/// further one after twice as long.
+/// The delay after a failed accept (no file descriptors left, for example); it doubles with each
+/// further failure.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// While there is no room, idle connections are looked for this often.
+/// The interval of looking for idle connections to evict while there is no room.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// What goes wrong again and again is logged no more often than this.
+/// The minimum interval between log lines about recurring failures.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// A connection that was let in.
+/// An accepted connection with its place.
 #[derive(Debug)]
 pub struct Admitted {
-    /// The connection.
+    /// The socket of the connection.
     pub stream: TcpStream,
-    /// Where it comes from.
+    /// The address of the client.
     pub remote: SocketAddr,
-    /// To be kept as long as the connection.
+    /// Counts the connection as open until it is dropped.
     pub place: Place,
 }
 
-/// Accepts connections through a gate.
+/// Accepts connections through a [`Gate`].
 #[derive(Debug)]
 pub struct Door {
     listener: TcpListener,
     gate: Arc<Gate>,
-    /// Whoever was accepted and waits for room.
+    /// An accepted connection that waits for room.
     waiting: Option<(TcpStream, SocketAddr)>,
     retry: Duration,
     logged: Option<Instant>,
-    /// What a connection is told that is refused.
+    /// Formats the answer to a refused connection.
     refusal: fn(&str) -> String,
 }
 
 impl Door {
-    /// A door for a listening socket. `refusal` makes what a client is told out of a sentence.
+    /// A door for a listening socket. `refusal` formats a sentence as the answer to a refused
+    /// client.
     pub fn new(listener: TcpListener, gate: Arc<Gate>, refusal: fn(&str) -> String) -> Self {
         Self {
             listener,
@@ -58,8 +59,7 @@ impl Door {
         }
     }
 
-    /// The next connection that there is room for. Nothing is lost when this is not waited for to its
-    /// end.
+    /// Waits for the next connection that there is room for. Cancel safe.
     pub async fn next(&mut self) -> Admitted {
         loop {
             let Some((stream, remote)) = self.waiting.take() else {
@@ -77,14 +77,14 @@ impl Door {
                 Entry::PeerFull => self.refuse(&stream, remote),
                 Entry::Full => {
                     self.waiting = Some((stream, remote));
-                    // Who was asked to leave does so at once, or gets a request first.
+                    // Connections that were asked to leave do so at once, or get a request first.
                     let _ = tokio::time::timeout(LOOK_EVERY, self.gate.freed()).await;
                 }
             }
         }
     }
 
-    /// Whoever was accepted and has no place yet.
+    /// The accepted connection that has no place yet, if there is one.
     pub fn into_waiting(self) -> Option<TcpStream> {
         self.waiting.map(|(stream, _)| stream)
     }
@@ -95,7 +95,7 @@ impl Door {
                 self.retry = RETRY_MIN;
                 self.waiting = Some(accepted);
             }
-            // That client only.
+            // The failure concerns that client only.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 self.gate.metrics().failed.inc();
@@ -123,7 +123,7 @@ impl Door {
             limits.per_peer,
             limits.per_peer_option
         );
-        // What does not fit into an empty buffer is not worth waiting for.
+        // A fresh send buffer takes the whole answer; otherwise it is not worth waiting for.
         let _ = stream.try_write((self.refusal)(&why).as_bytes());
         if self.may_log() {
             tracing::warn!("{why}: further ones are refused");

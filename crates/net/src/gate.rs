@@ -1,4 +1,4 @@
-//! How many connections there may be, in total and of one peer, and which one makes room.
+//! Limits the number of connections, in total and for each peer, and chooses which to evict.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -12,44 +12,44 @@ use tokio::sync::Notify;
 
 use crate::peer::Peer;
 
-/// How many connections a listener may have.
+/// The connection limits of a listener, and the options that set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// In total.
+    /// The maximum number of connections in total.
     pub connections: usize,
-    /// Of one peer; 0: no limit of its own.
+    /// The maximum number of connections of one peer; 0 for no limit.
     pub per_peer: usize,
-    /// The option that sets the total.
+    /// The name of the option that sets the total.
     pub connections_option: &'static str,
-    /// The option that sets the limit of one peer.
+    /// The name of the option that sets the limit of one peer.
     pub per_peer_option: &'static str,
 }
 
-/// What is counted.
+/// Counters of a gate's decisions.
 #[derive(Debug, Clone, Default)]
 pub struct GateMetrics {
-    /// Idle connections that were closed because a newcomer needed the room.
+    /// Idle connections that were closed to make room for new ones.
     pub evicted: Counter,
-    /// Connections that were refused because their peer had as many as it may.
+    /// Connections that were refused because their peer had reached its limit.
     pub refused: Counter,
     /// Failures to accept a connection.
     pub failed: Counter,
 }
 
-/// No request was answered yet: the first to make room.
+/// No request was answered yet: evicted first.
 const SILENT: u8 = 0;
-/// A request is being answered: never makes room.
+/// A request is being answered: never evicted.
 const BUSY: u8 = 1;
-/// Waits for a further request: makes room if nobody is silent.
+/// Waits for a further request: evicted if no connection is silent.
 const KEPT: u8 = 2;
-/// Its answer may be on its way still.
+/// The answer may still be in transmission.
 const ANSWERED: u8 = 3;
 
-/// What is known of one connection. Its own task writes it, without a lock.
+/// The state of one connection. Its own task updates it, without a lock.
 #[derive(Debug)]
 pub struct Seat {
     condition: AtomicU8,
-    /// Whether nothing of a further request has come, and all of the last answer is gone.
+    /// Whether no byte of a further request has arrived, and the last answer is sent completely.
     idle: AtomicBool,
     leave: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -65,18 +65,19 @@ impl Seat {
         }
     }
 
-    /// One that nobody counts.
+    /// A state that no gate counts, for connections without a limit.
     pub fn alone() -> Arc<Self> {
         Arc::new(Self::new(SILENT))
     }
 
-    /// A request's head is there, or (`false`) the head of its answer.
+    /// Records that the head of a request has arrived, or (`false`) that of its answer was
+    /// produced.
     pub fn set_busy(&self, busy: bool) {
         let condition = if busy { BUSY } else { ANSWERED };
         self.condition.store(condition, Ordering::Relaxed);
     }
 
-    /// A head is waited for: the answer to the request before it is complete.
+    /// Records that the previous answer is complete and the next request is awaited.
     pub fn waits(&self) {
         if self.condition.load(Ordering::Relaxed) == ANSWERED {
             self.condition.store(KEPT, Ordering::Relaxed);
@@ -88,27 +89,27 @@ impl Seat {
         self.condition.load(Ordering::Relaxed) == BUSY
     }
 
-    /// Whether no request was answered so far.
+    /// Whether no request was answered yet.
     pub fn is_silent(&self) -> bool {
         self.condition.load(Ordering::Relaxed) == SILENT
     }
 
-    /// The connection waits between two requests, or (`false`) does not.
+    /// Sets whether the connection is idle between two requests.
     pub fn set_idle(&self, idle: bool) {
         self.idle.store(idle, Ordering::Relaxed);
     }
 
-    /// Whether the connection waits between two requests.
+    /// Whether the connection is idle between two requests.
     pub fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// Whether the connection should end as soon as it waits for its peer.
+    /// Whether the connection should close as soon as it waits for its peer.
     pub fn must_leave(&self) -> bool {
         self.leave.load(Ordering::SeqCst)
     }
 
-    /// Says who is to be woken when the connection should leave or the server stops.
+    /// Registers the task that is woken when the connection should close or the server stops.
     pub fn wake_by(&self, context: &Context<'_>) {
         *self.waker.lock() = Some(context.waker().clone());
     }
@@ -125,7 +126,7 @@ impl Seat {
     }
 }
 
-/// Lets connections in and counts them.
+/// Admits connections up to the limits and counts them.
 #[derive(Debug)]
 pub struct Gate {
     limits: Limits,
@@ -134,6 +135,7 @@ pub struct Gate {
     freed: Notify,
 }
 
+/// All connections, by peer.
 #[derive(Debug, Default)]
 struct Seats {
     next: u64,
@@ -141,11 +143,12 @@ struct Seats {
     peers: HashMap<Peer, PeerSeats>,
 }
 
+/// The connections of one peer.
 #[derive(Debug, Default)]
 struct PeerSeats {
-    /// By age.
+    /// The connections by age, the oldest first.
     seats: BTreeMap<u64, Arc<Seat>>,
-    /// How many of them were asked to leave.
+    /// The number of them that were asked to close.
     leaving: usize,
 }
 
@@ -159,7 +162,7 @@ impl PeerSeats {
         seats.filter(|seat| may_leave(seat, condition)).count()
     }
 
-    /// Asks the oldest ones of this condition to leave; answers how many there were.
+    /// Asks the oldest connections in this condition to close; returns their number.
     fn ask_to_leave(&mut self, condition: u8, most: usize) -> usize {
         let mut asked = 0;
         for seat in self.seats.values() {
@@ -177,18 +180,18 @@ fn may_leave(seat: &Seat, condition: u8) -> bool {
     seat.condition.load(Ordering::Relaxed) == condition && !seat.must_leave()
 }
 
-/// A crowd of silent connections makes room for several newcomers at once: one in so many, and no more
-/// than that.
+/// When many connections are silent, several are evicted at once: one in [`TOGETHER`], at most
+/// [`TOGETHER_MAX`].
 const TOGETHER: usize = 16;
 const TOGETHER_MAX: usize = 32;
 
-/// What became of a connection at the gate.
+/// The decision about a new connection.
 #[derive(Debug)]
 pub(crate) enum Entry {
     In(Place),
-    /// Its peer has as many as it may, and none of them makes room.
+    /// Its peer has reached its limit, and none of the peer's connections can be evicted.
     PeerFull,
-    /// There is no room; connections that can make some were asked to.
+    /// There is no room; connections that can be evicted were asked to close.
     Full,
 }
 
@@ -203,7 +206,7 @@ impl Gate {
         })
     }
 
-    /// Its limits.
+    /// The limits that the gate was made with.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -212,12 +215,12 @@ impl Gate {
         &self.metrics
     }
 
-    /// How many connections there are.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.seats.lock().total
     }
 
-    /// Lets a connection in if there is room.
+    /// Admits a connection if there is room.
     pub(crate) fn enter(self: &Arc<Self>, remote: SocketAddr) -> Entry {
         let peer = Peer::from(remote);
         let mut seats = self.seats.lock();
@@ -226,7 +229,7 @@ impl Gate {
             && limit > 0
             && own.staying() >= limit
         {
-            // Whoever has been answered is worth more than who has said nothing yet.
+            // A connection that has been answered is worth more than a silent one.
             if own.ask_to_leave(SILENT, 1) == 0 {
                 self.metrics.refused.inc();
                 return Entry::PeerFull;
@@ -241,8 +244,7 @@ impl Gate {
         Entry::In(self.sit(&mut seats, peer, SILENT))
     }
 
-    /// Lets a connection in that was kept by the process before this one, whether there is room or
-    /// not.
+    /// Admits a connection taken over from the previous process, regardless of the limits.
     pub fn inherit(self: &Arc<Self>, remote: SocketAddr) -> Place {
         self.sit(&mut self.seats.lock(), Peer::from(remote), KEPT)
     }
@@ -262,13 +264,13 @@ impl Gate {
         }
     }
 
-    /// Asks an idle connection to leave, whoever has most of them.
+    /// Asks an idle connection of the peer with the most of them to close.
     pub(crate) fn make_room(&self) {
         let asked = self.seats.lock().make_room();
         self.metrics.evicted.inc_by(asked as u64);
     }
 
-    /// Wakes the tasks of all connections, which have something to look at.
+    /// Wakes the tasks of all connections, for example because the server stops.
     pub fn wake_all(&self) {
         let all: Vec<Arc<Seat>> = {
             let seats = self.seats.lock();
@@ -282,12 +284,12 @@ impl Gate {
         }
     }
 
-    /// Waits until a connection has ended since this was last waited for.
+    /// Waits until a connection has ended since the last call.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
 
-    /// Waits until there is no connection.
+    /// Waits until no connection is open.
     pub async fn empty(&self) {
         while self.connections() > 0 {
             self.freed().await;
@@ -296,7 +298,7 @@ impl Gate {
 }
 
 impl Seats {
-    /// Asks connections of the peer that has most idle ones to leave; answers how many.
+    /// Asks connections of the peer with the most idle ones to close; returns their number.
     fn make_room(&mut self) -> usize {
         for condition in [SILENT, KEPT] {
             let counts = self
@@ -319,7 +321,7 @@ impl Seats {
     }
 }
 
-/// A connection's place; the room is free again once this is dropped.
+/// The place of an open connection; dropping it makes room.
 #[derive(Debug)]
 pub struct Place {
     gate: Arc<Gate>,
@@ -329,7 +331,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// What the connection's task says of it.
+    /// The state of the connection, which its task updates.
     pub fn seat(&self) -> &Arc<Seat> {
         &self.seat
     }
@@ -423,7 +425,7 @@ mod tests {
         let gate = gate(10, 2);
         let (first, second) = (enter(&gate, 1), enter(&gate, 1));
         first.seat().set_busy(true);
-        // A silent one makes room for a newcomer of the same peer.
+        // A silent connection makes room for a new one of the same peer.
         let third = enter(&gate, 1);
         assert!(second.seat().must_leave() && !first.seat().must_leave());
         third.seat().set_busy(true);

@@ -1,14 +1,15 @@
-//! Whom connections are counted for.
+//! The unit by which connections are counted.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// One peer as limits count it: an IPv4 address, or a /64 of IPv6, which one customer has as a whole.
+/// A peer as limits count it: an IPv4 address, or a /64 network of IPv6, because one customer
+/// usually has all of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Peer {
-    /// An address.
+    /// An IPv4 address, counted as a whole.
     V4(Ipv4Addr),
-    /// The first half of an address.
+    /// The first 64 bits of an IPv6 address.
     V6([u16; 4]),
 }
 

@@ -1,4 +1,4 @@
-//! How fast the core decides: `cargo bench -p placewright-placement`.
+//! Measures how fast the core decides: `cargo bench -p placewright-placement`.
 //!
 //! The bars are named in each group: one claim at most 5 µs, the first 1,000 candidates of 10,000
 //! hosts at most 1 ms, the first candidate of a wide tree at most 1 ms and 1,000 at most 20 ms.
@@ -82,7 +82,7 @@ fn flat_fleet() -> State {
     state
 }
 
-/// So many hosts, each with so many devices below it.
+/// A fleet of hosts, each with this many devices below it.
 fn wide_trees(hosts: u128, children: u128, each: i32) -> State {
     let mut state = empty();
     for host in 0..hosts {
@@ -115,7 +115,7 @@ fn flat_query(limit: usize) -> CandidateQuery {
     }
 }
 
-/// A flavor with so many devices, each in a group of its own.
+/// A request like that of a flavor with this many devices, each in a group of its own.
 fn device_query(groups: usize, policy: GroupPolicy, limit: usize) -> CandidateQuery {
     let device = |number: usize| RequestGroup {
         suffix: format!("_{number}"),

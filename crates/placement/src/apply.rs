@@ -1,8 +1,8 @@
-//! Carrying out facts, and taking them back.
+//! Applies facts to the state, and undoes them.
 //!
-//! `apply` is total: a fact that names something unknown is passed over. That cannot happen with
-//! facts that `decide` made and that are applied in order; it keeps a damaged or foreign journal
-//! from bringing a server down.
+//! `apply` is total: a fact that names an unknown object is skipped. That cannot happen with facts
+//! that `decide` made and that are applied in order; it keeps a damaged or foreign journal from
+//! crashing a server.
 
 mod rows;
 
@@ -17,7 +17,7 @@ use crate::intern::FreedNames;
 use crate::state::{InventoryRecord, Named, Provider, State};
 use rows::Former;
 
-/// What takes one applied change back. Undo in the reverse order of applying.
+/// The data that undoes one applied change. Undo in the reverse order of applying.
 #[derive(Debug)]
 pub struct Undo(Step);
 
@@ -41,12 +41,12 @@ enum Step {
 }
 
 impl State {
-    /// Carries out a fact. The result takes it back.
+    /// Applies a fact. The result undoes it.
     pub fn apply(&mut self, change: &Change) -> Undo {
         Undo(self.step(change).unwrap_or(Step::Nothing))
     }
 
-    /// Takes back the latest applied change that was not yet taken back.
+    /// Undoes the latest applied change that was not yet undone.
     pub fn undo(&mut self, undo: Undo) {
         match undo.0 {
             Step::Nothing => {}

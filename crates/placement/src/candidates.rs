@@ -1,12 +1,12 @@
-//! Where a request would fit: the search behind `GET /allocation_candidates`.
+//! The search for allocation candidates, behind `GET /allocation_candidates`.
 //!
-//! [`find_candidates`] takes a typed [`CandidateQuery`] and answers with [`Candidates`]: what could
-//! be claimed, which provider serves which group of the request, and which providers a client
-//! should be told about. It never enumerates what the limit will not show.
+//! [`find_candidates`] takes a typed [`CandidateQuery`] and returns [`Candidates`]: what could be
+//! claimed, which provider serves which group of the request, and which providers belong in the
+//! answer's summaries. It enumerates no more than the limit admits.
 //!
-//! Hosts that are no trees and that nobody shares with are looked at 64 at a time, on the columns
-//! of the classes and the masks of traits and aggregates. Every other root is searched as a tree.
-//! Both give the same candidates where both apply.
+//! Flat hosts (no tree, no sharing provider in reach) are evaluated 64 at a time, on the columns
+//! of the classes and the bit masks of traits and aggregates. Every other root is searched as a
+//! tree. Both paths give the same candidates where both apply.
 
 pub(crate) mod anchors;
 mod answer;
@@ -40,11 +40,12 @@ use plan::Plan;
 use resolve::{Resolved, ResolvedGroup, ResolvedRoot, resolve_group, resolve_root};
 use run::Run;
 
-/// The ways to serve a request, at most as many as the query's limit.
+/// The candidates of a request, at most as many as the query's limit.
 ///
 /// Without a limit a fleet of wide trees has more candidates than memory can hold. If the operator
-/// sets no bound either, there is one for each root and as many more as make 500,000 choices
-/// (a choice is a suffixed group or a resource class of the group without suffix).
+/// sets no bound either, the search stops after one candidate for each root plus as many more as
+/// make 500,000 choices (a choice is a suffixed group, or one resource class of the unsuffixed
+/// group).
 ///
 /// # Errors
 ///
@@ -54,7 +55,8 @@ pub fn find_candidates(state: &State, query: &CandidateQuery) -> Result<Candidat
     find(state, query, false)
 }
 
-/// As [`find_candidates`], but every host is searched as a tree. Slower; for tests of its own.
+/// As [`find_candidates`], but every host is searched as a tree: slower, and used by tests that
+/// compare the two search paths.
 ///
 /// # Errors
 ///
@@ -78,7 +80,8 @@ fn find(state: &State, query: &CandidateQuery, as_trees: bool) -> Result<Candida
     }))
 }
 
-/// Looks a query's names up. Nothing when it can be seen already that nobody serves it.
+/// Resolves a query's names into a plan. `None` when it is already clear that no provider can
+/// serve it.
 fn make_ready<'a>(
     state: &'a State,
     query: &CandidateQuery,

@@ -1,4 +1,4 @@
-//! Facts: what a decision changed, complete enough to be carried out without any rule.
+//! Facts: the changes made by a decision, complete enough to be applied without any rule.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use crate::group::{Distance, Level, Rule};
 use crate::ids::{ClassId, ConsumerUuid, Timestamp, TraitId};
 use crate::inventory::Inventory;
 
-/// One fact, as the journal keeps it.
+/// One fact, as stored in the journal.
 ///
 /// The order of variants and fields is the journal's format: append new variants at the end and
 /// never change an old one (`tests/golden.rs` guards it).
@@ -15,141 +15,141 @@ use crate::inventory::Inventory;
 pub enum Change {
     /// A resource class exists under this number and name.
     ClassCreated {
-        /// Its number.
+        /// The number that stands for the class from now on.
         id: ClassId,
-        /// Its name.
+        /// Unique among resource classes.
         name: String,
-        /// When.
+        /// The class's time of creation.
         at: Timestamp,
     },
-    /// A resource class has another name.
+    /// A resource class was renamed.
     ClassRenamed {
-        /// Its number.
+        /// The number of the class, which stays the same.
         id: ClassId,
-        /// Its new name.
+        /// The name that replaces the old one.
         name: String,
-        /// When.
+        /// The class's new time of modification.
         at: Timestamp,
     },
-    /// A resource class is gone.
+    /// A resource class was removed.
     ClassRemoved {
-        /// Its number.
+        /// The number of the class; a later class may get it again.
         id: ClassId,
     },
     /// A trait exists under this number and name.
     TraitCreated {
-        /// Its number.
+        /// The number that stands for the trait from now on.
         id: TraitId,
-        /// Its name.
+        /// Unique among all traits.
         name: String,
-        /// When.
+        /// The trait's time of creation.
         at: Timestamp,
     },
-    /// A trait is gone.
+    /// A trait was removed.
     TraitRemoved {
-        /// Its number.
+        /// The number of the trait; a later trait may get it again.
         id: TraitId,
     },
     /// A resource provider exists.
     ProviderCreated {
-        /// Its UUID.
+        /// Unique among all providers.
         uuid: Uuid,
-        /// Its name.
+        /// Also unique among providers.
         name: String,
-        /// The provider that it is a part of.
+        /// The parent provider; `None` for a root.
         parent: Option<Uuid>,
-        /// When.
+        /// The provider's time of creation.
         at: Timestamp,
     },
     /// A resource provider has this name and parent; its whole subtree moves with it.
     ProviderUpdated {
-        /// Its UUID.
+        /// Which provider is updated.
         uuid: Uuid,
-        /// Its name.
+        /// The new name, or the old one if only the parent changes.
         name: String,
-        /// The provider that it is a part of.
+        /// The new parent; `None` for a root.
         parent: Option<Uuid>,
-        /// When.
+        /// The provider's new time of update.
         at: Timestamp,
     },
-    /// A resource provider is gone, with its inventories, traits and aggregates.
+    /// A resource provider was removed, with its inventories, traits and aggregates.
     ProviderRemoved {
-        /// Its UUID.
+        /// Which provider is removed.
         uuid: Uuid,
     },
     /// A resource provider has this generation.
     GenerationSet {
-        /// The provider.
+        /// Which provider is written.
         provider: Uuid,
-        /// Its generation.
+        /// The new generation, which replaces the old one.
         generation: u64,
-        /// When.
+        /// The provider's new time of update.
         at: Timestamp,
     },
     /// A resource provider has this inventory of a class.
     InventorySet {
-        /// The provider.
+        /// The provider that has the inventory.
         provider: Uuid,
-        /// The class.
+        /// The resource class that the inventory is of.
         class: ClassId,
-        /// The inventory.
+        /// The inventory as the client set it.
         inventory: Inventory,
-        /// When.
+        /// The inventory's new time of modification.
         at: Timestamp,
     },
     /// A resource provider has no inventory of a class any more.
     InventoryRemoved {
-        /// The provider.
+        /// The provider that loses the inventory.
         provider: Uuid,
-        /// The class.
+        /// The resource class of the removed inventory.
         class: ClassId,
     },
     /// A resource provider has exactly these traits.
     TraitsSet {
-        /// The provider.
+        /// The provider whose traits are replaced.
         provider: Uuid,
         /// The traits, in rising order.
         traits: Vec<TraitId>,
     },
     /// A resource provider is a member of exactly these aggregates.
     AggregatesSet {
-        /// The provider.
+        /// The provider whose membership is replaced.
         provider: Uuid,
         /// The aggregates, in alphabetical order.
         aggregates: Vec<String>,
     },
-    /// A consumer exists and holds exactly these resources.
+    /// A consumer exists and holds exactly these allocations.
     ConsumerSet {
-        /// The consumer.
+        /// Which consumer is written or created.
         consumer: ConsumerUuid,
-        /// Its generation.
+        /// The new generation, which starts at 1.
         generation: u64,
-        /// Its project.
+        /// The project that owns the consumer.
         project: String,
-        /// Its user.
+        /// The user that owns the consumer.
         user: String,
-        /// Its type, if one was ever said.
+        /// The consumer type, if one was ever given.
         consumer_type: Option<String>,
-        /// When.
+        /// The time at which the allocations were set.
         at: Timestamp,
-        /// What it holds; never empty.
+        /// All allocations of the consumer; never empty.
         allocations: Vec<AllocationFact>,
     },
-    /// A consumer is gone and holds nothing.
+    /// A consumer was removed, with its allocations.
     ConsumerRemoved {
-        /// The consumer.
+        /// Which consumer is removed.
         consumer: ConsumerUuid,
     },
     /// A group of consumers exists with these rules.
     GroupSet {
-        /// The group.
+        /// Which group is created or replaced.
         group: Uuid,
         /// The rules between its members.
         rules: Vec<Rule>,
     },
-    /// A group of consumers is gone; its members stay where they are.
+    /// A group of consumers was removed; its members keep their allocations.
     GroupRemoved {
-        /// The group.
+        /// Which group is removed.
         group: Uuid,
     },
     /// The topology has exactly these levels.
@@ -159,16 +159,16 @@ pub enum Change {
     },
     /// A consumer is on this host and a member of this group.
     ConsumerPlaced {
-        /// The consumer.
+        /// Which consumer is placed.
         consumer: ConsumerUuid,
-        /// The host, if it is known.
+        /// The root provider of the host; `None` if the claim did not name one.
         host: Option<Uuid>,
-        /// The group, if it is in one.
+        /// The group; `None` if it is not in one.
         group: Option<Uuid>,
     },
     /// The topology has exactly these distances.
     DistancesSet {
-        /// In rising order.
+        /// In rising order, each pair of places once.
         distances: Vec<Distance>,
     },
 }
@@ -176,10 +176,10 @@ pub enum Change {
 /// One amount that a consumer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationFact {
-    /// From which provider.
+    /// The provider that the amount is taken from.
     pub provider: Uuid,
-    /// Of which resource class.
+    /// The resource class of the amount.
     pub class: ClassId,
-    /// How much.
+    /// In units of the resource class.
     pub amount: u32,
 }

@@ -1,4 +1,4 @@
-//! What can be asked of the state. Times and new UUIDs come with the command.
+//! Commands: what can be asked of the state. Times and new UUIDs come with the command.
 
 use uuid::Uuid;
 
@@ -9,172 +9,174 @@ use crate::inventory::Inventory;
 /// A request to change the state, checked for form but not against the state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Creates what is missing of the standard resource classes and traits of this release.
+    /// Creates the missing standard resource classes and traits of this release.
     SyncStandardNames {
-        /// Now.
+        /// The time of the decision; created names get it.
         at: Timestamp,
     },
     /// Creates a resource provider.
     CreateProvider {
-        /// Its UUID.
+        /// The UUID of the new provider.
         uuid: Uuid,
-        /// Its name.
+        /// The name of the new provider, unique among providers.
         name: String,
-        /// The provider that it is a part of.
+        /// The parent provider; `None` for a root.
         parent: Option<Uuid>,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Renames a resource provider, and moves it in its tree.
     UpdateProvider {
-        /// Which.
+        /// The UUID of the provider.
         uuid: Uuid,
-        /// Its new name.
+        /// The new name, unique among providers.
         name: String,
-        /// What becomes of its parent.
+        /// What the request says of the parent.
         parent: ParentChange,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Deletes a resource provider that has neither children nor allocations.
     DeleteProvider {
-        /// Which.
+        /// The UUID of the provider.
         uuid: Uuid,
     },
-    /// Gives a provider one more inventory (`POST`, no generation check).
+    /// Adds an inventory to a provider (`POST`, no generation check).
     AddInventory {
-        /// Which provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The resource class.
+        /// The name of the resource class.
         class: String,
-        /// The inventory.
+        /// The inventory that is added.
         inventory: Inventory,
-        /// Whether everything may be reserved (microversion 1.26).
+        /// Whether `reserved` may equal `total` (microversion 1.26).
         may_reserve_all: bool,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Changes one inventory that a provider has.
     UpdateInventory {
-        /// Which provider.
+        /// The UUID of the provider.
         provider: Uuid,
         /// The generation that the client saw.
         generation: u64,
-        /// The resource class.
+        /// The name of the resource class.
         class: String,
-        /// The inventory.
+        /// The inventory that replaces the present one.
         inventory: Inventory,
-        /// Whether everything may be reserved (microversion 1.26).
+        /// Whether `reserved` may equal `total` (microversion 1.26).
         may_reserve_all: bool,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Replaces all inventories of a provider.
     SetInventories {
-        /// Which provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The generation that the client saw; `DELETE` of all has none.
+        /// The generation that the client saw; `None` for `DELETE` of all.
         generation: Option<u64>,
         /// The inventories by resource class.
         inventories: Vec<(String, Inventory)>,
-        /// Whether everything may be reserved (microversion 1.26).
+        /// Whether `reserved` may equal `total` (microversion 1.26).
         may_reserve_all: bool,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// Takes one inventory from a provider.
+    /// Removes one inventory of a provider.
     DeleteInventory {
-        /// Which provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The resource class.
+        /// The name of the resource class.
         class: String,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Replaces the traits of a provider.
     SetTraits {
-        /// Which provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The generation that the client saw; `DELETE` of all has none.
+        /// The generation that the client saw; `None` for `DELETE` of all.
         generation: Option<u64>,
-        /// The traits.
+        /// The names of the traits.
         traits: Vec<String>,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Replaces the aggregates of a provider.
     SetAggregates {
-        /// Which provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The generation that the client saw. Without one (before microversion 1.19) none is
-        /// checked and none is counted up.
+        /// The generation that the client saw. Without one (before microversion 1.19) it is
+        /// neither checked nor incremented.
         generation: Option<u64>,
-        /// The aggregates.
+        /// The UUIDs of the aggregates, as the client wrote them.
         aggregates: Vec<String>,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// Creates a custom resource class. One that exists is a refusal, or, with `ensure`, fine.
+    /// Creates a custom resource class. If it exists, the command is refused, or succeeds with
+    /// `ensure`.
     CreateClass {
-        /// Its name.
+        /// The name of the new class, with the custom prefix.
         name: String,
-        /// Whether it may exist.
+        /// Whether an existing class is accepted.
         ensure: bool,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Renames a custom resource class (microversions 1.2 to 1.6).
     RenameClass {
-        /// Its name.
+        /// The name of an existing custom class.
         name: String,
-        /// Its new name.
+        /// The name that replaces it.
         new_name: String,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Deletes a custom resource class that no inventory uses.
     DeleteClass {
-        /// Its name.
+        /// The name of the class.
         name: String,
     },
     /// Creates a custom trait, unless it exists.
     EnsureTrait {
-        /// Its name.
+        /// The name of the trait, with the custom prefix.
         name: String,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
     /// Deletes a custom trait that no provider has.
     DeleteTrait {
-        /// Its name.
+        /// The name of the trait.
         name: String,
     },
-    /// Replaces what each of some consumers holds, all or nothing.
+    /// Replaces the allocations of some consumers, all or nothing.
     Claim {
         /// The consumers; each once.
         consumers: Vec<ConsumerClaim>,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// Claims for each intent the first of its candidates that fits and keeps the rules.
+    /// Claims for each intent the first of its candidates that fits and satisfies the hard rules.
     ClaimFirst {
         /// The intents, each of another consumer; decided in this order.
         intents: Vec<Intent>,
-        /// How many must find a place; with fewer, nothing is claimed at all.
+        /// How many intents must succeed; with fewer, nothing is claimed at all.
         least: usize,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// Creates a group of consumers, or replaces its rules; those hold for later claims.
+    /// Creates a group of consumers, or replaces its rules. Only later claims are checked against
+    /// them.
     SetGroup {
-        /// The group.
+        /// The UUID of the group.
         group: Uuid,
         /// The rules between its members.
         rules: Vec<Rule>,
     },
-    /// Forgets a group; its members stay where they are.
+    /// Deletes a group; its members keep their allocations.
     DeleteGroup {
-        /// The group.
+        /// The UUID of the group.
         group: Uuid,
     },
     /// Replaces the levels of the topology, and the distances.
@@ -184,81 +186,83 @@ pub enum Command {
         /// Between places of one level; each pair once, whichever comes first.
         distances: Vec<Distance>,
     },
-    /// Releases all that a consumer holds. Provider generations stay.
+    /// Releases all allocations of a consumer. Provider generations do not change.
     Release {
-        /// Which consumer.
+        /// The consumer that gives everything back.
         consumer: ConsumerUuid,
     },
-    /// Replaces inventories and allocations together, so that a provider can become a tree with
-    /// everything on it held without a gap.
+    /// Replaces inventories and allocations in one step, so that a provider can become a tree
+    /// while everything on it stays allocated.
     Reshape {
         /// The inventories by provider.
         inventories: Vec<InventoryReplacement>,
         /// The consumers; each once.
         consumers: Vec<ConsumerClaim>,
-        /// Now.
+        /// The time of the decision.
         at: Timestamp,
     },
 }
 
-/// A wish to hold one of several candidates, best first.
+/// A claim for one consumer with several candidates, best first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intent {
-    /// Who is to hold it. What it holds already is given back in the same step.
+    /// The consumer. Its present allocations are released in the same step.
     pub consumer: ConsumerUuid,
-    /// Which generation the client expects of it.
+    /// The generation that the client expects the consumer to have.
     pub generation: ConsumerGeneration,
-    /// Its project.
+    /// The project that owns the consumer.
     pub project: String,
-    /// Its user.
+    /// The user that owns the consumer.
     pub user: String,
-    /// Its type.
+    /// The consumer type, from microversion 1.38 on.
     pub consumer_type: Option<String>,
-    /// The group that it joins, whose rules hold for it.
+    /// The group that it joins, whose rules apply to it.
     pub group: Option<Uuid>,
-    /// Hard rules towards other consumers.
+    /// Hard rules relative to other consumers.
     pub rules: Vec<IntentRule>,
-    /// What it may hold, best first.
+    /// The candidates, best first.
     pub candidates: Vec<IntentCandidate>,
-    /// What others hold from the same step on (a migration that keeps the old host, say).
+    /// What other consumers hold from the same step on (such as the migration record that keeps
+    /// the old host).
     pub alongside: Vec<ConsumerClaim>,
 }
 
 /// A hard rule of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentRule {
-    /// What must hold.
+    /// The relation that the chosen host must satisfy.
     pub rule: Rule,
-    /// Towards these.
+    /// The consumers whose hosts the rule compares with.
     pub others: Vec<ConsumerUuid>,
-    /// And towards the members that the intent's group has when the claim is made.
+    /// Whether the rule also compares with the members that the intent's group has at the time of
+    /// the claim.
     pub with_group: bool,
 }
 
-/// One way to serve an intent.
+/// One candidate of an intent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IntentCandidate {
     /// The host: the root of the tree that the consumer is put on.
     pub host: Uuid,
-    /// The amounts, also from parts of the host and from sharing providers.
+    /// The amounts, also from descendants of the host and from sharing providers.
     pub allocations: Vec<AllocationRequest>,
 }
 
-/// What an update does to the parent of a provider.
+/// What an update says of the parent of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentChange {
-    /// The request did not speak of it (before microversion 1.14).
+    /// The request does not mention the parent (before microversion 1.14).
     Keep,
-    /// A parent may be given to a provider that has none; nothing else.
+    /// A provider without a parent may get one; every other change is refused.
     SetOnce(Option<Uuid>),
-    /// Any move, and none, is fine (microversion 1.37).
+    /// Any move is allowed, also to become a root (microversion 1.37).
     Move(Option<Uuid>),
 }
 
 /// All inventories of one provider within a reshape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InventoryReplacement {
-    /// Which provider.
+    /// The UUID of the provider.
     pub provider: Uuid,
     /// The generation that the client saw.
     pub generation: u64,
@@ -266,20 +270,20 @@ pub struct InventoryReplacement {
     pub inventories: Vec<(String, Inventory)>,
 }
 
-/// What one consumer is to hold from now on; nothing at all means that it is forgotten.
+/// The allocations that one consumer holds from now on; with none the consumer is removed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConsumerClaim {
-    /// Which consumer.
+    /// The consumer whose allocations are replaced.
     pub consumer: ConsumerUuid,
-    /// Which generation the client expects of it.
+    /// The generation that the client expects the consumer to have.
     pub generation: ConsumerGeneration,
-    /// Its project.
+    /// The project that owns the consumer.
     pub project: String,
-    /// Its user.
+    /// The user that owns the consumer.
     pub user: String,
     /// Its type; without one an existing consumer keeps what it has (before microversion 1.38).
     pub consumer_type: Option<String>,
-    /// What it is to hold.
+    /// The allocations that it gets.
     pub allocations: Vec<AllocationRequest>,
 }
 
@@ -295,7 +299,7 @@ pub enum ConsumerGeneration {
 /// Amounts wanted from one provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocationRequest {
-    /// Which provider.
+    /// The UUID of the provider.
     pub provider: Uuid,
     /// Amounts by resource class, each at least 1.
     pub resources: Vec<(String, i64)>,

@@ -7,7 +7,7 @@ use crate::ids::{ConsumerId, ConsumerUuid};
 use crate::slots::Slots;
 use crate::state::Consumer;
 
-/// Finds the slot of a consumer.
+/// Finds the slot of a consumer by its UUID.
 ///
 /// UUIDs are long, there are millions of consumers, and each look-up ends at the consumer itself: so
 /// the index has no UUIDs of its own and stays small enough for a processor's cache.
@@ -18,7 +18,7 @@ pub(crate) struct ConsumerIndex {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// What is kept of the hash, so that a table that grows need not look at consumers.
+    /// Part of the hash, so that growing the table need not read the consumers.
     hash: u32,
     id: ConsumerId,
 }
@@ -39,8 +39,8 @@ impl ConsumerIndex {
         found.map(|entry| entry.id)
     }
 
-    /// The slot that most likely is a consumer's, as far as the index alone can say; nothing if there
-    /// is no such consumer.
+    /// The slot that most likely is a consumer's, by the short hash alone; `None` if there is no
+    /// such consumer.
     pub(crate) fn likely(&self, uuid: &ConsumerUuid) -> Option<ConsumerId> {
         let hash = short_hash(uuid);
         let found = self
@@ -49,7 +49,7 @@ impl ConsumerIndex {
         found.map(|entry| entry.id)
     }
 
-    /// Takes note of a consumer that has no entry yet.
+    /// Adds a consumer that has no entry yet.
     pub(crate) fn insert(&mut self, uuid: &ConsumerUuid, id: ConsumerId) {
         let hash = short_hash(uuid);
         let entry = Entry { hash, id };
@@ -58,7 +58,7 @@ impl ConsumerIndex {
             .insert_unique(long_hash(hash), entry, hash_of_entry);
     }
 
-    /// Forgets a consumer.
+    /// Removes the entry of a consumer.
     pub(crate) fn remove(&mut self, uuid: &ConsumerUuid, id: ConsumerId) {
         let hash = short_hash(uuid);
         let found = self
@@ -71,11 +71,11 @@ impl ConsumerIndex {
 }
 
 fn short_hash(uuid: &ConsumerUuid) -> u32 {
-    // The upper half is as good as the lower one.
+    // The upper half of the hash is as random as the lower one.
     u32::try_from(hash_of(uuid) >> 32).unwrap_or_default()
 }
 
-/// The table takes a place from the lowest bits, and a tag from the highest.
+/// The table derives a position from the lowest bits, and a tag from the highest.
 fn long_hash(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }

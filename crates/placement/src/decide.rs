@@ -1,7 +1,7 @@
-//! What becomes of a command: facts and an outcome, or a refusal.
+//! Decides commands: facts and an outcome, or a refusal.
 //!
 //! Everything that a client can be refused for is decided here. A decision reads the state and
-//! writes nothing; on a refusal the facts gathered so far mean nothing.
+//! writes nothing; after a refusal the facts gathered so far are void.
 
 mod claim;
 mod group;
@@ -21,25 +21,25 @@ use crate::ids::Timestamp;
 use crate::refusal::Refusal;
 use crate::state::{Provider, State};
 
-/// What an accepted command answers.
+/// The outcome of an accepted command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done; there is nothing more to say.
+    /// The command is done; there is nothing else to report.
     Done,
-    /// A provider as it is now.
+    /// The provider as it is after the command.
     Provider(ProviderView),
-    /// The generation that the provider has now.
+    /// The provider's generation after the command.
     Generation(u64),
-    /// The traits of a provider are set.
+    /// The traits of a provider were set.
     Traits {
         /// The generation that the provider has now.
         generation: u64,
-        /// When the newest of the traits was created; none when there is no trait.
+        /// The time of creation of the newest trait; `None` without traits.
         modified_at: Option<Timestamp>,
     },
     /// The index of the candidate that each intent got.
     Claimed(Vec<Option<u32>>),
-    /// A resource class or trait exists now.
+    /// The resource class or trait exists.
     Named {
         /// Whether this command created it.
         created: bool,
@@ -51,19 +51,19 @@ pub enum Outcome {
 /// A provider with everything that the API shows of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderView {
-    /// Its UUID.
+    /// Unique among all providers.
     pub uuid: Uuid,
-    /// Its name.
+    /// Unique among providers; changed by an update.
     pub name: String,
-    /// Its generation.
+    /// Incremented by each write of the provider.
     pub generation: u64,
-    /// The provider that it is a part of.
+    /// The parent provider; `None` for a root.
     pub parent: Option<Uuid>,
-    /// The top of its tree.
+    /// The root of its tree.
     pub root: Uuid,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it was last written, if it was.
+    /// When it was last written; `None` if it never was.
     pub updated_at: Option<Timestamp>,
 }
 

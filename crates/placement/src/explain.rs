@@ -5,7 +5,7 @@
 //! constraint removed, in the order applied and alone; the smallest set of constraints that leaves
 //! nothing; and the roots that nearly fit, with what they lack.
 //!
-//! Hosts that are no trees and that nobody shares with are looked at 64 at a time, and exactly.
+//! Flat hosts (no tree, no sharing provider in reach) are evaluated exactly, 64 at a time.
 //! Trees are counted in the same way as far as no two constraints meet in one provider. Beyond that
 //! they are searched, one for each kind of trees that the query cannot tell apart. When there are
 //! too many kinds the search stops after a fixed amount of work and [`Explanation::unsearched`] says
@@ -29,45 +29,45 @@ use crate::state::State;
 use constraint::Parts;
 use effects::{Basis, Ledger};
 
-/// What each part of a query does to the roots of a fleet.
+/// What each constraint of a query does to the roots of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// How many roots there are.
+    /// The number of roots.
     pub roots: usize,
-    /// How many of them can serve the request; at least so many when trees are unsearched.
+    /// The number of roots that can serve the request; a lower bound when trees are unsearched.
     pub left: usize,
-    /// How many trees there was no time to search: nobody knows about them.
+    /// The number of trees that the work allowed did not suffice to search.
     pub unsearched: usize,
-    /// The constraints in the order applied, each with what it did.
+    /// The constraints in the order of application, each with its effect.
     pub effects: Vec<Effect>,
-    /// The places in `effects` of the smallest set of constraints that together leave nothing; of
-    /// several smallest ones the first. Nothing when something is left, or when it was not found
+    /// Indexes into `effects`: the smallest set of constraints that is infeasible for every root;
+    /// of several smallest ones the first. `None` if some root is feasible, or if it was not found
     /// within the work allowed.
     pub smallest: Option<Vec<usize>>,
-    /// Roots that fail as few constraints as any, those that lack least first; at most ten kinds.
+    /// The roots that fail the fewest constraints, those that lack least first; at most ten kinds.
     pub near_misses: Vec<NearMiss>,
     /// Whether the work allowed was enough: no tree is unsearched and no near miss is missing for
     /// lack of time. Otherwise counts say "at least".
     pub is_exact: bool,
 }
 
-/// What one constraint did.
+/// The effect of one constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The constraint.
+    /// The condition of the query that this is about.
     pub constraint: Constraint,
-    /// How many of the roots that all constraints before it left could not go on with it.
+    /// How many roots fail at this constraint after passing all those before it.
     pub removed: usize,
-    /// How many roots cannot serve even this constraint alone.
+    /// How many roots fail this constraint even on its own.
     pub removed_alone: usize,
 }
 
-/// The roots that an explanation counts as left.
+/// The roots that an explanation counts as feasible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serving {
-    /// Words of the roots that can serve the query.
+    /// Bit mask of the roots that can serve the query.
     pub roots: Vec<u64>,
-    /// Words of the trees that there was no time to search: they may or may not.
+    /// Bit mask of the trees that were not searched within the work allowed: feasible or not.
     pub unknown: Vec<u64>,
 }
 

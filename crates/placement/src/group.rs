@@ -25,26 +25,27 @@ pub enum Scope {
 pub enum Relation {
     /// The same place as every other.
     Same,
-    /// A place that holds fewer than so many of the others: 1 means a place of its own.
+    /// A place with fewer than this many of the others: 1 means a place of its own.
     FewerThan(u32),
-    /// A place that has at most so many more than the emptiest place once the claim is made: 1 is as
-    /// even as can be. At least 1; 0 can never be kept. Only places that hold a host count.
+    /// A place that exceeds the emptiest place by at most this many once the claim is made: 1 is
+    /// as even as possible. At least 1, because 0 can never hold. Only places that contain a host
+    /// count.
     Spread(u32),
 }
 
-/// A hard rule.
+/// A hard rule on where a consumer may be placed relative to others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rule {
-    /// How large a place.
+    /// The size of the places that are compared: host, rack, row, ….
     pub scope: Scope,
-    /// What must hold.
+    /// The relation that must hold between these places.
     pub relation: Relation,
 }
 
 /// A group of consumers whose places depend on each other (a server group).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Its UUID.
+    /// The UUID by which clients name the group.
     pub uuid: Uuid,
     /// The rules between its members.
     pub rules: Vec<Rule>,
@@ -52,18 +53,18 @@ pub struct Group {
     pub members: Vec<Member>,
 }
 
-/// A member of a group, and where it is: who asks for all members' hosts need not look each of them
-/// up.
+/// A member of a group with its host, so that collecting the hosts of all members needs no look-up
+/// of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The member.
+    /// The slot of the consumer.
     pub consumer: ConsumerId,
     /// The host, as in its [`Placing`].
     pub host: ProviderId,
 }
 
 impl Group {
-    /// The hosts of all members, one for each, but for a member that is left out.
+    /// The hosts of all members, one entry each, except for a member that is left out.
     pub fn hosts(&self, but: Option<ConsumerId>) -> impl Iterator<Item = ProviderId> + '_ {
         let members = self.members.iter();
         let others = members.filter(move |member| Some(member.consumer) != but);
@@ -74,13 +75,13 @@ impl Group {
 /// One level of the topology.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// Its name: rack, row, room, …
+    /// The operator's name for it: rack, row, room, …
     pub name: String,
     /// Its aggregates, in alphabetical order.
     pub aggregates: Vec<String>,
 }
 
-/// How far apart two places of one level are, or the hosts of one place.
+/// The distance between two places of one level, or between the hosts of one place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Distance {
     /// One place: an aggregate of a level.
@@ -91,26 +92,26 @@ pub struct Distance {
     pub distance: u32,
 }
 
-/// Where a consumer is, as the claim that put it there said.
+/// Where a consumer is, as recorded by the claim that placed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placing {
-    /// The host.
+    /// The root provider of the tree it is on.
     pub host: ProviderId,
-    /// The group that it is a member of.
+    /// The group that it is a member of, if any.
     pub group: Option<GroupId>,
 }
 
-/// A place, found: what two hosts have in common or not.
+/// A resolved place at some scope: two hosts are in the same place when their values are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// A host.
+    /// At host scope: the root provider.
     Host(ProviderId),
-    /// An aggregate of a level.
+    /// At level scope: the aggregate of the level that contains the host.
     Aggregate(AggregateId),
 }
 
 impl State {
-    /// A group.
+    /// Finds a group by its UUID.
     #[must_use]
     pub fn group(&self, uuid: Uuid) -> Option<&Group> {
         self.groups.get(self.group_by_uuid.get(&uuid)?.0)
@@ -133,13 +134,13 @@ impl State {
         &self.levels
     }
 
-    /// The operator's own distances between places, each pair once.
+    /// The operator's distances between places, each pair once.
     #[must_use]
     pub fn distances(&self) -> &[Distance] {
         &self.distances
     }
 
-    /// The place of a host at the level of this number.
+    /// The aggregate of a host at a level, given by its index.
     #[must_use]
     pub fn place_at(&self, host: ProviderId, level: usize) -> Option<AggregateId> {
         match self.place_in_level(self.provider(host)?, level)? {
@@ -148,7 +149,7 @@ impl State {
         }
     }
 
-    /// The place of a host at a scope; nothing if it belongs to no aggregate of the level.
+    /// The place of a host at a scope; `None` if it belongs to no aggregate of the level.
     #[must_use]
     pub fn place(&self, host: ProviderId, scope: &Scope) -> Option<Place> {
         match scope {
@@ -173,9 +174,10 @@ impl State {
             .map(|id| Place::Aggregate(*id))
     }
 
-    /// Whether a host would keep a rule, given the hosts of the others.
+    /// Whether a host satisfies a rule, given the hosts of the others.
     ///
-    /// A host that is nowhere at the scope keeps no rule: nobody can say what it is next to.
+    /// A host that has no place at the scope satisfies no rule, because its neighbours are
+    /// unknown.
     pub fn keeps_rule(
         &self,
         host: ProviderId,
@@ -203,15 +205,15 @@ impl State {
     }
 
     /// Whether one more in a place leaves it at most `skew` above the emptiest place of a scope,
-    /// given the places of all others in rising order.
+    /// given the sorted places of all others.
     fn is_even(&self, place: Place, others: &[Place], scope: &Scope, skew: u32) -> bool {
         let skew = usize::try_from(skew).unwrap_or(usize::MAX);
         let count = count_of(others, place) + 1;
         skew > 0 && (count <= skew || count <= skew.saturating_add(self.least(others, scope)))
     }
 
-    /// How many of some others the emptiest place of a scope has, given their places in rising
-    /// order. Only places that hold a host count.
+    /// How many of some others the emptiest place of a scope has, given their sorted places. Only
+    /// places that contain a host count.
     #[must_use]
     pub fn least(&self, others: &[Place], scope: &Scope) -> usize {
         let sharing = self.sharing_trait();
@@ -253,13 +255,13 @@ impl State {
         least
     }
 
-    /// The hosts of some consumers, in order; consumers that are nowhere are passed over.
+    /// The hosts of some consumers, in order; consumers without a placing are skipped.
     pub fn hosts_of<'a>(
         &'a self,
         consumers: &'a [ConsumerUuid],
     ) -> impl Iterator<Item = ProviderId> + 'a {
-        // First where they are, then they themselves: a processor fetches several at once, when it
-        // need not find out first where the next one is.
+        // Two passes, slots first and records second: the loads of each pass are independent, so
+        // the processor overlaps their cache misses.
         let likely = consumers
             .iter()
             .map(|uuid| self.consumer_index.likely(uuid));
@@ -274,7 +276,7 @@ impl State {
     }
 }
 
-/// How often a place is among others in rising order.
+/// How many of the sorted places equal a place.
 fn count_of(others: &[Place], place: Place) -> usize {
     let start = others.partition_point(|other| *other < place);
     others[start..].partition_point(|other| *other == place)

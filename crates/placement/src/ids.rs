@@ -30,7 +30,7 @@ dense_id!(
     ClassId, u16
 );
 dense_id!(
-    /// A trait.
+    /// A trait. Standard traits have the lower numbers, custom ones follow.
     TraitId, u16
 );
 dense_id!(
@@ -66,7 +66,7 @@ dense_id!(
 pub struct ConsumerUuid([u8; 36]);
 
 impl ConsumerUuid {
-    /// Takes a text of exactly 36 characters of `0-9a-fA-F-`, or nothing.
+    /// Parses a text of exactly 36 characters of `0-9a-fA-F-`; `None` for any other.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 36] = text.as_bytes().try_into().ok()?;
@@ -84,10 +84,10 @@ impl ConsumerUuid {
         Self(bytes)
     }
 
-    /// The text.
+    /// The 36 characters as the client wrote them.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Only ASCII gets in, so this never falls back.
+        // Only ASCII is accepted, so the fallback is never used.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for ConsumerUuid {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// So many whole seconds after the epoch.
+    /// The given number of whole seconds after the epoch.
     #[must_use]
     pub fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000))

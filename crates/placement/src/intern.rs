@@ -1,15 +1,14 @@
-//! Names given small numbers: aggregates, projects, users, consumer types.
+//! Interned names: aggregates, projects, users, consumer types.
 
 use crate::hash::Map;
 use crate::slots::Slots;
 
-/// A table of texts, each kept once and as long as somebody uses it.
+/// A table of reference-counted texts, each kept once and as long as it is held.
 ///
-/// Whoever keeps a number says so with [`Interner::hold`] and lets go of it with
-/// [`Interner::release`]: names come from clients, and those that nobody has any more would otherwise
-/// stay for ever. A number stays valid as long as it is held. The numbers depend on what was seen
-/// first and may therefore differ between two equal states: they must not reach a snapshot, a digest
-/// or an answer's order.
+/// Whoever keeps a number calls [`Interner::hold`], and [`Interner::release`] when done: names
+/// come from clients, and unused ones would otherwise accumulate for ever. A number stays valid as
+/// long as it is held. Numbers depend on the order of arrival and may differ between two equal
+/// states: they must not reach a snapshot, a digest or the order of an answer.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     rows: Slots<Row>,
@@ -19,29 +18,28 @@ pub struct Interner {
 #[derive(Clone, Debug)]
 struct Row {
     text: Box<str>,
-    /// How many hold the number.
+    /// The number of holders of the number.
     holders: u32,
 }
 
-/// A name that nobody holds any more, for whoever may take that back: numbers that were given before
-/// have to mean the same again.
+/// A name whose reference count reached zero, kept for undo: it must get the same number again.
 #[derive(Debug)]
 pub(crate) struct Freed {
     pub(crate) number: u32,
     pub(crate) text: Box<str>,
 }
 
-/// Names that one change freed; mostly none.
+/// Names that one change freed; usually empty.
 pub(crate) type FreedNames = Vec<Freed>;
 
 impl Interner {
-    /// The number of a text, if somebody uses it.
+    /// The number of a text, if it is in use.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<u32> {
         self.numbers.get(text).copied()
     }
 
-    /// The number of a text, a new one if need be. Nobody holds a new one yet.
+    /// The number of a text, new if necessary. A new one has a reference count of zero.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
         if let Some(number) = self.find(text) {
             return number;
@@ -56,7 +54,7 @@ impl Interner {
         self.rows.put(number, Row { text, holders: 0 });
     }
 
-    /// One more holds a number.
+    /// Increments the reference count.
     #[inline]
     pub(crate) fn hold(&mut self, number: u32) {
         if let Some(row) = self.rows.get_mut(number) {
@@ -64,7 +62,7 @@ impl Interner {
         }
     }
 
-    /// One less holds a number. The name that goes with the last one, if it was that.
+    /// Decrements the reference count. Returns the name if that was the last reference.
     #[inline]
     pub(crate) fn release(&mut self, number: u32) -> Option<Freed> {
         let row = self.rows.get_mut(number)?;
@@ -77,14 +75,14 @@ impl Interner {
         Some(Freed { number, text })
     }
 
-    /// Gives names that were freed their numbers again. Nobody holds them yet.
+    /// Gives freed names their former numbers again, with a reference count of zero.
     pub(crate) fn restore(&mut self, freed: impl IntoIterator<Item = Freed>) {
         for Freed { number, text } in freed {
             self.put(number, text);
         }
     }
 
-    /// The text of a number; empty for a number that nobody holds.
+    /// The text of a number; empty for a number that is not in use.
     #[must_use]
     pub fn text(&self, number: u32) -> &str {
         self.rows.get(number).map_or("", |row| &row.text)
@@ -96,7 +94,7 @@ impl Interner {
         self.rows.row_count()
     }
 
-    /// How many texts there are.
+    /// The number of texts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -128,7 +126,7 @@ mod tests {
             (names.len(), names.find("a"), names.text(numbers[1])),
             (1, None, "")
         );
-        // The number is given to somebody else and taken back, as undoing goes.
+        // The number is reused and then freed again, as by an undo.
         let other = names.intern("d");
         names.hold(other);
         assert_eq!(other, numbers[0]);

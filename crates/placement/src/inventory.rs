@@ -1,4 +1,5 @@
-//! How much a provider has of one resource class, and under which rules it is given away.
+//! Inventories: how much a provider has of a resource class, and under which rules it is
+//! allocated.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,25 +8,25 @@ use serde::{Deserialize, Serialize};
 /// Source: Placement API reference, "Resource provider inventories".
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inventory {
-    /// All there is.
+    /// The physical amount, before `reserved` and `allocation_ratio` apply.
     pub total: i32,
-    /// What is kept back from consumers; at most `total` except through a reshape.
+    /// The part that consumers cannot get; at most `total` except through a reshape.
     pub reserved: i32,
-    /// The least that one allocation may take.
+    /// The minimum amount of one allocation.
     pub min_unit: i32,
-    /// The most that one allocation may take.
+    /// The maximum amount of one allocation.
     pub max_unit: i32,
-    /// Each allocation takes a multiple of this.
+    /// The amount of each allocation is a multiple of this.
     pub step_size: i32,
-    /// How often the rest may be given away: 16.0 for sixteen-fold overcommit.
+    /// The overcommit factor applied to what is not reserved: 16.0 for sixteen-fold overcommit.
     pub allocation_ratio: f64,
 }
 
 impl Inventory {
-    /// What consumers may hold together: `(total - reserved) * allocation_ratio`, cut to a whole
+    /// The sum of what consumers may hold: `(total - reserved) * allocation_ratio`, cut to a whole
     /// number as the reference does (total 1 with ratio 1.5 gives 1).
     ///
-    /// This is the one place where the ratio meets an integer; everything else compares integers.
+    /// This is the only place where the ratio meets an integer; everything else compares integers.
     /// A whole amount exceeds the fractional product exactly when it exceeds the cut one.
     #[must_use]
     #[expect(

@@ -23,7 +23,7 @@
 //! assert_eq!(state.provider_count(), 1);
 //! ```
 
-// Tests in here share fleets with those outside, which know the crate by its name.
+// Unit tests share fleets with the integration tests, which refer to the crate by its name.
 #[cfg(test)]
 extern crate self as placewright_placement;
 

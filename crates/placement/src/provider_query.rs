@@ -22,15 +22,15 @@ pub struct ProviderQuery {
     pub uuid: Option<String>,
     /// The UUID of any provider of the tree, as the client wrote it.
     pub in_tree: Option<String>,
-    /// Names of traits: one of each list must be there.
+    /// Names of traits: at least one of each list is required.
     pub required: Vec<Vec<String>>,
-    /// Names of traits that must not be there.
+    /// Names of traits that are forbidden.
     pub forbidden: Vec<String>,
     /// UUIDs of aggregates, as the client wrote them: membership in one of each list.
     pub member_of: Vec<Vec<String>>,
     /// UUIDs of aggregates, as the client wrote them: membership in none.
     pub forbidden_aggregates: Vec<String>,
-    /// Names of resource classes with amounts for which there must be room.
+    /// Names of resource classes with the amounts that must be available.
     pub resources: Vec<(String, i64)>,
 }
 
@@ -48,8 +48,8 @@ pub fn find_providers(
     find_providers_among(state, query, words)
 }
 
-/// As [`find_providers`], of the providers whose slots are in some words of 64: for readers who must
-/// not keep the state for as long as all of them take.
+/// As [`find_providers`], restricted to some words of 64 slots: for readers that must not lock the
+/// state for as long as a full pass takes.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ pub fn find_providers_among(
         .collect())
 }
 
-/// No provider has the name or UUID asked for.
+/// The error that no provider has the requested name or UUID.
 struct Nobody;
 
 /// The one provider that the name and UUID leave, if either was given.

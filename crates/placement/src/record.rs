@@ -19,7 +19,7 @@ pub enum RecordError {
     /// A newer release wrote the record.
     #[error("the record has version {found}; this release reads versions up to {RECORD_VERSION}")]
     NewerVersion {
-        /// The version found.
+        /// The record's version byte, above [`RECORD_VERSION`].
         found: u8,
     },
     /// The bytes are no changes.

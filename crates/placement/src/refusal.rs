@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::ids::ConsumerUuid;
 
-/// A typed "no", with what a client needs to understand it.
+/// A typed refusal, with what a client needs to understand it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// No provider has this UUID.
@@ -17,63 +17,63 @@ pub enum Refusal {
     /// Another provider has this UUID.
     #[error("a resource provider with UUID {uuid} exists")]
     ProviderUuidTaken {
-        /// The UUID.
+        /// The UUID that is taken.
         uuid: Uuid,
     },
     /// Another provider has this name.
     #[error("a resource provider named {name} exists")]
     ProviderNameTaken {
-        /// The name.
+        /// The name that is taken.
         name: String,
     },
     /// The parent does not exist.
     #[error("the parent provider {uuid} does not exist")]
     ParentNotFound {
-        /// The parent's UUID.
+        /// The UUID of the missing parent.
         uuid: Uuid,
     },
     /// A provider cannot be its own parent.
     #[error("provider {uuid} cannot be its own parent")]
     ParentIsSelf {
-        /// The provider.
+        /// The UUID of the provider.
         uuid: Uuid,
     },
-    /// The provider has a parent, and this version of the API does not move it.
+    /// The provider has a parent, and this microversion does not allow moving it.
     #[error("provider {uuid} has another parent already")]
     ReparentingNotAllowed {
-        /// The provider.
+        /// The UUID of the provider.
         uuid: Uuid,
     },
-    /// The provider has a parent, and this version of the API does not take it away.
+    /// The provider has a parent, and this microversion does not allow removing it.
     #[error("provider {uuid} cannot lose its parent")]
     UnparentingNotAllowed {
-        /// The provider.
+        /// The UUID of the provider.
         uuid: Uuid,
     },
     /// The new parent lies in the provider's own subtree.
     #[error("provider {uuid} would become its own ancestor")]
     ProviderLoop {
-        /// The provider.
+        /// The UUID of the provider.
         uuid: Uuid,
     },
     /// The provider has children.
     #[error("provider {uuid} has child providers")]
     ProviderHasChildren {
-        /// The provider.
+        /// The UUID of the provider.
         uuid: Uuid,
     },
-    /// Something is allocated from the provider.
+    /// The provider has allocations.
     #[error("provider {uuid} has allocations")]
     ProviderInUse {
-        /// The provider.
+        /// The UUID of the provider.
         uuid: Uuid,
     },
     /// The client saw another generation of the provider.
     #[error("provider {uuid} is at generation {actual}, not {given}")]
     ProviderGenerationConflict {
-        /// The provider.
+        /// The UUID of the provider.
         uuid: Uuid,
-        /// Its generation.
+        /// The generation that the provider has.
         actual: u64,
         /// The generation that the client gave.
         given: u64,
@@ -84,22 +84,22 @@ pub enum Refusal {
         /// The name asked for.
         name: String,
     },
-    /// A resource class has this name.
+    /// A resource class with this name exists.
     #[error("resource class {name} exists")]
     ClassExists {
-        /// The name.
+        /// The name that is taken.
         name: String,
     },
     /// There are inventories of the class.
     #[error("resource class {name} is in use")]
     ClassInUse {
-        /// The class.
+        /// The name of the class.
         name: String,
     },
-    /// Standard classes stay as they are.
+    /// Standard classes cannot be renamed or deleted.
     #[error("resource class {name} is a standard one")]
     ClassStandard {
-        /// The class.
+        /// The name of the class.
         name: String,
     },
     /// All numbers for resource classes or traits are taken (65,536 each).
@@ -114,45 +114,45 @@ pub enum Refusal {
     /// A provider has the trait.
     #[error("trait {name} is in use")]
     TraitInUse {
-        /// The trait.
+        /// The name of the trait.
         name: String,
     },
-    /// Standard traits stay as they are.
+    /// Standard traits cannot be deleted.
     #[error("trait {name} is a standard one")]
     TraitStandard {
-        /// The trait.
+        /// The name of the trait.
         name: String,
     },
     /// The provider has an inventory of the class.
     #[error("provider {provider} has an inventory of {class}")]
     InventoryExists {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The class.
+        /// The name of the resource class.
         class: String,
     },
     /// The provider has no inventory of the class.
     #[error("provider {provider} has no inventory of {class}")]
     InventoryNotFound {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The class.
+        /// The name of the resource class.
         class: String,
     },
-    /// Something of these classes is allocated from the provider.
+    /// Allocations exist for these classes of the provider.
     #[error("inventory of {} on provider {provider} is in use", classes.join(", "))]
     InventoryInUse {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
         /// The classes, by number.
         classes: Vec<String>,
     },
-    /// More is reserved than there is (or all of it, where that is not allowed).
+    /// `reserved` exceeds `total` (or equals it, where that is not allowed).
     #[error("inventory of {class} on provider {provider} leaves no capacity")]
     InvalidCapacity {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The class.
+        /// The name of the resource class.
         class: String,
         /// Whether all of it may be reserved.
         may_reserve_all: bool,
@@ -160,17 +160,17 @@ pub enum Refusal {
     /// The client expected another generation of the consumer.
     #[error("consumer {consumer} is at generation {actual:?}, not {given:?}")]
     ConsumerGenerationConflict {
-        /// The consumer.
+        /// The consumer that the claim names.
         consumer: ConsumerUuid,
-        /// Its generation; none if it does not exist.
+        /// Its generation; `None` if it does not exist.
         actual: Option<u64>,
         /// What the client gave.
         given: Option<u64>,
     },
-    /// The consumer holds nothing.
+    /// The consumer has no allocations.
     #[error("consumer {consumer} has no allocations")]
     AllocationsNotFound {
-        /// The consumer.
+        /// The consumer without allocations.
         consumer: ConsumerUuid,
     },
     /// An allocation names a provider that does not exist.
@@ -188,38 +188,38 @@ pub enum Refusal {
     /// An allocation wants a class of which the provider has no inventory.
     #[error("provider {provider} has no inventory of {class} to allocate from")]
     NoInventory {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The class.
+        /// The name of the resource class.
         class: String,
     },
     /// An allocation is below the smallest unit, above the largest, or off the step.
     #[error("{amount} {class} of provider {provider} violates its units or step")]
     ConstraintsViolated {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The class.
+        /// The name of the resource class.
         class: String,
-        /// The amount wanted.
+        /// The amount of the refused allocation.
         amount: i64,
     },
-    /// Too few of the intents found a place.
+    /// Fewer intents than required have a feasible candidate.
     #[error("{fitting} of at least {least} found a place")]
     NothingFits {
-        /// How many would have found one.
+        /// The number of intents that would have succeeded.
         fitting: usize,
-        /// How many had to.
+        /// The number that was required.
         least: usize,
-        /// Why the first candidate of the first intent without a place was not taken; nothing if
-        /// it had no candidates.
+        /// Why the first candidate of the first failed intent was rejected; `None` if it had no
+        /// candidates.
         first: Option<Box<Refusal>>,
     },
     /// A candidate would break a hard rule.
     #[error("host {host} breaks the rule: {rule}")]
     RuleBroken {
-        /// The host.
+        /// The UUID of the host's root provider.
         host: Uuid,
-        /// The rule in words.
+        /// A description of the rule for people.
         rule: String,
     },
     /// No group has this UUID.
@@ -237,39 +237,39 @@ pub enum Refusal {
     /// A level of the topology has no name, or that of the built-in one.
     #[error("{name:?} is no name for a level")]
     LevelName {
-        /// The name.
+        /// The name that is not allowed.
         name: String,
     },
     /// A distance names a place that is in no level of the topology.
     #[error("{name} is in no level of the topology")]
     PlaceNotFound {
-        /// The place.
+        /// The place that no level contains.
         name: String,
     },
     /// A distance is there twice.
     #[error("the distance from {from} to {to} is there twice")]
     DistanceTwice {
-        /// One place.
+        /// The smaller of the two places.
         from: String,
-        /// The other.
+        /// The larger of the two places.
         to: String,
     },
     /// A distance is between places of two levels.
     #[error("{from} and {to} are not of one level")]
     DistanceAcrossLevels {
-        /// One place.
+        /// The place that the request names first.
         from: String,
-        /// The other.
+        /// The place that the request names second.
         to: String,
     },
-    /// The provider has not that much left.
+    /// The provider has less free capacity than requested.
     #[error("provider {provider} lacks {missing} {class}")]
     CapacityExceeded {
-        /// The provider.
+        /// The UUID of the provider.
         provider: Uuid,
-        /// The class.
+        /// The name of the resource class.
         class: String,
-        /// How much more would be needed.
+        /// The amount by which the request exceeds the free capacity.
         missing: i64,
     },
 }

@@ -1,9 +1,9 @@
-//! A set of provider slots: one bit each, in chunks that exist only where something is in them.
+//! A sparse bit set of slots, in chunks that are allocated only where a bit is set.
 
-/// Slots in one chunk.
+/// The number of 64-bit words in one chunk.
 const CHUNK_WORDS: usize = 16;
 
-/// A set of slots, read 64 at a time. An empty region costs one pointer a 1,024 slots.
+/// A sparse bit set, read 64 slots at a time. An empty region costs one pointer for 1,024 slots.
 #[derive(Clone, Debug, Default)]
 pub struct SlotSet {
     chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
@@ -28,7 +28,7 @@ impl SlotSet {
         self.word(slot as usize / 64) >> (slot % 64) & 1 == 1
     }
 
-    /// Puts a slot in. True if it was not there.
+    /// Adds a slot. True if it was not there.
     pub fn insert(&mut self, slot: u32) -> bool {
         let word = slot as usize / 64;
         let chunk = word / CHUNK_WORDS;
@@ -43,7 +43,7 @@ impl SlotSet {
         fresh
     }
 
-    /// Takes a slot out. True if it was there.
+    /// Removes a slot. True if it was there.
     pub fn remove(&mut self, slot: u32) -> bool {
         let word = slot as usize / 64;
         let Some(Some(chunk)) = self.chunks.get_mut(word / CHUNK_WORDS) else {
@@ -54,13 +54,13 @@ impl SlotSet {
         chunk[word % CHUNK_WORDS] &= !bit;
         self.count -= usize::from(present);
         if self.count == 0 {
-            // There may be very many sets in which nothing is left.
+            // An empty set frees its memory; there may be very many of them.
             self.chunks = Vec::new();
         }
         present
     }
 
-    /// Puts a slot in or takes it out.
+    /// Adds or removes a slot.
     pub fn set(&mut self, slot: u32, member: bool) {
         if member {
             self.insert(slot);
@@ -69,7 +69,7 @@ impl SlotSet {
         }
     }
 
-    /// How many slots are in the set.
+    /// The number of slots in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
@@ -81,13 +81,13 @@ impl SlotSet {
         self.count == 0
     }
 
-    /// How many words may hold something.
+    /// The number of words up to the last allocated chunk.
     #[must_use]
     pub fn word_count(&self) -> usize {
         self.chunks.len() * CHUNK_WORDS
     }
 
-    /// Adds the set to a mask of words, which grows as needed.
+    /// Merges the set into a mask of words, which grows as needed.
     pub fn union_into(&self, words: &mut Vec<u64>) {
         for (index, chunk) in self.chunks.iter().enumerate() {
             let Some(chunk) = chunk else { continue };
@@ -106,7 +106,7 @@ impl SlotSet {
         self.iter_from(0)
     }
 
-    /// The slots from one on, in rising order.
+    /// The members from a slot on, in rising order.
     pub fn iter_from(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
         let first = slot as usize / 64;
         let ahead = u64::MAX << (slot % 64);

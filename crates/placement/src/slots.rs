@@ -1,4 +1,4 @@
-//! A table with stable row numbers: the lowest free row is taken first.
+//! A table with stable row numbers: a new entry takes the lowest free row.
 
 use std::collections::BTreeSet;
 
@@ -42,8 +42,8 @@ impl<T> Slots<T> {
         self.rows[index] = Some(value);
     }
 
-    /// Takes an entry out. Free rows at the end are given up, so that the table is as it was
-    /// before the entry came.
+    /// Removes an entry. Free rows at the end are dropped, so that the table is as it was before
+    /// the entry came.
     pub fn take(&mut self, row: u32) -> Option<T> {
         let value = self.rows.get_mut(row as usize)?.take()?;
         self.free.insert(row);

@@ -26,13 +26,13 @@ use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State
 /// ends with the distances of the topology, version 1 has none.
 pub const SNAPSHOT_VERSION: u32 = 2;
 
-/// No row is longer: a provider with a million consumers does not list them in its row.
+/// The upper bound of a row. It suffices because a provider's row does not list its consumers.
 const ROW_BYTES_MAX: u32 = 64 << 20;
 
 /// Why a snapshot cannot be read.
 #[derive(Debug, Error)]
 pub enum SnapshotError {
-    /// Reading failed.
+    /// The reader failed, or the snapshot ended early.
     #[error("the snapshot cannot be read")]
     Io(#[from] io::Error),
     /// A newer release wrote the snapshot.
@@ -40,10 +40,10 @@ pub enum SnapshotError {
         "the snapshot has version {found}; this release reads versions up to {SNAPSHOT_VERSION}"
     )]
     NewerVersion {
-        /// The version found.
+        /// The snapshot's version, above [`SNAPSHOT_VERSION`].
         found: u32,
     },
-    /// A row is not what it should be.
+    /// The content of a row is not valid.
     #[error("the snapshot is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -105,7 +105,7 @@ struct GroupRow {
     rules: Vec<Rule>,
 }
 
-/// The used names of an interner in alphabetical order, and the place of each number among them.
+/// The used names of an interner in alphabetical order, and the index of each number among them.
 struct Table<'a> {
     names: Vec<&'a str>,
     places: Vec<u32>,
@@ -386,8 +386,6 @@ fn provider_row(slot: u32, provider: &Provider, aggregates: &Table<'_>) -> Provi
     }
 }
 
-/// Providers come in the order of their slots, so a parent may come after its child: children are
-/// joined to their parents when all are there.
 fn load_distances(
     state: &mut State,
     rows: &mut Input<'_>,
@@ -402,6 +400,8 @@ fn load_distances(
     Ok(())
 }
 
+/// Reads providers in the order of their slots. A parent may come after its child, so children are
+/// joined to their parents after all were read.
 fn load_providers(
     state: &mut State,
     rows: &mut Input<'_>,

@@ -1,4 +1,4 @@
-//! All there is, in memory, laid out for the decision.
+//! The whole state in memory, laid out for the decision.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -21,34 +21,34 @@ use crate::touch::TouchLog;
 /// A resource provider: a host, or a part of one, or something that several hosts share.
 #[derive(Clone, Debug)]
 pub struct Provider {
-    /// Its UUID.
+    /// The UUID by which clients name it.
     pub uuid: Uuid,
     /// Its name, unique among providers.
     pub name: Box<str>,
-    /// The provider that it is a part of.
+    /// The parent provider; `None` for a root.
     pub parent: Option<ProviderId>,
-    /// The top of its tree; itself for a root.
+    /// The root of its tree; itself for a root.
     pub root: ProviderId,
-    /// Its parts, in rising order.
+    /// Its children in rising order of slot.
     pub children: Vec<ProviderId>,
-    /// Counts the changes that clients must have seen before they change it themselves.
+    /// Incremented by changes that clients must have seen before they write to it.
     pub generation: u64,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was last written; none for a child that was never written since its creation.
     pub updated_at: Option<Timestamp>,
-    /// What it has, in rising order of class.
+    /// Its inventories in rising order of class.
     pub inventories: Vec<InventoryRecord>,
     /// Its traits, in rising order.
     pub traits: Vec<TraitId>,
     /// Its aggregates, in rising order of number.
     pub aggregates: Vec<AggregateId>,
-    /// Who holds something of it, in rising order.
+    /// Its consumers in rising order of slot.
     pub consumers: Vec<ConsumerId>,
 }
 
 impl Provider {
-    /// Its inventory of a class.
+    /// The inventory of a class, if it has one.
     #[must_use]
     #[inline]
     pub fn inventory(&self, class: ClassId) -> Option<&InventoryRecord> {
@@ -68,11 +68,11 @@ impl Provider {
     }
 }
 
-/// Up to so many inventories are looked at one after the other: nearly all providers have a handful,
-/// and that is faster than halving.
+/// Up to this many inventories are scanned linearly: nearly all providers have a handful, and a
+/// scan is then faster than a binary search.
 const FEW_INVENTORIES: usize = 8;
 
-/// Where the inventory of a class is among those of a provider.
+/// The index of the inventory of a class among those of a provider.
 #[inline]
 pub(crate) fn place_of(inventories: &[InventoryRecord], class: ClassId) -> Option<usize> {
     if inventories.len() <= FEW_INVENTORIES {
@@ -82,57 +82,57 @@ pub(crate) fn place_of(inventories: &[InventoryRecord], class: ClassId) -> Optio
     found.ok()
 }
 
-/// One inventory of a provider with what is allocated of it.
+/// An inventory of a provider with its usage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InventoryRecord {
-    /// The resource class.
+    /// The resource class that the inventory is of.
     pub class: ClassId,
-    /// What the client set.
+    /// The inventory as the client set it.
     pub inventory: Inventory,
-    /// `inventory.capacity()`, kept because every claim compares with it.
+    /// `inventory.capacity()`, cached because every claim compares with it.
     pub capacity: i64,
-    /// The sum of all allocations.
+    /// The sum of all allocations of the class.
     pub used: i64,
     /// When it was last set.
     pub modified_at: Timestamp,
 }
 
-/// Who holds resources: an instance, a migration, anything with a UUID.
+/// A consumer of resources: an instance, a migration, anything with a UUID.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consumer {
-    /// Its UUID.
+    /// The name by which clients know it.
     pub uuid: ConsumerUuid,
-    /// Counts its changes, from 1.
+    /// Incremented by each change, from 1.
     pub generation: u64,
-    /// Its project.
+    /// The project that owns it.
     pub project: ProjectId,
-    /// Its user.
+    /// The user that owns it.
     pub user: UserId,
-    /// Its type, if one was ever said.
+    /// Its type, if one was ever given.
     pub consumer_type: Option<TypeId>,
-    /// When what it holds was last set.
+    /// When its allocations were last set.
     pub allocated_at: Timestamp,
-    /// Where it was put, if a claim said so.
+    /// Its host and group, if the claim that placed it named them.
     pub placing: Option<Placing>,
-    /// What it holds, in the order that it was asked for; never empty.
+    /// Its allocations in the order of the request; never empty.
     pub allocations: SmallVec<[Allocation; 3]>,
 }
 
 /// One amount that a consumer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allocation {
-    /// From which provider.
+    /// The provider that the amount is taken from.
     pub provider: ProviderId,
-    /// Of which resource class.
+    /// The resource class of the amount.
     pub class: ClassId,
-    /// How much.
+    /// In units of the resource class.
     pub amount: u32,
 }
 
 /// A resource class or trait that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its name.
+    /// Unique among classes, or among traits.
     pub name: Box<str>,
     /// When it was created or last renamed.
     pub modified_at: Timestamp,
@@ -173,9 +173,9 @@ pub struct State {
     pub(crate) touched: TouchLog,
 }
 
-/// Words that no slot is in.
+/// The empty set, for look-ups of unknown traits and aggregates.
 static NO_SLOTS: std::sync::LazyLock<SlotSet> = std::sync::LazyLock::new(SlotSet::default);
-/// A class of which nobody has anything.
+/// The empty column, for classes without inventories.
 static NO_COLUMN: std::sync::LazyLock<ClassColumn> = std::sync::LazyLock::new(ClassColumn::default);
 
 impl State {
@@ -347,13 +347,13 @@ impl State {
         self.aggregate_members.get(id.index()).unwrap_or(&NO_SLOTS)
     }
 
-    /// The room of all providers for one resource class.
+    /// The headroom of all providers for one resource class.
     #[must_use]
     pub fn column(&self, class: ClassId) -> &ClassColumn {
         self.columns.get(class.index()).unwrap_or(&NO_COLUMN)
     }
 
-    /// A consumer.
+    /// Finds a consumer by its name.
     #[must_use]
     pub fn consumer(&self, uuid: ConsumerUuid) -> Option<&Consumer> {
         self.consumers.get(self.consumer_id(uuid)?.0)
@@ -440,7 +440,7 @@ impl State {
         self.consumer_types.find(name).map(TypeId)
     }
 
-    /// How many names of aggregates, projects, users and consumer types are kept: as many as are in use.
+    /// The numbers of interned aggregates, projects, users and consumer types in use.
     #[must_use]
     pub fn name_counts(&self) -> [usize; 4] {
         let tables = [
@@ -452,7 +452,7 @@ impl State {
         tables.map(Interner::len)
     }
 
-    /// Which trees changed lately.
+    /// The log of recently changed trees, for readers that cache search results.
     #[must_use]
     pub fn touched(&self) -> &TouchLog {
         &self.touched
@@ -465,7 +465,7 @@ impl State {
     }
 }
 
-/// Rows of classes and traits are `u16` by construction.
+/// Narrows a row number of classes or traits, which are below 65,536 by construction.
 pub(crate) fn dense_u16(row: u32) -> u16 {
     u16::try_from(row).unwrap_or(u16::MAX)
 }

@@ -1,38 +1,39 @@
-//! Which trees changed lately: what a reader who keeps results of a search must look at again.
+//! A log of recently changed trees, which tells a reader that caches search results what to
+//! re-evaluate.
 
 use crate::ids::ProviderId;
 
-/// How many changes are remembered. A reader that is further behind starts over.
+/// The capacity of the ring. A reader that is further behind starts over.
 const REMEMBERED: usize = 1 << 16;
 
-/// What changed in a tree, from the least to the most.
+/// The kind of a change, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// Somebody took something: there is less room.
+    /// Capacity was only taken: hosts can become infeasible, never feasible.
     LessRoom,
-    /// Somebody took or gave back something.
+    /// Capacity was taken or given back; nothing else changed.
     Room,
-    /// Anything.
+    /// Inventories, traits, aggregates or the tree itself may have changed.
     Anything,
 }
 
 /// A change in the tree of a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// The root.
+    /// The root of the tree that changed.
     pub root: ProviderId,
-    /// What changed.
+    /// The strongest kind of change that happened.
     pub what: What,
 }
 
-/// A ring of the roots that changed, in order, with a running count.
+/// A ring buffer of the roots that changed, in order, with a running count.
 ///
 /// It says nothing about what the state *is*: it is in no snapshot and no digest, and undoing adds
 /// to it.
 #[derive(Clone, Debug, Default)]
 pub struct TouchLog {
     ring: Vec<Touch>,
-    /// By root, the count after its last change.
+    /// By root slot: the position after its last change.
     last: Vec<u64>,
     count: u64,
     structure: u64,
@@ -40,19 +41,19 @@ pub struct TouchLog {
 }
 
 impl TouchLog {
-    /// How many changes there were so far.
+    /// The position: the number of changes so far.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.count
     }
 
-    /// Counts the changes of names and of the topology.
+    /// The version of names and of the topology: incremented when either changes.
     #[must_use]
     pub fn structure(&self) -> u64 {
         self.structure
     }
 
-    /// Counts the changes of sharing providers, which matter to trees other than their own.
+    /// The version of the sharing providers, which matter to trees other than their own.
     #[must_use]
     pub fn sharing(&self) -> u64 {
         self.sharing
@@ -65,8 +66,8 @@ impl TouchLog {
         self.last.get(root.index()).copied().unwrap_or(0)
     }
 
-    /// The roots that changed since a position, in order, some several times; nothing if that is
-    /// too long ago to be known.
+    /// The changes since a position, in order; a root can occur several times. `None` if the ring
+    /// no longer holds all of them.
     pub fn since(&self, position: u64) -> Option<impl Iterator<Item = Touch> + '_> {
         let missed = usize::try_from(self.count.checked_sub(position)?).ok()?;
         if missed > self.ring.len() {
@@ -74,7 +75,8 @@ impl TouchLog {
         }
         let next = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
         let length = self.ring.len();
-        // The ring is full or starts at 0, so counting back from the next place wraps at most once.
+        // The ring is full or starts at 0, so counting back from the next entry wraps at most
+        // once.
         Some((0..missed).map(move |index| {
             let back = missed - index;
             let place = if next >= back {
@@ -86,12 +88,12 @@ impl TouchLog {
         }))
     }
 
-    /// Notes that something changed in the tree of a root.
+    /// Records a change in the tree of a root.
     pub(crate) fn touch(&mut self, root: ProviderId, what: What) {
         let touch = Touch { root, what };
         let place = usize::try_from(self.count).unwrap_or(0) % REMEMBERED;
         if place == self.ring.len() {
-            // All at once: a ring that grows step by step goes through twice the memory.
+            // Allocated at once: growing step by step would briefly need twice the memory.
             self.ring.reserve_exact(REMEMBERED - place);
             self.ring.push(touch);
         } else {
@@ -104,12 +106,12 @@ impl TouchLog {
         self.last[root.index()] = self.count;
     }
 
-    /// Notes a change of names or of the topology.
+    /// Records a change of names or of the topology.
     pub(crate) fn touch_structure(&mut self) {
         self.structure += 1;
     }
 
-    /// Notes a change of a sharing provider.
+    /// Records a change of a sharing provider.
     pub(crate) fn touch_sharing(&mut self) {
         self.sharing += 1;
     }

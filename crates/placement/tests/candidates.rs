@@ -22,7 +22,7 @@ use placewright_placement::{
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// A candidate in the model's words.
+/// A candidate in the model's representation.
 fn found(state: &State, candidates: &Candidates, index: usize) -> Found {
     let candidate = candidates.get(index).expect("within the answer");
     let amounts = candidate.allocations().iter().map(|one| {
@@ -36,7 +36,7 @@ fn found(state: &State, candidates: &Candidates, index: usize) -> Found {
     (amounts.collect(), mappings.collect())
 }
 
-/// All candidates in the model's words; each is there once.
+/// All candidates in the model's representation; a duplicate fails the test.
 fn all_found(state: &State, candidates: &Candidates) -> BTreeSet<Found> {
     let all: BTreeSet<Found> = (0..candidates.len())
         .map(|index| found(state, candidates, index))
@@ -63,7 +63,7 @@ fn verdict(state: &State, answer: Result<Candidates, QueryRefusal>) -> Verdict {
     }
 }
 
-/// Something that happens to a provider between two searches.
+/// A change of a provider between two searches.
 #[derive(Clone, Debug)]
 enum Event {
     Traits(BTreeSet<usize>),
@@ -81,7 +81,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Lets it happen, unless placement refuses.
+/// Applies the change, unless placement refuses it.
 fn happen(state: &mut State, provider: Uuid, event: &Event) {
     let at = Timestamp::from_seconds(9);
     let generation = state.provider_by_uuid(provider).map(|one| one.generation);
@@ -157,7 +157,8 @@ proptest! {
         if let Some(search) = HostSearch::new(&state, &query).unwrap() {
             let roots = || state.roots().iter().map(ProviderId);
             let first: Vec<bool> = roots().map(|root| search.fits(root)).collect();
-            // Who is asked about very many trees first finds out which can do at all.
+            // After many trees the search computes once which trees are possible at all; the
+            // results must stay the same.
             for _ in 0..100 {
                 prop_assert_eq!(&roots().map(|root| search.fits(root)).collect::<Vec<_>>(), &first);
             }
@@ -251,7 +252,7 @@ proptest! {
     }
 }
 
-/// The answer of a search that stops after so many steps again and again.
+/// The answer of a search that is suspended after a number of steps, repeatedly.
 fn in_slices(
     state: &State,
     query: &CandidateQuery,
@@ -311,7 +312,8 @@ proptest! {
         }
         search.note_providers(&state);
         let (found, providers) = search.into_found();
-        // Who was never changed is found as before, and everybody found has a name.
+        // Candidates of unchanged providers are found as before, and every provider in the answer
+        // has a UUID.
         for candidate in found.iter() {
             for held in candidate.allocations() {
                 prop_assert!(providers.uuid(held.provider).is_some());

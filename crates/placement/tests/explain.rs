@@ -1,4 +1,4 @@
-//! What explanations say, held against the rules by their letter.
+//! Compares explanations with the plain rules.
 
 #[path = "common/fleet.rs"]
 mod fleet;
@@ -15,10 +15,10 @@ use placewright_placement::{
 };
 use proptest::prelude::*;
 
-/// Whether a set has a constraint of some sort.
+/// Whether a set contains a constraint of some kind.
 type Has<'a> = dyn Fn(&dyn Fn(&Constraint) -> bool) -> bool + 'a;
 
-/// Whether a host that is no tree and that nobody shares with can serve a constraint.
+/// Whether a flat host without sharing providers in reach can serve a constraint.
 fn host_serves(fleet: &Fleet, query: &CandidateQuery, host: usize, one: &Constraint) -> bool {
     let member = &fleet[host];
     let has = |names: &[String]| {
@@ -54,7 +54,7 @@ fn host_serves(fleet: &Fleet, query: &CandidateQuery, host: usize, one: &Constra
     }
 }
 
-/// The smallest number of constraints of which every host fails one, by trying all sets.
+/// The smallest number of constraints of which every host fails at least one, by trying all sets.
 fn smallest_size(fails: &[BTreeSet<usize>], count: usize) -> Option<usize> {
     (0u32..1 << count)
         .filter(|set| {
@@ -73,7 +73,7 @@ fn lone_hosts(mut fleet: Fleet) -> Fleet {
     fleet
 }
 
-/// The query that only the constraints of a set make, if groups can be cut out so.
+/// The query that consists of a set of constraints only, if it can be expressed.
 fn cut(query: &CandidateQuery, of: &Explanation, set: &BTreeSet<usize>) -> Option<CandidateQuery> {
     let kept = |wanted: &dyn Fn(&Constraint) -> bool| {
         set.iter()

@@ -14,7 +14,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
     prop::collection::vec(command(), 1..60)
 }
 
-/// Decides and applies; the changes, or nothing when refused.
+/// Decides and applies a command; returns the changes, or `None` if it was refused.
 fn run(state: &mut State, command: &Command) -> Option<Vec<Change>> {
     let mut changes = Vec::new();
     decide(state, command, &mut changes).ok()?;
@@ -39,7 +39,7 @@ fn overuse(state: &State) -> Vec<(uuid::Uuid, String, i64, i64)> {
     found
 }
 
-/// Names are kept as long as somebody uses them, and no longer.
+/// Names are kept exactly as long as they are in use.
 fn check_names(state: &State) {
     let consumers = || state.all_consumers().map(|(_, consumer)| consumer);
     let of_providers = state.all_providers();
@@ -69,7 +69,7 @@ fn check_names(state: &State) {
     }
 }
 
-/// Everything that is kept twice must agree.
+/// Redundant data must agree.
 fn check_indexes(state: &State) {
     check_names(state);
     for (id, provider) in state.all_providers() {
@@ -171,7 +171,8 @@ proptest! {
                 let Some(group) = intent.group.and_then(|uuid| state.group(uuid)) else { continue };
                 let Some(placing) = consumer.placing.filter(|placing| placing.group.is_some())
                 else { continue };
-                // Only what this command placed: rules may have been changed since older claims.
+                // Only allocations of this command are checked, because rules may have changed
+                // since older claims.
                 if intents.len() > 1 { continue; }
                 let others: Vec<_> = group
                     .members
@@ -209,7 +210,7 @@ proptest! {
         }
         prop_assert_eq!(state.digest(), digests[kept]);
         check_indexes(&state);
-        // What was taken back can be done again, with the same result.
+        // A change that was undone can be applied again, with the same result.
         for (command, digest) in commands[kept..].iter().zip(&digests[kept + 1..]) {
             run(&mut state, command);
             prop_assert_eq!(state.digest(), *digest);

@@ -1,5 +1,5 @@
-//! What a command costs grows as its entries do: ten times as many take ten times as long, not a
-//! hundred times. Whoever sends it must not make the others wait for more.
+//! The cost of a command grows linearly with its entries, so that no client can delay the others:
+//! ten times as many entries take ten times as long, not a hundred times.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,7 +17,7 @@ use uuid::Uuid;
 const FEW: u32 = 400;
 const TIMES: u32 = 10;
 const MANY: u32 = TIMES * FEW;
-/// Linear work is as much, quadratic work ten times as much.
+/// The bound between linear growth (factor 1) and quadratic growth (factor 10).
 const FACTOR_MAX: f64 = 4.0;
 
 fn provider(number: u32) -> Uuid {
@@ -118,8 +118,9 @@ fn on_many(count: u32) -> Command {
     }
 }
 
-/// Compares a few entries ten times over with ten times as many at once, the shortest of some times of
-/// each: both take as long, so a busy machine disturbs both alike.
+/// Compares ten commands with few entries with one command with ten times as many, taking the
+/// shortest of several runs of each: both take equally long, so a busy machine disturbs both
+/// alike.
 fn check(what: &str, mut few: impl FnMut(), mut many: impl FnMut()) {
     let time = |work: &mut dyn FnMut(), times| {
         let began = Instant::now();
@@ -141,7 +142,7 @@ fn check(what: &str, mut few: impl FnMut(), mut many: impl FnMut()) {
     assert!(factor < FACTOR_MAX, "{what}: {factor:.1} times as long");
 }
 
-/// Runs commands on a state again and again.
+/// Runs commands on a state repeatedly.
 fn again(mut state: State, commands: Vec<Command>) -> impl FnMut() {
     move || {
         for command in &commands {

@@ -34,11 +34,11 @@ use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Scheduler, Scope};
 use uuid::Uuid;
 
-/// What the program has, too.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A small generator of numbers: the same ones in every run.
+/// A pseudo-random generator with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -87,7 +87,7 @@ fn rack(number: u32) -> Uuid {
     Uuid::from_u128(0xacc_0000 + u128::from(number))
 }
 
-/// How many groups keep their members apart; groups from there on keep them together.
+/// Groups below this number have anti-affinity, the others affinity.
 const APART: u32 = 50;
 
 fn group_uuid(number: u32) -> Uuid {
@@ -260,15 +260,15 @@ struct Bench {
     scheduler: Scheduler,
     numbers: Numbers,
     alive: Vec<(ConsumerUuid, u64)>,
-    /// Memory taken, MiB, and how much of it may be.
+    /// The memory in use in MiB, and its limit.
     taken_mb: u64,
     taken_max_mb: u64,
     next: u128,
-    /// What the names of the kinds of requests contain that are measured.
+    /// Selects the kinds of requests to measure by a part of their names.
     only: String,
 }
 
-/// How long the parts of decisions took, in nanoseconds.
+/// The durations of the parts of decisions in nanoseconds.
 #[derive(Default)]
 struct Times {
     observe: Vec<u128>,
@@ -305,7 +305,7 @@ impl Bench {
         }
     }
 
-    /// Fills hosts at random until 80 % of the memory is taken.
+    /// Fills hosts at random until 80 % of the memory is in use.
     fn fill(&mut self, hosts: u32) {
         for number in 0..hosts {
             let slot = self
@@ -371,7 +371,7 @@ impl Bench {
         claimed
     }
 
-    /// Ends instances until no more than at the start is taken.
+    /// Ends instances until no more memory is in use than at the start.
     fn end_some(&mut self) {
         while self.taken_mb > self.taken_max_mb {
             let place = self.numbers.below(self.alive.len() as u64) as usize;
@@ -381,7 +381,7 @@ impl Bench {
         }
     }
 
-    /// The same fleet, with a scheduler that has decided nothing.
+    /// The same fleet, with a scheduler whose caches are empty.
     fn again(&self) -> Self {
         let mut scheduler = self.scheduler.fork();
         scheduler.observe(&self.state, AT);
@@ -401,8 +401,8 @@ impl Bench {
         }
     }
 
-    /// Times decisions; the first rounds, which fill what is kept, do not count. A fresh request is
-    /// never seen twice.
+    /// Times decisions; the first rounds, which fill the caches, are not counted. A fresh request
+    /// is never repeated.
     fn run(&mut self, name: &str, requests: &[RequestSpec], decisions: usize, first: usize) {
         let mut times = Times::default();
         let mut none = 0;

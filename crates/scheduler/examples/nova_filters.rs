@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// When hosts are looked at; they were heard of so many seconds before.
+/// The time of the decision; hosts reported a given number of seconds earlier.
 const NOW_S: i64 = 1_000_000;
 
 #[derive(Deserialize)]
@@ -170,7 +170,7 @@ fn answer(line: &Line) -> Value {
         Ok(request) => request,
     };
     let hosts = table(line);
-    // A filter alone is asked without what the request says of hosts by name.
+    // A filter is evaluated without the request's restrictions by host name.
     let unnamed = RequestSpec {
         ignore_hosts: Vec::new(),
         force_hosts: Vec::new(),

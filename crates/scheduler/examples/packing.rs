@@ -24,11 +24,12 @@ use std::time::{Duration, Instant};
 use placewright_scheduler::weigher::fragmentation::{Board, Demand, Popularity, Room, WHOLE};
 use placewright_trace::{TraceError, nodes, tasks};
 
-/// What is asked for in all, of what there is.
+/// The total demand as a share of the total capacity.
 const ASKED: f64 = 1.3;
-/// After so many arrivals, what is expected of the next ones is taken anew.
+/// The statistics of requests are evaluated anew after this many arrivals.
 const LEARNING_INTERVAL: usize = 100;
-/// The least share of devices, in percent, and the longest decision, in µs.
+/// The bars: the minimum allocated share of devices in percent, and the maximum time of a decision
+/// in µs.
 const SHARE_BAR: f64 = 95.0;
 const DECISION_BAR_US: f64 = 1_000.0;
 
@@ -53,11 +54,11 @@ impl Node {
 #[derive(Clone, Copy)]
 struct Task {
     demand: Demand,
-    /// One bit for each model that will do.
+    /// A bit set of the acceptable models.
     models: u32,
 }
 
-/// The models of devices, numbered as they come.
+/// The models of devices, numbered in order of appearance.
 #[derive(Default)]
 struct Models(BTreeMap<String, u32>);
 
@@ -95,7 +96,7 @@ fn read_tasks(path: &Path, models: &mut Models) -> Result<Vec<Task>, TraceError>
     Ok(tasks::read(path)?.into_iter().map(task).collect())
 }
 
-/// A small generator of numbers: the same ones in every run.
+/// A pseudo-random generator with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -123,7 +124,7 @@ fn shares(task: &Task) -> u64 {
     u64::from(task.demand.devices) * u64::from(task.demand.share)
 }
 
-/// Tasks in a random order, until so much was asked for.
+/// Tasks in a random order, up to the given total demand.
 fn arrivals(tasks: &[Task], capacity: u64, numbers: &mut Numbers) -> Vec<Task> {
     let mut all = tasks.to_vec();
     let mut asked: u64 = all.iter().map(shares).sum();
@@ -145,7 +146,7 @@ enum Rule {
     Fragmentation,
 }
 
-/// The node that a rule likes best, and the devices to take there.
+/// The node that a rule prefers, and the devices to take there.
 fn choose(
     rule: Rule,
     nodes: &[Node],
@@ -202,7 +203,7 @@ fn choose_by_looking(
         } else {
             devices.sort_by_key(|device| node.devices[*device]);
             let left = u64::from(node.devices.iter().sum::<u32>()) - shares(task);
-            // What stays free, in parts of the largest machine.
+            // The free capacity relative to the largest machine.
             (node.cpu - demand.cpu) as f64 / 128e3
                 + (node.memory - demand.memory) as f64 / 1_048_576.0
                 + left as f64 / 8e3
@@ -215,7 +216,7 @@ fn choose_by_looking(
     best.map(|(_, node, devices)| (node, devices))
 }
 
-/// The processor's time that this thread has taken.
+/// The CPU time of this thread.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(
@@ -224,11 +225,11 @@ fn processor_time() -> Duration {
     )
 }
 
-/// What an order came to.
+/// The result of one order of arrivals.
 struct Packed {
     /// The share of all devices that is allocated in the end.
     share: f64,
-    /// How long each decision took, on the wall and of the processor.
+    /// The wall-clock and CPU time of each decision.
     times: Vec<(Duration, Duration)>,
 }
 
@@ -271,7 +272,7 @@ fn pack(rule: Rule, nodes: &[Node], tasks: &[Task], seed: u64) -> Packed {
     }
 }
 
-/// The middle, the 99th percentile and the largest of some times, in µs.
+/// The median, the 99th percentile and the maximum of some times, in µs.
 fn spread(times: impl Iterator<Item = Duration>) -> [f64; 3] {
     let mut times: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e6).collect();
     times.sort_by(f64::total_cmp);

@@ -1,11 +1,11 @@
 //! Host aggregates: named sets of hosts with metadata that filters and weighers read.
 //!
-//! Who is a member is said in one place only: placement's aggregate of the same UUID. Here are the
-//! names and the metadata, and for each *combination* of aggregates that some host is in, what
-//! follows from its metadata together. Fleets have few combinations, so a filter that looks at
-//! nothing else is decided once a combination and not once a host.
+//! Membership is stored in one place only: placement's aggregate of the same UUID. This module
+//! holds the names and metadata and, for each *combination* of aggregates that some host is in,
+//! the merged metadata. Fleets have few combinations, so a filter that depends on metadata alone
+//! is evaluated once for each combination instead of once for each host.
 //!
-//! Aggregates without metadata (racks, rooms) say nothing to filters and make no combinations.
+//! Aggregates without metadata (racks, rooms) do not concern filters and make no combinations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -20,31 +20,31 @@ use crate::verdict::{Kinds, Verdict};
 /// The metadata key that makes an aggregate an availability zone.
 pub const ZONE_KEY: &str = "availability_zone";
 
-/// What an operator says about an aggregate.
+/// A host aggregate as its operator configured it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
-    /// Its name.
+    /// The name that its operator gave it.
     pub name: String,
     /// Its metadata; values may be lists with commas, depending on the key.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A combination of aggregates: its row in [`Aggregates`]. 0 is "in none".
+/// A combination of aggregates: its row in [`Aggregates`]. Row 0 is the empty combination.
 pub type CombinationId = u32;
 
-/// Hosts that are in the same aggregates, and what the metadata of these says together.
+/// A set of aggregates that some hosts have in common, with its merged metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Combination {
     /// The aggregates, in rising order.
     pub aggregates: Vec<Uuid>,
-    /// The hosts.
+    /// The slots of the hosts that are in exactly these aggregates.
     pub hosts: SlotSet,
-    /// For every key the different values, as written, in the order of the aggregates.
+    /// By metadata key the distinct values, as written, in the order of the aggregates.
     values: BTreeMap<String, Vec<String>>,
 }
 
 impl Combination {
-    /// The different values of a key, as they were written.
+    /// The distinct values of a key, as they were written.
     #[must_use]
     pub fn values(&self, key: &str) -> &[String] {
         self.values.get(key).map_or(&[], Vec::as_slice)
@@ -58,7 +58,7 @@ impl Combination {
     }
 }
 
-/// All aggregates and all combinations that occur.
+/// All aggregates, and all combinations that occur.
 #[derive(Clone, Debug)]
 pub struct Aggregates {
     known: BTreeMap<Uuid, Aggregate>,
@@ -88,9 +88,9 @@ impl Default for Aggregates {
     }
 }
 
-/// The smallest number among some metadata values, the way numeric overrides are read.
+/// The smallest of some metadata values, parsed as numeric overrides are.
 ///
-/// Nothing if there is no value, or if one of them is no number: then the configuration decides.
+/// `None` if there is no value or one of them is not a number; the configuration then applies.
 #[must_use]
 pub fn smallest(values: &[String], whole: bool) -> Option<f64> {
     let parse = |value: &String| {
@@ -106,7 +106,8 @@ pub fn smallest(values: &[String], whole: bool) -> Option<f64> {
         .reduce(|least, next| if next < least { next } else { least })
 }
 
-/// Whether a metadata key overrides a whole number (a limit) or any number (a multiplier).
+/// `Some(true)` for a metadata key that overrides a whole number (a limit), `Some(false)` for one
+/// that overrides any number (a multiplier), `None` for other keys.
 fn override_kind(key: &str) -> Option<bool> {
     match key {
         "max_io_ops_per_host" | "max_instances_per_host" => Some(true),
@@ -116,13 +117,14 @@ fn override_kind(key: &str) -> Option<bool> {
 }
 
 impl Aggregates {
-    /// Counts the changes; what was derived from an older count may be wrong.
+    /// A version number, incremented by every change; whatever was derived from an older version
+    /// may be out of date.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// An aggregate.
+    /// The aggregate with this UUID.
     #[must_use]
     pub fn get(&self, uuid: Uuid) -> Option<&Aggregate> {
         self.known.get(&uuid)
@@ -141,7 +143,7 @@ impl Aggregates {
         self.keys.contains(key)
     }
 
-    /// Whether any aggregate has a metadata key that starts so.
+    /// Whether any aggregate has a metadata key with this prefix.
     #[must_use]
     pub fn has_key_prefix(&self, prefix: &str) -> bool {
         let mut from = self
@@ -155,7 +157,7 @@ impl Aggregates {
         self.keys.iter().map(String::as_str)
     }
 
-    /// The hosts whose combination of aggregates passes a test.
+    /// The hosts whose combination of aggregates satisfies a predicate.
     pub fn verdict(&self, mut passes: impl FnMut(&Combination) -> bool) -> Verdict<'_> {
         let all = self.combinations.iter();
         Kinds::verdict(
@@ -170,7 +172,7 @@ impl Aggregates {
         self.keys.is_empty()
     }
 
-    /// The combinations that some host is in, and "none".
+    /// The combinations that some host is in, and the empty one.
     pub fn combinations(&self) -> impl Iterator<Item = &Combination> {
         self.combinations
             .iter()
@@ -185,7 +187,7 @@ impl Aggregates {
         &self.combinations[id as usize]
     }
 
-    /// The availability zone of a host, if an aggregate of it is one.
+    /// The availability zone of a host, if one of its aggregates is a zone.
     #[must_use]
     pub fn zone(&self, slot: u32) -> Option<&str> {
         self.combination_of(slot)
@@ -194,7 +196,8 @@ impl Aggregates {
             .map(String::as_str)
     }
 
-    /// The number that a host's aggregates put in the place of an option; nothing for most.
+    /// The numbers by which aggregates override an option, by host; `None` if no aggregate
+    /// overrides it.
     #[must_use]
     pub fn overrides<'a>(&'a self, key: &str) -> Option<OverrideColumn<'a>> {
         Some(OverrideColumn {
@@ -203,7 +206,7 @@ impl Aggregates {
         })
     }
 
-    /// The metadata values of numeric overrides that are no numbers: aggregate, key, value.
+    /// The metadata values of numeric overrides that do not parse: aggregate, key, value.
     pub fn unreadable(&self) -> impl Iterator<Item = (&Aggregate, &str, &str)> {
         self.known.values().flat_map(|aggregate| {
             aggregate.metadata.iter().filter_map(move |(key, value)| {
@@ -215,7 +218,7 @@ impl Aggregates {
         })
     }
 
-    /// Sets or replaces aggregates' names and metadata.
+    /// Creates aggregates or replaces their names and metadata.
     pub fn put(&mut self, aggregates: impl IntoIterator<Item = (Uuid, Aggregate)>) {
         let mut is_inhabited = false;
         for (uuid, aggregate) in aggregates {
@@ -229,14 +232,14 @@ impl Aggregates {
         }
     }
 
-    /// Forgets an aggregate.
+    /// Removes an aggregate; its hosts move to other combinations.
     pub fn remove(&mut self, uuid: Uuid) {
         if self.known.remove(&uuid).is_some() {
             self.rebuild();
         }
     }
 
-    /// Says which aggregates a host is in now; those without metadata do not matter.
+    /// Sets the aggregates that a host is in; those without metadata are ignored.
     ///
     /// The list is what placement has for the host's root provider.
     pub fn set_membership(&mut self, slot: u32, aggregates: impl Iterator<Item = Uuid>) {
@@ -264,7 +267,7 @@ impl Aggregates {
         }
     }
 
-    /// Takes a host out: it is no host any more.
+    /// Removes a host that no longer exists.
     pub fn forget(&mut self, slot: u32) {
         let known = self.memberships.get_mut(slot as usize);
         let Some(old) = known.and_then(Option::take) else {
@@ -282,7 +285,7 @@ impl Aggregates {
         self.combinations[id as usize].hosts.remove(slot);
     }
 
-    /// The row of a combination; a new one the first time.
+    /// The row of a combination, created on first use.
     fn combination(&mut self, aggregates: &[Uuid]) -> CombinationId {
         let has_metadata = |uuid: &&Uuid| {
             let found = self.known.get(*uuid);
@@ -328,7 +331,7 @@ impl Aggregates {
         }
     }
 
-    /// Derives everything anew after a change of metadata, which is rare.
+    /// Recomputes all combinations after a change of metadata, which is rare.
     fn rebuild(&mut self) {
         let known = std::mem::take(&mut self.known);
         let memberships = std::mem::take(&mut self.memberships);
@@ -351,7 +354,7 @@ impl Aggregates {
     }
 }
 
-/// A number that aggregates override, for every host.
+/// The numbers by which aggregates override an option, for every host.
 #[derive(Clone, Copy, Debug)]
 pub struct OverrideColumn<'a> {
     by_combination: &'a [Option<f64>],
@@ -359,7 +362,7 @@ pub struct OverrideColumn<'a> {
 }
 
 impl OverrideColumn<'_> {
-    /// The number for a host, if its aggregates say one.
+    /// The number for a host, if its aggregates override the option.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: u32) -> Option<f64> {

@@ -1,52 +1,52 @@
-//! What a host has and has free, read from placement's inventories.
+//! The total and free amounts of a host, read from placement's inventories.
 //!
-//! Placement decides what fits. These numbers only say which of the hosts that fit is better, so
-//! they follow the words of the weighers: free memory counts without the allocation ratio, free
-//! CPUs with it.
+//! Placement decides what fits. These numbers only rank feasible hosts, so they follow the
+//! definitions of the weighers: free memory is counted without the allocation ratio, free CPUs
+//! with it.
 
 use placewright_placement::{ClassId, Provider, ProviderId, State};
 
-/// What a host has and has free.
+/// The total and free amounts of a host, summed over its provider tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amounts {
-    /// All memory, MiB.
+    /// Memory including what is reserved, in MiB.
     pub ram_total_mb: i64,
     /// Memory that is neither reserved nor allocated, MiB; negative when overcommitted.
     pub ram_free_mb: i64,
-    /// All disk, GiB.
+    /// Disk including what is reserved, in GiB.
     pub disk_total_gb: i64,
     /// Disk that is neither reserved nor allocated, MiB.
     pub disk_free_mb: i64,
     /// Disk that is reserved or allocated, MiB.
     pub disk_used_mb: i64,
-    /// All CPUs.
+    /// VCPU and PCPU together, without the allocation ratio.
     pub vcpus_total: i64,
     /// CPUs that are reserved or allocated.
     pub vcpus_used: i64,
-    /// How often memory may be given away.
+    /// The allocation ratio (overcommit factor) of memory.
     pub ram_ratio: f64,
-    /// How often a CPU may be given away.
+    /// The allocation ratio of VCPU, or of PCPU on a host without VCPU.
     pub cpu_ratio: f64,
-    /// How often disk may be given away.
+    /// The allocation ratio of disk.
     pub disk_ratio: f64,
-    /// PCI devices that nobody has.
+    /// PCI devices that are neither reserved nor allocated.
     pub devices_free: i64,
 }
 
 impl Amounts {
-    /// CPUs that may still be given away.
+    /// Unallocated CPUs, counted with the allocation ratio.
     #[must_use]
     pub fn cpus_free(&self) -> f64 {
         self.vcpus_total as f64 * self.cpu_ratio - self.vcpus_used as f64
     }
 
-    /// Reads a host's amounts from its tree: the root's inventories and those of its parts.
+    /// Reads the amounts of a host from the inventories of its root provider and all descendants.
     #[must_use]
     pub fn read(state: &State, root: ProviderId) -> Self {
         Self::read_as(state, root, &Classes::of(state))
     }
 
-    /// As [`Self::read`], with the resource classes looked up before.
+    /// As [`Self::read`], with the resource classes already looked up.
     #[must_use]
     pub(crate) fn read_as(state: &State, root: ProviderId, classes: &Classes) -> Self {
         let mut amounts = Self::default();
@@ -64,7 +64,8 @@ impl Amounts {
     }
 }
 
-/// The resource classes that amounts are read from.
+/// The numbers of the resource classes that amounts are read from; `None` for a class that does
+/// not exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Classes {
     vcpu: Option<ClassId>,
@@ -74,7 +75,7 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// The classes as they are called in a state.
+    /// Looks the classes up in a state.
     pub(crate) fn of(state: &State) -> Self {
         Self {
             vcpu: state.class_id("VCPU"),
@@ -96,7 +97,7 @@ fn add(amounts: &mut Amounts, state: &State, classes: &Classes, provider: &Provi
         let total = i64::from(record.inventory.total);
         let used = i64::from(record.inventory.reserved) + record.used;
         if class == classes.vcpu || class == classes.pcpu {
-            // One ratio for all: that of the shared CPUs, where there are any.
+            // A single ratio for all CPUs: that of VCPU if the host has any.
             if class == classes.vcpu || amounts.cpu_ratio == 0.0 {
                 amounts.cpu_ratio = record.inventory.allocation_ratio;
             }

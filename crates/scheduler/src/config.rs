@@ -1,7 +1,7 @@
-//! The options of filters and weighers, under the names that operators know, and what is wrong with them.
+//! The options of filters and weighers, under the names that operators know, and their validation.
 //!
-//! Names and defaults are those of the `[filter_scheduler]` and `[metrics]` sections of Nova 34, so
-//! that a configuration can be carried over word for word.
+//! Names and defaults are those of the `[filter_scheduler]` and `[metrics]` sections of Nova 34,
+//! so that a configuration can be reused literally.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -20,15 +20,16 @@ pub const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SchedulerConfig {
-    /// The filters, in the order in which an explanation names them. A Python path is cut to its last part.
+    /// The filters, in the order in which an explanation names them. Of a Python path only the
+    /// last component counts.
     pub enabled_filters: Vec<String>,
-    /// The weighers, or [`ALL_WEIGHERS`]. A Python path is cut to its last part.
+    /// The weighers, or [`ALL_WEIGHERS`]. Of a Python path only the last component counts.
     pub weight_classes: Vec<String>,
-    /// One host is drawn among the best so many; at least 1.
+    /// The host is drawn at random from this many of the best; at least 1.
     pub host_subset_size: u32,
-    /// Draws among the hosts whose weight equals the best.
+    /// Whether the choice among hosts that share the highest weight is random.
     pub shuffle_best_same_weighed_hosts: bool,
-    /// A host that was not heard of for so long is down.
+    /// How long a host may be silent before it counts as down.
     pub service_down_time_s: u32,
 
     /// `IoOpsFilter`, `AggregateIoOpsFilter`: fewer busy instances than this.
@@ -48,25 +49,25 @@ pub struct SchedulerConfig {
     /// `ImagePropertiesFilter`: the architecture of images that name none.
     pub image_properties_default_architecture: Option<String>,
 
-    /// `RAMWeigher`.
+    /// Multiplier of `RAMWeigher`, which prefers free memory.
     pub ram_weight_multiplier: f64,
-    /// `CPUWeigher`.
+    /// Multiplier of `CPUWeigher`, which prefers free CPUs.
     pub cpu_weight_multiplier: f64,
-    /// `DiskWeigher`.
+    /// Multiplier of `DiskWeigher`, which prefers free disk.
     pub disk_weight_multiplier: f64,
-    /// `IoOpsWeigher`.
+    /// Multiplier of `IoOpsWeigher`; negative to prefer hosts with few busy instances.
     pub io_ops_weight_multiplier: f64,
-    /// `ServerGroupSoftAffinityWeigher`; not negative.
+    /// Multiplier of `ServerGroupSoftAffinityWeigher`; must not be negative.
     pub soft_affinity_weight_multiplier: f64,
-    /// `ServerGroupSoftAntiAffinityWeigher`; not negative.
+    /// Multiplier of `ServerGroupSoftAntiAffinityWeigher`; must not be negative.
     pub soft_anti_affinity_weight_multiplier: f64,
-    /// `BuildFailureWeigher`; subtracted.
+    /// Multiplier of `BuildFailureWeigher`; its weight is subtracted.
     pub build_failure_weight_multiplier: f64,
-    /// `CrossCellWeigher`.
+    /// Multiplier of `CrossCellWeigher`, which keeps moves within their cell.
     pub cross_cell_move_weight_multiplier: f64,
-    /// `PCIWeigher`; not negative.
+    /// Multiplier of `PCIWeigher`; must not be negative.
     pub pci_weight_multiplier: f64,
-    /// `HypervisorVersionWeigher`.
+    /// Multiplier of `HypervisorVersionWeigher`, which prefers new versions.
     pub hypervisor_version_weight_multiplier: f64,
     /// `NumInstancesWeigher`: positive packs, negative spreads, 0 switches it off.
     pub num_instances_weight_multiplier: f64,
@@ -91,9 +92,9 @@ pub struct SchedulerConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {
-    /// The weigher's multiplier.
+    /// The multiplier of `MetricsWeigher`, in the section `[metrics]`.
     pub weight_multiplier: f64,
-    /// `metric=ratio` each.
+    /// The metrics that count, each as `metric=ratio`.
     pub weight_setting: Vec<String>,
     /// Whether a host without one of the metrics is refused.
     pub required: bool,
@@ -150,22 +151,22 @@ impl Default for SchedulerConfig {
     }
 }
 
-/// Something in the configuration that cannot have the effect somebody hoped for.
+/// An option, or a combination of options, that has no effect although it was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The option.
+    /// The name of the option, as operators write it.
     pub option: String,
-    /// What is the matter with it, as a sentence.
+    /// The problem as a sentence.
     pub text: String,
 }
 
-/// Something in the configuration that nothing can be made of.
+/// An option whose value is not usable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{option}: {text}")]
 pub struct ConfigError {
-    /// The option.
+    /// The name of the option, as operators write it.
     pub option: String,
-    /// What is wrong, and what would be right.
+    /// The problem, and what would be valid.
     pub text: String,
 }
 
@@ -175,7 +176,7 @@ pub fn short_name(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
-/// The `name=number` pairs of a list option, and the elements that are none.
+/// The `name=number` pairs of a list option, and the elements that do not parse as such.
 #[must_use]
 pub fn pairs(elements: &[String]) -> (Vec<(String, f64)>, Vec<String>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
@@ -230,7 +231,7 @@ pub fn enabled_filters(
     config.enabled_filters.iter().map(find).collect()
 }
 
-/// The configured expressions, ready to be computed.
+/// Compiles the configured expressions.
 ///
 /// # Errors
 ///

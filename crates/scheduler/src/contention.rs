@@ -1,30 +1,31 @@
-//! How many hosts a claim should name, and which, when many schedulers are after the same ones.
+//! How many hosts a claim should name, and which ones, when many schedulers compete for the same
+//! hosts.
 //!
 //! A claim takes the first of its candidates that still fits. Each further candidate costs a
-//! little, and a claim of which none fits costs a second decision. So a claim names few hosts while
-//! the best one mostly fits, and more when others were often faster. Who knows nothing yet of the
-//! others names many: all may just have begun, and look at the same state.
+//! little, and a claim of which none fits costs a second decision. So a claim names few hosts
+//! while the best one usually fits, and more when other schedulers were often faster. A scheduler
+//! without experience starts with many, because all may have just started from the same state.
 
 use crate::ranking::Ranked;
 
-/// What the last claims met.
+/// An adaptive number of hosts, derived from the outcome of the last claims.
 #[derive(Clone, Copy, Debug)]
 pub struct Contention {
-    /// Hosts wanted, times [`SCALE`], so that it can fall slowly.
+    /// The number of hosts times [`SCALE`], so that it can decrease slowly.
     scaled: usize,
-    /// How many claims in a row got the first host that they named.
+    /// The number of consecutive claims that got the first host they named.
     streak: usize,
 }
 
-/// The fewest and the most hosts of a first claim.
+/// The lower and upper bound of the number of hosts that a first claim names.
 const HOSTS_MIN: usize = 3;
 const HOSTS_MAX: usize = 64;
-/// A claim that found hosts full before it got one makes the next ones name so many for each.
+/// After a claim that found `n` hosts full, the next ones name at least this many times `n`.
 const HOSTS_PER_MISS: usize = 4;
-/// Misses now and then: so many claims take one host off.
+/// The number of hosts decreases by one after this many claims, if misses occur now and then.
 const SCALE: usize = 16;
-/// Claims without any miss in a row take a host off the sooner the more they are: after so many of
-/// them in half the time, after twice as many in a third.
+/// The decrease accelerates during a streak of claims without a miss: it doubles after this many
+/// of them, triples after twice as many, and so on.
 const STREAK: usize = 16;
 
 impl Default for Contention {
@@ -37,13 +38,13 @@ impl Default for Contention {
 }
 
 impl Contention {
-    /// How many hosts a first claim should name.
+    /// The number of hosts that a first claim should name.
     #[must_use]
     pub fn hosts(&self) -> usize {
         self.scaled / SCALE
     }
 
-    /// Takes note of a claim that found so many hosts full before it got one.
+    /// Records a claim that found `missed` hosts full before it got one.
     pub fn note(&mut self, missed: usize) {
         let wanted = HOSTS_PER_MISS.saturating_mul(missed).min(HOSTS_MAX) * SCALE;
         let least = wanted.max(HOSTS_MIN * SCALE);
@@ -55,17 +56,17 @@ impl Contention {
         self.streak += usize::from(missed == 0);
     }
 
-    /// Takes note of a claim for which no host was left: a second decision.
+    /// Records a claim for which no host was left, so that a second decision was needed.
     pub fn note_failed(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Picks `count` hosts of a ranking for a claim, in its order: the better half as they stand, and
-/// for the rest some from further down, other ones for each scheduler.
+/// Selects `count` hosts of a ranking for a claim, in its order: the first half from the top, the
+/// rest from further down, different ones for each scheduler.
 ///
-/// The best hosts are tried first by everybody. When they fill up before the news is around,
-/// schedulers fall back on different hosts, and their claims need no second decision.
+/// Every scheduler tries the best hosts first. When those fill up before the schedulers have heard
+/// of it, they fall back on different hosts, and their claims need no second decision.
 #[must_use]
 pub fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> {
     if ranked.len() <= count {
@@ -82,7 +83,7 @@ pub fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> 
 mod tests {
     use super::*;
 
-    /// What is known after so many claims that got the first host that they named.
+    /// The state after many claims that got the first host they named.
     fn settled() -> Contention {
         let mut contention = Contention::default();
         for _ in 0..200 {

@@ -7,13 +7,13 @@ use crate::text::whole_number;
 /// Numbers of guest processors.
 pub type CpuSet = BTreeSet<u32>;
 
-/// One past the highest processor that a set can hold: a bound for what a request can make us
-/// build, far above what any hypervisor runs.
+/// One past the highest processor that a set can hold. It bounds what a request can make us
+/// allocate, and is far above what any hypervisor supports.
 pub const CPU_LIMIT: u32 = 1 << 16;
 
-/// Reads a description such as `1-4,^3,6`: numbers, ranges, and `^` for what is left out.
+/// Parses a description such as `1-4,^3,6`: numbers, ranges, and `^` for exclusions.
 ///
-/// Returns nothing for a description that cannot be read or reaches beyond [`CPU_LIMIT`].
+/// Returns `None` for a description that does not parse or reaches [`CPU_LIMIT`].
 #[must_use]
 pub fn parse_cpu_set(description: &str) -> Option<CpuSet> {
     let mut included = CpuSet::new();

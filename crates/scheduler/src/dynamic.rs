@@ -1,15 +1,15 @@
-//! Values of no fixed type, compared and printed the way the filters' reference language does it.
+//! Dynamically typed values, compared and printed with the semantics of Python.
 //!
-//! Flavors, aggregates and hints are texts that operators wrote for filters in Python. `"1_000"` is
-//! a number there, `True` equals 1, and a list prints as `['a', 'b']`. Whether a host passes can hang
-//! on it, so it is done the same way here.
+//! Flavors, aggregates and hints are texts that operators wrote for filters in Python. There
+//! `"1_000"` is a number, `True` equals 1, and a list prints as `['a', 'b']`. Whether a host
+//! passes can depend on it, so the same semantics are implemented here.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-/// Whether a character parts words.
+/// Whether a character separates words.
 fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
@@ -25,7 +25,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// Takes the underscores out that may stand between digits; nothing if one stands elsewhere.
+/// Removes underscores between digits; `None` if one stands elsewhere.
 fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
@@ -37,13 +37,14 @@ fn without_underscores(text: &str) -> Option<String> {
     Some(text.replace('_', ""))
 }
 
-/// A number, as `float(text)` reads it: white space around it, underscores, `inf` and `nan` are fine.
+/// Parses a number as `float(text)` does: surrounding white space, underscores, `inf` and `nan`
+/// are allowed.
 #[must_use]
 pub fn parse_float(text: &str) -> Option<f64> {
     without_underscores(strip(text))?.parse().ok()
 }
 
-/// A whole number, as `int(text)` reads it. What does not fit into 64 bits becomes the nearest.
+/// Parses a whole number as `int(text)` does. Values beyond 64 bits saturate.
 #[must_use]
 pub fn parse_int(text: &str) -> Option<i64> {
     let digits = without_underscores(strip(text))?;
@@ -57,7 +58,7 @@ pub fn parse_int(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether a value counts as true: neither nothing nor zero nor empty.
+/// Python's truth value: false for null, zero and empty values.
 #[must_use]
 pub fn is_true(value: &Value) -> bool {
     match value {
@@ -70,7 +71,7 @@ pub fn is_true(value: &Value) -> bool {
     }
 }
 
-/// A truth value as a number, a number as itself.
+/// A number as itself, a boolean as 0 or 1.
 fn as_number(value: &Value) -> Option<Number> {
     match value {
         Value::Bool(value) => Some(Number::from(i64::from(*value))),
@@ -110,7 +111,7 @@ pub fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// How two values are ordered; nothing for values that have no order.
+/// The order of two values; `None` for values that cannot be ordered.
 #[must_use]
 pub fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     if let (Some(left), Some(right)) = (as_number(left), as_number(right)) {
@@ -182,7 +183,7 @@ fn print(value: &Value, out: &mut String) {
 fn print_float(float: f64, out: &mut String) {
     let magnitude = float.abs();
     if !float.is_finite() || magnitude == 0.0 || (1e-4..1e16).contains(&magnitude) {
-        // Rust writes NaN in capitals and an infinite number as "inf", as wanted.
+        // Rust writes `NaN` for what Python writes as `nan`; infinities are alike.
         let text = format!("{float:?}");
         out.push_str(if float.is_nan() { "nan" } else { &text });
         return;

@@ -1,41 +1,41 @@
-//! What is wrong with a request, and what is only odd about it.
+//! Errors in a request, and warnings about it.
 
 use std::borrow::Cow;
 
 use thiserror::Error;
 
-/// A request that cannot be served anywhere because it contradicts itself or cannot be read.
+/// A request that no host can serve because it is contradictory or invalid.
 ///
 /// Every variant names the field as a caller would write it, such as
 /// `flavor.extra_specs["hw:cpu_policy"]`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadRequest {
-    /// The value is not one of the few that are possible.
+    /// The value is not one of those allowed.
     #[error("{field}: {value:?} is not one of {}", allowed.join(", "))]
     NotAllowed {
-        /// The field.
+        /// The field with the wrong value.
         field: String,
-        /// What it holds.
+        /// The value as the request has it.
         value: String,
-        /// What it may hold.
+        /// All values that are allowed.
         allowed: &'static [&'static str],
     },
-    /// The value cannot be read.
+    /// The value does not parse.
     #[error("{field}: {value:?} is not {expected}")]
     Malformed {
-        /// The field.
+        /// The field with the wrong value.
         field: String,
-        /// What it holds.
+        /// The value as the request has it.
         value: String,
-        /// What it should be.
+        /// A description of the expected form, for the message.
         expected: &'static str,
     },
     /// Two fields ask for things that exclude each other.
     #[error("{field} contradicts {other}: {reason}")]
     Conflict {
-        /// The field.
+        /// The field to blame.
         field: String,
-        /// The other one.
+        /// The field that it contradicts.
         other: String,
         /// Why both cannot hold.
         reason: Cow<'static, str>,
@@ -45,15 +45,15 @@ pub enum BadRequest {
     Missing {
         /// The field that is not there.
         field: String,
-        /// What needs it.
+        /// What needs the field, for the message.
         reason: Cow<'static, str>,
     },
-    /// The value can be read but breaks a rule.
+    /// The value parses but breaks a rule.
     #[error("{field}: {reason}")]
     Invalid {
-        /// The field.
+        /// The field with the wrong value.
         field: String,
-        /// The rule.
+        /// The rule that it breaks, for the message.
         reason: Cow<'static, str>,
     },
 }
@@ -110,7 +110,7 @@ impl BadRequest {
     }
 }
 
-/// Something in a request that has no effect though its author may think so.
+/// Something in a request that is ignored, although its author may expect an effect.
 ///
 /// Warnings never refuse a request; they travel with the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -118,47 +118,47 @@ pub enum Warning {
     /// Neither a standard resource class nor a custom one.
     #[error("{field} is ignored: there is no resource class {class:?}")]
     UnknownResourceClass {
-        /// The field.
+        /// The field that is ignored.
         field: String,
-        /// The class.
+        /// The name that no resource class has.
         class: String,
     },
     /// An amount that is not a whole number of at least 0.
     #[error("{field} is ignored: {value:?} is not a whole number of at least 0")]
     BadAmount {
-        /// The field.
+        /// The field that is ignored.
         field: String,
-        /// What it holds.
+        /// The value as the request has it.
         value: String,
     },
     /// A trait that is neither required nor forbidden.
     #[error("{field} is ignored: {value:?} is neither \"required\" nor \"forbidden\"")]
     BadTraitValue {
-        /// The field.
+        /// The field that is ignored.
         field: String,
-        /// What it holds.
+        /// The value as the request has it.
         value: String,
     },
     /// A group policy that does not exist.
     #[error("{field} is ignored: {value:?} is neither \"none\" nor \"isolate\"")]
     BadGroupPolicy {
-        /// The field.
+        /// The field that is ignored.
         field: String,
-        /// What it holds.
+        /// The value as the request has it.
         value: String,
     },
     /// No standard trait says what an image property asks for, so no host is required to have it.
     #[error("{field} is ignored: there is no standard trait {name}")]
     NoSuchTrait {
-        /// The field.
+        /// The field that is ignored.
         field: String,
-        /// The trait that would have said it.
+        /// The trait that would express the property.
         name: String,
     },
     /// A property that only means something to a guest with UEFI firmware.
     #[error("{field} is ignored: the image's hw_firmware_type is not \"uefi\"")]
     NeedsUefi {
-        /// The field.
+        /// The field that is ignored.
         field: String,
     },
 }

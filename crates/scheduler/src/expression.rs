@@ -48,7 +48,7 @@ use fields::Scope;
 /// The longest expression, in bytes.
 pub const LENGTH_MAX: usize = 4096;
 
-/// The language: what it knows is shared by all expressions.
+/// The environment of the language, shared by all expressions.
 static LANGUAGE: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// An expression as configured: either `filter` or `weigher`.
@@ -77,17 +77,17 @@ impl Default for ExpressionConfig {
     }
 }
 
-/// An expression that nothing can be made of.
+/// An expression that cannot be parsed or evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name}: line {line}, column {column}: {message}")]
 pub struct ExpressionError {
-    /// The expression's name.
+    /// The name of the expression in the configuration.
     pub name: String,
-    /// The line where it went wrong, from 1; 1 if the whole is meant.
+    /// The line of the error, from 1; 1 if the error concerns the whole expression.
     pub line: usize,
-    /// The column, from 1.
+    /// The column of the error, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// A description of the error for operators.
     pub message: String,
 }
 
@@ -98,7 +98,7 @@ enum Use {
     Weigher { multiplier: f64 },
 }
 
-/// An expression, ready to be computed.
+/// A compiled expression, ready to be evaluated for hosts.
 pub struct Expression {
     name: String,
     multiplier_key: String,
@@ -116,7 +116,7 @@ impl fmt::Debug for Expression {
     }
 }
 
-/// A number of a place in a text, as line and column from 1.
+/// The line and column, from 1, of a byte offset.
 fn position(source: &str, offset: usize) -> (usize, usize) {
     let before: Vec<char> = source.chars().take(offset).collect();
     let line = before
@@ -132,7 +132,7 @@ fn position(source: &str, offset: usize) -> (usize, usize) {
 }
 
 impl Expression {
-    /// Reads an expression and makes sure that it can be computed for some host.
+    /// Compiles an expression and evaluates it for a sample host, to find errors early.
     ///
     /// # Errors
     ///
@@ -193,18 +193,18 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Its name.
+    /// The name under which explanations list it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Computes the expression for a made-up host, to find what is wrong for every host.
+    /// Evaluates the expression for a sample host, to find errors that occur for every host.
     fn try_out(&self) -> Result<(), String> {
         let hosts = fields::sample_hosts();
         let request = fields::sample_request();
         let value = match self.compute(&Scope::new(&hosts, 0, &request)) {
-            // Another host may have what this one has not.
+            // A missing key is no error: another host may have it.
             Err(ExecutionError::NoSuchKey(_) | ExecutionError::IndexOutOfBounds(_)) => {
                 return Ok(());
             }
@@ -227,7 +227,7 @@ impl Expression {
         self.program.execute(&context)
     }
 
-    /// Its answer as a filter; nothing if it is a weigher.
+    /// The verdict over all hosts, if it is a filter.
     #[must_use]
     pub fn filter<'a>(&'a self, context: &filter::Context<'a>) -> Option<Verdict<'a>> {
         if self.purpose != Use::Filter {
@@ -245,7 +245,7 @@ impl Expression {
         })
     }
 
-    /// Its numbers as a weigher; nothing if it is a filter.
+    /// The compiled weigher, if it is one.
     #[must_use]
     pub fn weigher<'a>(&'a self, context: &filter::Context<'a>) -> Option<Compiled<'a>> {
         let Use::Weigher { multiplier } = self.purpose else {
@@ -267,7 +267,7 @@ impl Expression {
     }
 }
 
-/// A value as a number that can be weighed.
+/// Converts a value to a number that can be weighed.
 fn number(value: &Value) -> Option<f64> {
     let number = match value {
         Value::Bool(value) => f64::from(u8::from(*value)),

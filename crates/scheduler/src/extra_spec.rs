@@ -1,31 +1,31 @@
-//! Keys of extra specs that say something about resources: what they are made of.
+//! The syntax of extra-spec keys that concern resources.
 
-/// What an extra spec's key says to the scheduler.
+/// The meaning of an extra-spec key to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtraSpecKey<'a> {
     /// `resources[S]:CLASS`: an amount of a resource class in group `S`.
     Resources {
         /// The group; empty for the unsuffixed one.
         suffix: &'a str,
-        /// The resource class.
+        /// The name of the resource class.
         class: &'a str,
     },
     /// `trait[S]:NAME`: a trait that group `S` requires or forbids.
     Trait {
         /// The group; empty for the unsuffixed one.
         suffix: &'a str,
-        /// The trait.
+        /// The name of the trait.
         name: &'a str,
     },
-    /// `placewright:any_trait[S]`: traits of which group `S` requires one, whichever it is. Nova's
-    /// extra specs have no word for that, while Placement's queries have (`required=in:A,B`).
+    /// `placewright:any_trait[S]`: a set of traits of which group `S` requires at least one.
+    /// Nova's extra specs cannot express that, while Placement's queries can (`required=in:A,B`).
     AnyTrait {
         /// The group; empty for the unsuffixed one.
         suffix: &'a str,
     },
     /// `group_policy`: whether suffixed groups may share a provider.
     GroupPolicy,
-    /// Anything else.
+    /// A key that does not concern resources.
     Other,
 }
 
@@ -33,7 +33,7 @@ pub enum ExtraSpecKey<'a> {
 const SUFFIX_LENGTH_MAX: usize = 64;
 
 impl<'a> ExtraSpecKey<'a> {
-    /// Reads a key.
+    /// Parses a key of an extra spec.
     #[must_use]
     pub fn parse(key: &'a str) -> Self {
         if key == "group_policy" {
@@ -68,7 +68,7 @@ impl<'a> ExtraSpecKey<'a> {
     }
 }
 
-/// Whether a text can tell a request group from others: 1 to 64 letters, digits, `_` and `-`.
+/// Whether a text is a valid suffix of a request group: 1 to 64 letters, digits, `_` and `-`.
 #[must_use]
 pub fn is_suffix(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';

@@ -1,14 +1,14 @@
-//! The small language in which extra specs say what a host's value must be: `>= 4`, `<or> a <or> b`.
+//! The operator language of extra specs, which constrains a host's value: `>= 4`, `<or> a <or> b`.
 
 use crate::dynamic::{parse_float, words};
 
-/// What a value must be, read once from an extra spec.
+/// A condition on a value, parsed from an extra spec.
 ///
-/// Source: Nova's `ComputeCapabilitiesFilter` documentation. `=` means "at least", for history's
-/// sake. A requirement without an operator is equality of texts.
+/// Source: Nova's `ComputeCapabilitiesFilter` documentation. `=` means "at least" for historical
+/// reasons. A requirement without an operator is equality of texts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Requirement {
-    /// Equal as text.
+    /// Equal to this text, character by character.
     Equals(String),
     /// A comparison of numbers.
     Number(NumberOp, f64),
@@ -18,42 +18,43 @@ pub enum Requirement {
     ContainsAll(Vec<String>),
     /// Is one of the texts.
     OneOf(Vec<String>),
-    /// Nothing meets it: an operator without anything after it, or not followed by a number.
+    /// Never satisfied: an operator without an operand, or one for numbers without a number.
     Nothing,
 }
 
 /// How numbers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberOp {
-    /// `=` and `>=`
+    /// At least the operand: `=` and `>=`.
     AtLeast,
-    /// `==`
+    /// Equal to the operand: `==`.
     Equal,
-    /// `!=`
+    /// Not equal to the operand: `!=`.
     NotEqual,
-    /// `<=`
+    /// At most the operand: `<=`.
     AtMost,
 }
 
-/// How texts are compared, by their characters.
+/// How texts are compared, lexicographically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextOp {
-    /// `s==`
+    /// Equal to the operand: `s==`.
     Equal,
-    /// `s!=`
+    /// Not equal to the operand: `s!=`.
     NotEqual,
-    /// `s<`
+    /// Before the operand: `s<`.
     Less,
-    /// `s<=`
+    /// Before or equal to the operand: `s<=`.
     AtMost,
-    /// `s>`
+    /// After the operand: `s>`.
     Greater,
-    /// `s>=`
+    /// After or equal to the operand: `s>=`.
     AtLeast,
 }
 
 impl Requirement {
-    /// Reads a requirement. Every text is one; what cannot be met is [`Requirement::Nothing`].
+    /// Parses a requirement. Every text is valid; what cannot be satisfied is
+    /// [`Requirement::Nothing`].
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut words = words(text);
@@ -77,7 +78,7 @@ impl Requirement {
                 let parts = std::iter::once(first).chain(words);
                 Self::ContainsAll(parts.map(str::to_owned).collect())
             }),
-            // Every second word is an operand; what stands between is not looked at.
+            // Every second word is an operand; the words between are skipped without a check.
             "<or>" => operand.map_or(Self::Nothing, |first| {
                 let others = words.skip(1).step_by(2);
                 Self::OneOf(
@@ -101,7 +102,8 @@ impl Requirement {
         operand.map_or(Self::Nothing, |text| Self::Text(op, text.to_owned()))
     }
 
-    /// Whether a value meets the requirement. What is no number meets no comparison of numbers.
+    /// Whether a value satisfies the requirement. A value that is not a number satisfies no
+    /// comparison of numbers.
     #[must_use]
     pub fn is_met_by(&self, value: &str) -> bool {
         match self {

@@ -1,7 +1,7 @@
-//! Filters: each says which hosts may serve a request, whatever placement says of their resources.
+//! Filters: each says which hosts may serve a request, independently of their resources.
 //!
-//! A filter of your own is one file in `filter/` and one line in [`ALL`]. It gets the request once
-//! and answers with a [`Verdict`] over all hosts.
+//! To add a filter, write a file in `filter/` and add a line to [`ALL`]. A filter is compiled once
+//! for a request and returns a [`Verdict`] over all hosts.
 
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ mod num_instances;
 mod server_group;
 mod simple_cidr;
 
-/// Every filter there is. The order says nothing; that of `enabled_filters` does.
+/// Every filter there is. Their order is irrelevant; that of `enabled_filters` is used.
 pub static ALL: &[&Filter] = &[
     &compute::FILTER,
     &capabilities::FILTER,
@@ -58,7 +58,7 @@ pub static ALL: &[&Filter] = &[
     &left_to_placement::PCI_PASSTHROUGH,
 ];
 
-/// The filters that are enabled where nothing is said, in order.
+/// The filters that are enabled by default, in order.
 pub const ENABLED_BY_DEFAULT: [&str; 5] = [
     "ComputeFilter",
     "ComputeCapabilitiesFilter",
@@ -67,38 +67,38 @@ pub const ENABLED_BY_DEFAULT: [&str; 5] = [
     "ServerGroupAffinityFilter",
 ];
 
-/// A filter.
+/// A filter: its name in the configuration, when it applies, and how it is compiled.
 #[derive(Debug)]
 pub struct Filter {
-    /// Its name in `enabled_filters`.
+    /// The name by which `enabled_filters` refers to it.
     pub name: &'static str,
-    /// Whether its answer is the same for every instance of a request.
+    /// Whether its verdict is the same for every instance of a request.
     pub is_once_per_request: bool,
-    /// Whether it is asked when an instance is rebuilt where it is; all others let it pass.
+    /// Whether it applies to a rebuild in place; all others then pass.
     pub runs_on_rebuild: bool,
-    /// Which hosts pass.
+    /// Compiles the filter for a request.
     pub compile: Compile,
 }
 
-/// Turns a request into a verdict over all hosts. An error means that nobody can tell, because the
-/// request says something that the filter cannot read.
+/// Compiles a request into a verdict over all hosts. An error means that the request has a value
+/// that the filter cannot interpret.
 pub type Compile = for<'a> fn(&Context<'a>) -> Result<Verdict<'a>, BadRequest>;
 
-/// What filters and weighers look at.
+/// The input of filters and weighers.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The options.
+    /// The options of the configuration.
     pub config: &'a SchedulerConfig,
-    /// The hosts.
+    /// The state of all hosts.
     pub hosts: &'a HostTable,
-    /// What is asked for.
+    /// The request that is scheduled.
     pub request: &'a RequestSpec,
-    /// The instance whose turn it is.
+    /// The instance of the request that is being scheduled.
     pub instance: Uuid,
 }
 
 impl<'a> Context<'a> {
-    /// A hint with one value or with none.
+    /// A hint that allows at most one value.
     pub(crate) fn single_hint(&self, name: &str) -> Result<Option<&'a str>, BadRequest> {
         match self.request.hints(name) {
             [] => Ok(None),
@@ -111,19 +111,19 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The image property of a name, unless it is empty.
+    /// An image property, unless it is empty.
     pub(crate) fn image_word(&self, name: &str) -> Option<&'a str> {
         let value = self.request.image.as_ref()?.properties.get(name);
         value.filter(|value| !value.is_empty())
     }
 }
 
-/// How a hint is called in messages.
+/// The name of a hint in messages.
 pub(crate) fn hint_field(name: &str) -> String {
     format!("scheduler_hints[{name:?}]")
 }
 
-/// Whether a request asks if an instance may be rebuilt where it is.
+/// Whether a request only checks that an instance may be rebuilt in place.
 #[must_use]
 pub fn is_rebuild(request: &RequestSpec) -> bool {
     request.hints(CHECK_HINT) == ["rebuild"]

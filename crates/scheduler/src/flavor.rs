@@ -12,12 +12,12 @@ use crate::text;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flavor {
-    /// Its name, for messages.
+    /// The flavor's name, used in messages only.
     #[serde(default)]
     pub name: String,
-    /// Virtual processors.
+    /// The number of virtual processors.
     pub vcpus: u32,
-    /// Memory in MiB.
+    /// Guest memory in MiB.
     pub memory_mb: u32,
     /// Root disk in GiB; counts only for instances that do not boot from a volume.
     #[serde(default)]
@@ -25,7 +25,7 @@ pub struct Flavor {
     /// Ephemeral disks in GiB.
     #[serde(default)]
     pub ephemeral_gb: u32,
-    /// Swap in MiB.
+    /// Swap disk in MiB.
     #[serde(default, alias = "swap")]
     pub swap_mb: u32,
     /// Extra specs: `resources:VGPU` = `1`, `hw:cpu_policy` = `dedicated` …
@@ -54,7 +54,7 @@ impl Flavor {
     }
 }
 
-/// How an extra spec is called in messages.
+/// The name of an extra spec in messages.
 #[must_use]
 pub(crate) fn extra_spec_field(key: &str) -> String {
     format!("flavor.extra_specs[{key:?}]")

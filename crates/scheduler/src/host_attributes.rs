@@ -1,11 +1,11 @@
-//! A host's attributes under the names that extra specs and queries use.
+//! A host's attributes by the names that extra specs and queries use.
 
 use serde_json::{Map, Value, json};
 
 use crate::host_table::{HostTable, column};
 use crate::platform::Make;
 
-/// The names that every host has, whether there is anything behind them or not.
+/// The names that are defined for every host, also where the value is absent.
 const NAMES: [&str; 38] = [
     "aggregates",
     "allocation_candidates",
@@ -47,20 +47,20 @@ const NAMES: [&str; 38] = [
     "_update_from_compute_node",
 ];
 
-/// Whether every host has an attribute of a name, empty or not.
+/// Whether a name is defined for every host.
 #[must_use]
 pub fn exists(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Whether an attribute is one of hardware and hypervisor, and all hosts have it.
+/// Whether an attribute depends on the platform alone, and is present for all of these platforms.
 #[must_use]
 pub fn all_makes_have(makes: &[Make], name: &str) -> bool {
     let mut inhabited = makes.iter().filter(|make| !make.hosts.is_empty());
     inhabited.all(|make| of_make(make, name).is_some())
 }
 
-/// An attribute that hosts of a make have in common; nothing as for a host.
+/// An attribute that the hosts of a platform have in common; `None` as for [`of_host`].
 #[must_use]
 pub fn of_make(make: &Make, name: &str) -> Option<Value> {
     let platform = &make.platform;
@@ -74,7 +74,7 @@ pub fn of_make(make: &Make, name: &str) -> Option<Value> {
     filled(value)
 }
 
-/// An attribute of a host; nothing if there is none of the name, or nothing in it.
+/// An attribute of a host; `None` if the name is undefined or the value absent.
 #[must_use]
 pub fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value> {
     let state = hosts.get(slot)?;

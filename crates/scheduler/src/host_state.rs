@@ -1,10 +1,10 @@
-//! What is known of a host besides its inventories: is it up, how busy is it, what runs on it.
+//! The soft state of a host, besides its inventories: whether it is up, its load, its instances.
 //!
-//! This is *soft* state: it comes from the host's agent and is lost without harm, because the agent
-//! says it again. Capacity and usage are not part of it: they are placement's, and are read from
-//! there, so nothing is counted twice.
+//! It comes from the host's agent and may be lost without harm, because the agent reports it
+//! again. Capacity and usage are not part of it: they are read from placement, so nothing is
+//! counted twice.
 //!
-//! A [`HostUpdate`] is the only thing that changes it.
+//! It is changed by [`HostUpdate`]s only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,56 +19,56 @@ use crate::platform::Platform;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostNames {
-    /// The name of the service that looks after the host. One service may look after many nodes.
+    /// The name of the compute service that manages the host. One service may manage many nodes.
     pub service_host: String,
-    /// The name of the node: that of the root provider.
+    /// The name of the node, which is also that of its root provider.
     pub node: String,
     /// The cell that the host belongs to.
     pub cell: Uuid,
     /// Its address, as text.
     pub ip: Option<String>,
-    /// The name that the hypervisor has for itself.
+    /// The name that the hypervisor reports for itself.
     pub hypervisor_hostname: Option<String>,
 }
 
-/// What hardly ever changes about a host.
+/// The part of a report that rarely changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostFacts {
-    /// Its names and addresses.
+    /// Names, cell and address of the host.
     pub names: HostNames,
-    /// Its hardware and hypervisor.
+    /// Hardware and hypervisor of the host.
     pub platform: Platform,
-    /// Whatever else the host says of itself, by name.
+    /// Further statistics that the host reports, by name.
     pub stats: BTreeMap<String, String>,
 }
 
-/// How busy a host is.
+/// The load of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Load {
     /// Instances that are being built, resized, rebuilt, copied, rescued or unshelved.
     pub io_ops: u32,
-    /// Builds under way.
+    /// Builds in progress on the host.
     pub running_builds: u32,
-    /// Builds that failed since the last one that did not.
+    /// Consecutive failed builds since the last successful one.
     pub failed_builds: u32,
 }
 
-/// One measured number.
+/// A measured value, such as CPU utilisation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
-    /// Its name: `cpu.user.percent`.
+    /// The metric's name, such as `cpu.user.percent`.
     pub name: String,
-    /// Its value.
+    /// The last measured value, in the metric's own unit.
     pub value: f64,
 }
 
-/// An instance on a host.
+/// An instance on a host, as its agent reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InstanceReport {
-    /// Its UUID.
+    /// The UUID of the instance.
     pub uuid: Uuid,
     /// The server group that it is a member of.
     pub group: Option<Uuid>,
@@ -76,21 +76,21 @@ pub struct InstanceReport {
     pub image_properties: BTreeMap<String, String>,
 }
 
-/// Everything that an agent knows of its host.
+/// The complete report of an agent on one of its hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostReport {
-    /// What hardly ever changes.
+    /// Names, platform and statistics.
     pub facts: HostFacts,
-    /// How busy it is.
+    /// The load at the time of the report.
     pub load: Load,
-    /// What is measured.
+    /// All values that the agent measures.
     pub metrics: Vec<Metric>,
-    /// What runs on it.
+    /// All instances on the host.
     pub instances: Vec<InstanceReport>,
-    /// Why no new instance may come, if none may.
+    /// The reason why no new instance may come; `None` if the host is enabled.
     pub disabled: Option<String>,
-    /// Whether somebody said that it is down, whatever it says itself.
+    /// Whether an operator declared it down, whatever the agent reports.
     pub is_forced_down: bool,
 }
 
@@ -98,47 +98,47 @@ pub struct HostReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostUpdate {
-    /// Everything: the first thing an agent sends, and what it sends after a gap.
+    /// The complete state: the first update of an agent, and the one after a gap.
     Full(Box<HostReport>),
-    /// It is still there.
+    /// A heartbeat without a change.
     Alive,
-    /// Something changed that hardly ever does.
+    /// The facts changed; these are the new ones.
     Facts(Box<HostFacts>),
-    /// How busy it is now.
+    /// The load changed; this is the new one.
     Load(Load),
-    /// What is measured now; replaces all earlier metrics.
+    /// The measured values; they replace all earlier ones.
     Metrics(Vec<Metric>),
-    /// An instance came, and how busy the host is with it.
+    /// An instance was added, with the load that includes it.
     InstanceCame(Box<InstanceReport>, Load),
-    /// An instance went, and how busy the host is without it.
+    /// An instance was removed, with the load without it.
     InstanceWent(Uuid, Load),
-    /// New instances may not come for this reason; may come again if there is none.
+    /// The host was disabled for this reason, or enabled again (`None`).
     Disabled(Option<String>),
-    /// Whether somebody said that it is down, whatever it says itself.
+    /// Whether an operator declared it down, whatever the agent reports.
     ForcedDown(bool),
-    /// It is no host any more.
+    /// The host no longer exists.
     Gone,
 }
 
-/// An update with its place in the stream of one agent.
+/// An update with its position in the stream of one agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NumberedUpdate {
-    /// Grows with every start of the agent.
+    /// Increases with every start of the agent.
     pub incarnation: u64,
     /// Counts the agent's updates since it started, from 1, without gaps.
     pub sequence: u64,
-    /// The change.
+    /// The update at this position.
     pub update: HostUpdate,
 }
 
-/// What became of a numbered update.
+/// The outcome of a numbered update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {
-    /// It is part of the state now.
+    /// The update was applied.
     Applied,
-    /// It, or something newer, was there already.
+    /// The update, or a newer one, had been applied before.
     Stale,
-    /// Something before it is missing. Nothing changed; the agent must send everything.
+    /// An update before it is missing. Nothing changed; the agent must send the complete state.
     Gap,
 }
 
@@ -147,41 +147,41 @@ pub enum Receipt {
 pub struct HostState {
     /// The compute node's UUID: that of its root provider.
     pub uuid: Uuid,
-    /// Its names and addresses.
+    /// Names, cell and address of the host.
     pub names: HostNames,
-    /// Its hardware and hypervisor; hosts of one make share it.
+    /// Hardware and hypervisor; shared between all hosts of one platform.
     pub platform: Arc<Platform>,
-    /// Whatever else the host says of itself, by name.
+    /// Further statistics that the host reports, by name.
     pub stats: BTreeMap<String, String>,
-    /// How busy it is.
+    /// The load that the agent reported last.
     pub load: Load,
-    /// What is measured, by name.
+    /// All measured values, in the order of the report.
     pub metrics: Vec<Metric>,
-    /// Why no new instance may come, if none may.
+    /// The reason why no new instance may come; `None` if the host is enabled.
     pub disabled: Option<String>,
-    /// Whether somebody said that it is down.
+    /// Whether an operator declared it down.
     pub is_forced_down: bool,
-    /// When it was last heard of.
+    /// The time of the last update or heartbeat.
     pub heard_at: Timestamp,
-    /// The last update taken from the agent's stream: incarnation and sequence.
+    /// The last update that was applied: incarnation and sequence.
     pub position: (u64, u64),
-    /// What runs on it or was sent to it, by UUID.
+    /// Instances that it has or that are expected on it, by UUID.
     pub instances: BTreeMap<Uuid, HostInstance>,
 }
 
-/// An instance, as its host's state keeps it.
+/// An instance in the state of its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostInstance {
     /// The server group that it is a member of.
     pub group: Option<Uuid>,
-    /// Whether a claim put it here and the agent has not spoken of it yet.
+    /// Whether it was claimed for this host and the agent has not reported it yet.
     pub is_expected: bool,
-    /// Its image properties, as numbers of the table's dictionary; in rising order.
+    /// Its image properties, as sorted numbers of the table's dictionary.
     pub(crate) properties: Box<[u32]>,
 }
 
 impl HostState {
-    /// How many instances were sent here of which the agent has not spoken yet.
+    /// The number of expected instances that the agent has not reported yet.
     #[must_use]
     pub fn expected_count(&self) -> u32 {
         let expected = self
@@ -191,15 +191,16 @@ impl HostState {
         u32::try_from(expected.count()).unwrap_or(u32::MAX)
     }
 
-    /// A metric's value.
+    /// The value of a metric, if the host reports it.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
-        // The last of several with one name counts, as in a dictionary built from the list.
+        // Of several metrics with one name the last counts, as in a dictionary built from the
+        // list.
         let found = self.metrics.iter().rfind(|metric| metric.name == name);
         found.map(|metric| metric.value)
     }
 
-    /// Whether an update comes next in the agent's stream.
+    /// Whether an update is the next one of the agent's stream.
     #[must_use]
     pub fn receive(&self, numbered: &NumberedUpdate) -> Receipt {
         let (incarnation, sequence) = self.position;

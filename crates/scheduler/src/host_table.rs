@@ -1,12 +1,12 @@
-//! All hosts: what filters and weighers read of them, by slot.
+//! The table of all hosts that filters and weighers read, by slot.
 //!
 //! A host's slot is that of its root provider in placement. What a pass over many hosts reads is
-//! kept in [`Column`]s and [`SlotSet`]s; the rest is in one [`HostState`] a host.
+//! stored in [`Column`]s and [`SlotSet`]s; the rest is in one [`HostState`] for each host.
 //!
-//! Three things change the table. Agents' updates come through [`HostTable::apply`]. What placement
-//! knows (which providers there are, what they have free, their aggregates) is taken over by
-//! [`HostTable::follow`]. Time passes with [`HostTable::advance`]. An instance that was just claimed
-//! counts at once, from [`HostTable::expect`] on, until its host's agent speaks of it.
+//! The table changes in three ways. Agents' updates arrive through [`HostTable::apply`]. Changes
+//! of placement (providers, free amounts, aggregates) are read by [`HostTable::follow`]. Time
+//! advances with [`HostTable::advance`]. An instance that was just claimed counts at once, from
+//! [`HostTable::expect`] on, until its host's agent reports it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -35,47 +35,47 @@ use places::Places;
 pub use property_counts::{PropertyCounts, compared};
 use track::SlotList;
 
-/// Which column holds what.
+/// The indexes of the columns.
 pub mod column {
     /// Free memory, MiB, without the allocation ratio.
     pub const RAM_FREE_MB: usize = 0;
     /// Free CPUs, with the allocation ratio.
     pub const CPUS_FREE: usize = 1;
-    /// Free disk, MiB.
+    /// Free disk in MiB, without the allocation ratio.
     pub const DISK_FREE_MB: usize = 2;
-    /// Busy instances.
+    /// Instances in transition (being built, resized, …).
     pub const IO_OPS: usize = 3;
-    /// Instances.
+    /// Instances on the host or expected on it.
     pub const INSTANCES: usize = 4;
-    /// Failed builds.
+    /// Builds that failed since the last successful one.
     pub const FAILED_BUILDS: usize = 5;
     /// The hypervisor's version, 0 for none.
     pub const HYPERVISOR_VERSION: usize = 6;
-    /// 100 less the number of free PCI devices, at least 1.
+    /// `max(100 - free PCI devices, 1)`, so that few free devices rank high.
     pub const FEW_DEVICES: usize = 7;
-    /// The metrics with their ratios, summed up.
+    /// The sum of the metrics, each times its ratio.
     pub const METRICS: usize = 8;
-    /// How many columns there are.
+    /// The number of columns.
     pub const COUNT: usize = 9;
 }
 
 type Map<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
 
-/// What the table keeps besides the states, because the configuration has a use for it.
+/// The derived values that the table maintains because the configuration uses them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tracked {
-    /// How long a host may be silent, in microseconds.
+    /// How long a host may be silent before it is down, in microseconds.
     down_after_us: i64,
     /// Metrics and their ratios.
     metrics: Vec<(String, f64)>,
     /// The raw weight of a host that lacks a metric.
     metric_unavailable: f64,
-    /// Whether instances' image properties are counted.
+    /// Whether image properties of instances are counted.
     image_properties: bool,
 }
 
 impl Tracked {
-    /// What a configuration has a use for.
+    /// The derived values that a configuration needs.
     #[must_use]
     pub fn of(config: &SchedulerConfig) -> Self {
         Self {
@@ -87,17 +87,17 @@ impl Tracked {
     }
 }
 
-/// A host that changed.
+/// A change of a host, for readers that cache results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// The host.
+    /// The slot of the host.
     pub slot: u32,
-    /// What changed.
+    /// The kind of the change.
     pub what: What,
 }
 
 impl Touched {
-    /// A host about which anything may have changed.
+    /// A change of unknown kind.
     fn all_of(slot: u32) -> Self {
         Self {
             slot,
@@ -106,16 +106,16 @@ impl Touched {
     }
 }
 
-/// All hosts.
+/// The state of all hosts, with columns, sets and indexes derived from it.
 #[derive(Clone, Debug)]
 pub struct HostTable {
     tracked: Tracked,
     hosts: Vec<Option<Box<HostState>>>,
     slot_of: Map<Uuid, u32>,
-    /// Hosts that were heard of and have no provider (yet).
+    /// Hosts with agents but without a provider so far.
     waiting: Map<Uuid, Box<HostState>>,
-    /// Those of them that came since placement was last followed: it may have had their providers
-    /// for long.
+    /// Hosts added to `waiting` since placement was last followed; their providers may have
+    /// existed before.
     newcomers: Vec<Uuid>,
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
@@ -132,18 +132,18 @@ pub struct HostTable {
     aggregates: Aggregates,
     properties: PropertyCounts,
     places: Places,
-    /// The devices of hosts, if the configuration has a use for them.
+    /// The devices of hosts for the fragmentation weigher, if it is enabled.
     packing: Option<Packing>,
-    /// When hosts that are up will be looked at again, soonest first.
+    /// A heap of times at which hosts that are up have to be checked again, soonest first.
     wake_ups: BinaryHeap<Reverse<(Timestamp, u32)>>,
     /// The hosts that are in `wake_ups`, each once.
     watched: SlotSet,
     now: Timestamp,
-    /// How much of placement's log of changed trees was taken over; nothing before the first time.
+    /// The position in placement's touch log up to which it was followed; `None` at first.
     followed: Option<u64>,
-    /// Where placement's resource classes are found, and the count of its names for which it holds.
+    /// Placement's resource classes, with the version of its names for which they hold.
     classes: Option<(u64, Classes)>,
-    /// The hosts whose soft state changed since somebody took note.
+    /// Changes since the last call of [`Self::take_touched`].
     touched: Vec<Touched>,
 }
 
@@ -189,13 +189,13 @@ impl HostTable {
         &self.known
     }
 
-    /// The hosts that may get new instances, up or not.
+    /// The hosts that are not disabled, up or not.
     #[must_use]
     pub fn enabled(&self) -> &SlotSet {
         &self.enabled
     }
 
-    /// The hosts that were heard of lately and that nobody called down.
+    /// The hosts that reported lately and were not declared down.
     #[must_use]
     pub fn up(&self) -> &SlotSet {
         &self.up
@@ -213,13 +213,13 @@ impl HostTable {
         self.by_cell.get(&cell)
     }
 
-    /// The hosts that lack a metric that has a ratio.
+    /// The hosts that lack a metric which has a ratio.
     #[must_use]
     pub fn lacking_metrics(&self) -> &SlotSet {
         &self.lacks_metric
     }
 
-    /// A host.
+    /// The state of the host in a slot.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: u32) -> Option<&HostState> {
@@ -233,7 +233,7 @@ impl HostTable {
         Some((slot, self.get(slot)?))
     }
 
-    /// The nodes of a service host, by its name in whatever case.
+    /// The nodes of a service host, whose name is compared without regard to case.
     #[must_use]
     pub fn nodes_of_any_case(&self, service_host: &str) -> &[u32] {
         self.by_service_host
@@ -250,13 +250,13 @@ impl HostTable {
         })
     }
 
-    /// The makes of hosts, and which host is of which.
+    /// The platforms, and the platform of each host.
     #[must_use]
     pub fn platforms(&self) -> &Platforms {
         &self.platforms
     }
 
-    /// The hosts that an instance is on; several while it moves.
+    /// The hosts that an instance is on; several during a move.
     #[must_use]
     pub fn hosts_of(&self, instance: Uuid) -> &[u32] {
         self.by_instance
@@ -281,43 +281,43 @@ impl HostTable {
         &self.columns
     }
 
-    /// What a host has and has free.
+    /// The total and free amounts of a host.
     #[must_use]
     pub fn amounts(&self, slot: u32) -> Amounts {
         self.amounts.get(slot as usize).copied().unwrap_or_default()
     }
 
-    /// The aggregates.
+    /// The host aggregates, their metadata and their hosts.
     #[must_use]
     pub fn aggregates(&self) -> &Aggregates {
         &self.aggregates
     }
 
-    /// The aggregates, to change their names and metadata.
+    /// All host aggregates, for changing their names and metadata.
     pub fn aggregates_mut(&mut self) -> &mut Aggregates {
         &mut self.aggregates
     }
 
-    /// How many instances with which image properties are where.
+    /// How many instances of each host have which image property.
     #[must_use]
     pub fn properties(&self) -> &PropertyCounts {
         &self.properties
     }
 
-    /// What the fragmentation weigher knows, if it is switched on.
+    /// The data of the fragmentation weigher, if it is enabled.
     #[must_use]
     pub fn packing(&self) -> Option<&Packing> {
         self.packing.as_ref()
     }
 
-    /// Takes note of a request that hosts are searched for.
+    /// Records a request, for the statistics of the fragmentation weigher.
     pub(crate) fn note_request(&mut self, request: &RequestSpec) {
         if let Some(packing) = &mut self.packing {
             packing.note(request);
         }
     }
 
-    /// Where hosts are in the topology.
+    /// The topology: the place of each host at each level.
     #[must_use]
     pub fn places(&self) -> &Places {
         &self.places
@@ -329,20 +329,20 @@ impl HostTable {
         self.tracked.image_properties
     }
 
-    /// The time up to which hosts were looked at.
+    /// The time up to which hosts were checked.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The hosts whose soft state, amounts or aggregates changed since the last call, some several
-    /// times. What was kept about them must be taken anew.
+    /// Drains the hosts whose soft state, amounts or aggregates changed since the last call; a
+    /// host can occur several times. Cached results about them have to be updated.
     pub fn take_touched(&mut self) -> impl Iterator<Item = Touched> + '_ {
         self.touched.drain(..)
     }
 
-    /// Takes a change of a host's soft state. Nothing happens to a host that was never fully
-    /// described: its agent must send everything first.
+    /// Applies a change of a host's soft state. A change of an unknown host is ignored: its agent
+    /// must send the complete state first.
     ///
     /// Returns whether it was taken.
     pub fn apply(&mut self, host: Uuid, at: Timestamp, update: &HostUpdate) -> bool {
@@ -371,7 +371,7 @@ impl HostTable {
         true
     }
 
-    /// Takes a change if it comes next in its agent's stream.
+    /// Applies a change if it is the next one of its agent's stream.
     pub fn apply_numbered(
         &mut self,
         host: Uuid,
@@ -397,7 +397,7 @@ impl HostTable {
         receipt
     }
 
-    /// A host's state, whether it has a slot or waits for one.
+    /// A host's state, with or without a slot.
     #[must_use]
     pub fn state(&self, host: Uuid) -> Option<&HostState> {
         match self.slot_of.get(&host) {
@@ -406,13 +406,13 @@ impl HostTable {
         }
     }
 
-    /// Whether hosts were heard of for the first time since placement was last followed.
+    /// Whether hosts were added since placement was last followed.
     #[must_use]
     pub fn has_newcomers(&self) -> bool {
         !self.newcomers.is_empty()
     }
 
-    /// Lets time pass: hosts that were silent for too long are down from here on.
+    /// Advances the time: hosts that were silent for too long are down from here on.
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         while let Some(Reverse((due, slot))) = self.wake_ups.peek().copied() {
@@ -425,8 +425,8 @@ impl HostTable {
         }
     }
 
-    /// Takes over what changed in placement since the last time: providers that came and went, what
-    /// is free, who is in which aggregate.
+    /// Reads what changed in placement since the last time: new and removed providers, free
+    /// amounts, aggregates.
     pub fn follow(&mut self, state: &State) {
         let log = state.touched();
         let is_known = |(structure, _): &(u64, Classes)| *structure == log.structure();
@@ -472,7 +472,8 @@ impl HostTable {
     fn follow_root(&mut self, state: &State, classes: &Classes, touch: Touch) {
         let (root, slot) = (touch.root, touch.root.0);
         if touch.what != What::Anything && self.known.contains(slot) {
-            // It is still the same provider, or anything would have changed.
+            // The slot still belongs to the same provider, or the change would be of kind
+            // `Anything`.
             let amounts = Amounts::read_as(state, root, classes);
             self.put_amounts(slot, amounts);
             self.follow_devices(state, root, &amounts);
@@ -486,7 +487,7 @@ impl HostTable {
         let uuid = provider.map(|provider| provider.uuid);
         let bound = self.get(slot).map(|host| host.uuid);
         if bound.is_some() && bound != uuid {
-            // The host's provider is gone, or another one has its slot; the agent may still be there.
+            // The host's provider is gone, or its slot was reused; its agent may still be running.
             if let Some(host) = self.unbind(slot) {
                 self.waiting.insert(host.uuid, host);
             }
@@ -512,26 +513,27 @@ impl HostTable {
         }
     }
 
-    /// Binds a host to a slot by hand: for tables that follow no placement, such as in tests.
+    /// Binds a host to a slot directly, for tables without placement, such as in tests.
     pub fn bind_to_slot(&mut self, host: Uuid, slot: u32) {
         if let Some(state) = self.waiting.remove(&host) {
             self.bind(slot, state);
         }
     }
 
-    /// Counts an instance that was just claimed for a host, until its agent speaks of it.
+    /// Counts an instance that was just claimed for a host, until its agent reports it.
     pub fn expect(&mut self, slot: u32, instance: &InstanceReport) {
         let Some(mut state) = self.hosts.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
-        // The agent was faster than the claim's echo: then it is no news.
+        // If the agent reported the instance before the claim was seen here, it is counted
+        // already.
         if !state.instances.contains_key(&instance.uuid) {
             self.put_instance(Some(slot), &mut state, instance, true);
         }
         self.put_back(Some(slot), state);
     }
 
-    /// Takes an expected instance back: its claim was released before the agent spoke of it.
+    /// Removes an expected instance whose claim was released before the agent reported it.
     pub fn expect_no_more(&mut self, slot: u32, instance: Uuid) {
         let Some(mut state) = self.hosts.get_mut(slot as usize).and_then(Option::take) else {
             return;

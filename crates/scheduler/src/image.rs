@@ -11,22 +11,22 @@ use crate::text::{self, Value};
 
 pub mod known;
 
-/// An image, as far as it matters for a place.
+/// The part of an image that matters to scheduling.
 ///
 /// `{"disk_format": "qcow2", "properties": {"hw_disk_bus": "virtio", "trait:HW_CPU_X86_AVX2": "required"}}`
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// Its UUID; absent for an instance that boots from a volume.
+    /// The UUID; `None` for an instance that boots from a volume.
     #[serde(default)]
     pub id: Option<String>,
-    /// Its name, for messages.
+    /// The image's name, used in messages only.
     #[serde(default)]
     pub name: Option<String>,
-    /// How its disk is laid out: `qcow2`, `raw` …
+    /// The format of its disk: `qcow2`, `raw` …
     #[serde(default)]
     pub disk_format: Option<String>,
-    /// Its properties.
+    /// The image's properties, in canonical form.
     #[serde(default)]
     pub properties: ImageProperties,
 }
@@ -85,7 +85,7 @@ impl ImageProperties {
         self.raw(name).filter(|_| kind(name).is_some())
     }
 
-    /// Whether there is anything that [`Self::get`] can answer.
+    /// Whether [`Self::get`] has any value at all.
     pub(crate) fn has_values(&self) -> bool {
         !self.values.is_empty()
     }
@@ -96,13 +96,13 @@ impl ImageProperties {
         self.values.get(name).map(String::as_str)
     }
 
-    /// A boolean property.
+    /// The value of a boolean property; `None` if it is absent.
     #[must_use]
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(text::means_true)
     }
 
-    /// A property that is a whole number.
+    /// The value of an integer property; `None` if it is absent.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<i64> {
         self.get(name).and_then(text::whole_number)
@@ -141,7 +141,7 @@ impl ImageProperties {
         Ok(())
     }
 
-    /// Sets what properties with names from before 2013 say; the present names overrule them.
+    /// Applies properties with names from before 2013; those with present names override them.
     fn take_old_names(&mut self, given: &BTreeMap<String, Value>) -> Result<(), BadRequest> {
         for (old, present) in known::OLD_NAMES {
             if let Some(Value::Text(value)) = given.get(old) {
@@ -231,7 +231,7 @@ fn numbered(given: &mut BTreeMap<String, Value>, prefix: &str) -> Vec<(String, S
         .collect()
 }
 
-/// How a property is called in messages.
+/// The name of a property in messages.
 #[must_use]
 pub(crate) fn field(name: &str) -> String {
     format!("image.properties[{name:?}]")

@@ -1,4 +1,4 @@
-//! What the fragmentation weigher knows: which devices hosts have left, and what requests want of
+//! The data of the fragmentation weigher: which devices hosts have left, and what requests want of
 //! them.
 //!
 //! A device is a provider in a host's tree with an inventory of the configured class, of which a
@@ -12,14 +12,14 @@ use crate::amounts::Amounts;
 use crate::request::RequestSpec;
 use crate::weigher::fragmentation::{Board, Demand, Popularity, Room, WHOLE};
 
-/// After so many requests, what is expected of the next ones is taken anew.
+/// The statistics of requests are evaluated anew after this many of them.
 const LEARNING_INTERVAL: u64 = 100;
 
-/// The devices of all hosts, and how popular which requests are.
+/// The devices of all hosts, and the frequency of each kind of request.
 #[derive(Clone, Debug)]
 pub struct Packing {
     class: String,
-    /// The number of the class, and placement's count of names for which it holds.
+    /// The device class with the version of placement's names for which it was looked up.
     found: Option<(u64, Option<ClassId>)>,
     board: Board,
     popularity: Popularity,
@@ -27,7 +27,7 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Nothing is known yet of devices of a resource class.
+    /// Starts without knowledge of any device of a resource class.
     pub(crate) fn new(class: &str) -> Self {
         Self {
             class: class.to_owned(),
@@ -38,7 +38,7 @@ impl Packing {
         }
     }
 
-    /// What hosts would lose.
+    /// The expected loss of each host, by class of request.
     #[must_use]
     pub fn board(&self) -> &Board {
         &self.board
@@ -63,14 +63,14 @@ impl Packing {
             let share = value.parse().unwrap_or(0).min(WHOLE);
             if share > 0 {
                 demand.devices += 1;
-                // Of different shares the largest counts for all.
+                // If the groups want different shares, the largest counts for all.
                 demand.share = demand.share.max(share);
             }
         }
         demand
     }
 
-    /// Takes note of a request, and brings what is kept for its class up to date.
+    /// Records a request, and updates the cached losses of its class.
     pub(crate) fn note(&mut self, request: &RequestSpec) {
         let demand = self.demand(request);
         self.popularity.note(demand);
@@ -89,7 +89,7 @@ impl Packing {
         id
     }
 
-    /// Takes over what a host has left.
+    /// Reads the free amounts and devices of a host.
     pub(crate) fn follow(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
         let class = self.class_id(state);
         let mut devices: SmallVec<[u32; 16]> = SmallVec::new();
@@ -115,7 +115,7 @@ impl Packing {
         self.board.set(root.0, &room);
     }
 
-    /// Forgets a host.
+    /// Removes a host by recording that it has nothing free.
     pub(crate) fn forget(&mut self, slot: u32) {
         let room = Room {
             cpu: 0,
@@ -125,7 +125,7 @@ impl Packing {
         self.board.set(slot, &room);
     }
 
-    /// By how much more devices are expected to be lost if a candidate is taken; 0 without devices.
+    /// The growth of the expected loss of devices if a candidate is taken; 0 without devices.
     pub(crate) fn loss(&self, state: &State, candidate: &CandidateView<'_>) -> f64 {
         let Some(class) = self.found.and_then(|(_, id)| id) else {
             return 0.0;
@@ -149,13 +149,13 @@ impl Packing {
     }
 }
 
-/// What is left of a device.
+/// The unallocated amount of a device.
 fn left_of(total: i32, reserved: i32, used: i64) -> u32 {
     let left = i64::from(total) - i64::from(reserved) - used;
     u32::try_from(left.max(0)).unwrap_or(WHOLE).min(WHOLE)
 }
 
-/// The whole part of an amount.
+/// Rounds an amount down.
 fn whole_number(amount: f64) -> u64 {
     if amount > 0.0 { amount as u64 } else { 0 }
 }

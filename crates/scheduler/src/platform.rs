@@ -1,4 +1,5 @@
-//! Makes of hosts: hardware and hypervisor. A fleet has few, so filters decide once a make.
+//! Platforms of hosts ("makes"): hardware and hypervisor. A fleet has few, so filters that depend
+//! on the platform alone are evaluated once for each.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,26 +14,26 @@ use serde_json::Value;
 pub struct Platform {
     /// What runs the instances: `QEMU`, `ironic`, …
     pub hypervisor_type: Option<String>,
-    /// Its version as one number: 6002001 for 6.2.1.
+    /// The hypervisor's version as one number: 6002001 for 6.2.1.
     pub hypervisor_version: Option<i32>,
-    /// The CPU's description: a JSON object as text.
+    /// The CPU's description, a JSON object as text.
     pub cpu_info: Option<String>,
-    /// What can run here: architecture, hypervisor type and machine mode each.
+    /// The supported guests: architecture, hypervisor type and machine mode of each.
     pub supported_instances: Vec<[String; 3]>,
 }
 
-/// A make, the hosts that are of it, and what was found out about it.
+/// A platform, the hosts that have it, and values derived from it.
 #[derive(Clone, Debug, Default)]
 pub struct Make {
-    /// What they have in common.
+    /// The hardware and hypervisor of these hosts.
     pub platform: Arc<Platform>,
-    /// The hosts.
+    /// The slots of the hosts with this platform.
     pub hosts: SlotSet,
     cpu_info: OnceLock<Value>,
 }
 
 impl Make {
-    /// The CPU's description, read; null if there is none or it is no JSON.
+    /// The parsed description of the CPU; null if there is none or it is no JSON.
     #[must_use]
     pub fn cpu_info(&self) -> &Value {
         self.cpu_info.get_or_init(|| {
@@ -42,14 +43,14 @@ impl Make {
         })
     }
 
-    /// How many bits of physical addresses the CPU has, if it says.
+    /// The width of physical addresses of the CPU in bits, if it is described.
     #[must_use]
     pub fn physical_address_bits(&self) -> Option<i64> {
         self.cpu_info().get("maxphysaddr")?.get("bits")?.as_i64()
     }
 }
 
-/// All makes that occur, and which host is of which.
+/// All platforms that occur, and the platform of each host.
 #[derive(Clone, Debug, Default)]
 pub struct Platforms {
     makes: Vec<Make>,
@@ -58,36 +59,37 @@ pub struct Platforms {
     make_of: Vec<u32>,
 }
 
-/// The make of a slot that is no host.
+/// Marks a slot without a host.
 const NO_MAKE: u32 = u32::MAX;
 
 impl Platforms {
-    /// All makes; those without hosts are left-overs.
+    /// All platforms; some may have no hosts.
     #[must_use]
     pub fn makes(&self) -> &[Make] {
         &self.makes
     }
 
-    /// The make of every slot, as an index of [`Self::makes`]; out of range for slots without host.
+    /// The platform of each slot as an index into [`Self::makes`]; out of range for slots without
+    /// a host.
     #[must_use]
     pub fn make_of(&self) -> &[u32] {
         &self.make_of
     }
 
-    /// The make of a host.
+    /// The platform of a host.
     #[must_use]
     pub fn of(&self, slot: u32) -> Option<&Make> {
         let number = *self.make_of.get(slot as usize)?;
         self.makes.get(number as usize)
     }
 
-    /// A platform in the one copy that all hosts of the make share.
+    /// The shared copy of a platform.
     pub(crate) fn shared(&self, platform: &Platform) -> Arc<Platform> {
         let known = self.by_platform.get_key_value(platform);
         known.map_or_else(|| Arc::new(platform.clone()), |(shared, _)| shared.clone())
     }
 
-    /// Says of which make a host is.
+    /// Sets the platform of a host.
     pub(crate) fn set(&mut self, slot: u32, platform: &Arc<Platform>) {
         self.forget(slot);
         let number = match self.by_platform.get(platform) {
@@ -102,7 +104,7 @@ impl Platforms {
         self.makes[number as usize].hosts.insert(slot);
     }
 
-    /// Takes a host out, and its make if it was the last of it.
+    /// Removes a host, and its platform if no other host has it.
     pub(crate) fn forget(&mut self, slot: u32) {
         let Some(number) = self.make_of.get_mut(slot as usize) else {
             return;

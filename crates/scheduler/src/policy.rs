@@ -1,4 +1,4 @@
-//! Filters and weighers together, as configured, and made ready for one request.
+//! The configured filters and weighers, and their compilation for one request.
 //!
 //! ```
 //! use placewright_scheduler::config::SchedulerConfig;
@@ -41,30 +41,30 @@ pub struct Policy {
     refuses_unmeasured: bool,
 }
 
-/// A filter's answer for one request.
+/// A filter compiled for one request.
 #[derive(Debug)]
 pub struct CompiledFilter<'a> {
     /// The filter's name, or that of the request's field that restricts the hosts.
     pub name: &'a str,
     /// Whether the answer is the same for every instance of the request.
     pub is_once_per_request: bool,
-    /// Who passes.
+    /// The hosts that pass this filter.
     pub verdict: Verdict<'a>,
 }
 
-/// All filters' answers for one request.
+/// All filters compiled for one request.
 #[derive(Debug)]
 pub struct CompiledFilters<'a> {
     hosts: &'a HostTable,
     filters: Vec<CompiledFilter<'a>>,
 }
 
-/// Filters and weighers, ready for one request.
+/// Filters and weighers compiled for one request.
 #[derive(Debug)]
 pub struct CompiledPolicy<'a> {
-    /// Who may serve it.
+    /// The filters, which decide which hosts are feasible.
     pub filters: CompiledFilters<'a>,
-    /// Who is better.
+    /// The weighers, which rank feasible hosts.
     pub weighers: CompiledWeighers<'a>,
 }
 
@@ -91,14 +91,13 @@ impl Policy {
         })
     }
 
-    /// The options.
+    /// The configuration that the policy was made from.
     #[must_use]
     pub fn config(&self) -> &SchedulerConfig {
         &self.config
     }
 
-    /// What in the configuration, or in the metadata of aggregates, cannot have the effect that
-    /// somebody hoped for.
+    /// Warnings about options, or metadata of aggregates, that have no effect.
     #[must_use]
     pub fn warnings(&self, hosts: &HostTable) -> Vec<Warning> {
         let (_, mut warnings) = config::check(&self.config);
@@ -113,7 +112,7 @@ impl Policy {
         warnings
     }
 
-    /// Readies filters and weighers for a request and the instance whose turn it is.
+    /// Compiles filters and weighers for a request and one of its instances.
     ///
     /// The result depends on the request, the configuration, and the hosts as they are now.
     ///
@@ -152,7 +151,7 @@ impl Policy {
         let mut filters = restrictions(context);
         let is_rebuild = filter::is_rebuild(context.request);
         let has_check = !context.request.hints(CHECK_HINT).is_empty();
-        // What an administrator forced is not filtered, unless only a check was asked for.
+        // A host forced by an administrator skips the filters, unless the request is only a check.
         let is_filtered = has_check || !context.request.is_forced();
         let asked = self
             .filters
@@ -166,7 +165,7 @@ impl Policy {
                 verdict,
             });
         }
-        // Expressions say what the operator wants of a host, not whether an instance may stay there.
+        // Expressions say where new instances may go, not whether an instance may stay.
         for expression in self
             .expressions
             .iter()
@@ -196,7 +195,7 @@ impl Policy {
     }
 }
 
-/// What the request itself says about hosts by name.
+/// Restrictions that the request itself makes by the names of hosts.
 fn restrictions<'a>(context: &Context<'a>) -> Vec<CompiledFilter<'a>> {
     let (request, hosts) = (context.request, context.hosts);
     let mut found = Vec::new();
@@ -243,7 +242,7 @@ fn restrictions<'a>(context: &Context<'a>) -> Vec<CompiledFilter<'a>> {
     found
 }
 
-/// The hosts that a destination means.
+/// The hosts that a destination names.
 fn destined<'a>(hosts: &'a HostTable, destination: &Destination) -> Verdict<'a> {
     let is_node = |slot: &u32| {
         let Some(wanted) = &destination.node else {
@@ -259,16 +258,16 @@ fn destined<'a>(hosts: &'a HostTable, destination: &Destination) -> Verdict<'a> 
 }
 
 impl<'a> CompiledFilters<'a> {
-    /// The filters that do not let everybody pass, in order: first what the request says by name,
-    /// then as configured.
+    /// The filters that do not let every host pass, in order: first the restrictions of the
+    /// request, then the configured ones.
     #[must_use]
     pub fn filters(&self) -> &[CompiledFilter<'a>] {
         &self.filters
     }
 
-    /// Which of the 64 slots from `64 * word` on hold hosts that may pass the filters whose answer
-    /// is the same for every instance of the request, or else those for which it is not. Where
-    /// [`Self::asks_each`], [`Self::passes_the_rest`] has the last word on them.
+    /// Which of the 64 slots from `64 * word` on may hold feasible hosts: judged by the filters
+    /// whose verdict is the same for every instance of the request, or by the others. Where
+    /// [`Self::asks_each`] is true, [`Self::passes_the_rest`] has to be asked in addition.
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize, once_per_request: bool) -> u64 {
@@ -282,7 +281,7 @@ impl<'a> CompiledFilters<'a> {
         filters.filter(move |filter| filter.is_once_per_request == once_per_request)
     }
 
-    /// Whether words do not say everything.
+    /// Whether some filter cannot be expressed as a mask and has to be asked host by host.
     #[must_use]
     pub fn asks_each(&self, once_per_request: bool) -> bool {
         self.of(once_per_request)
@@ -299,7 +298,7 @@ impl<'a> CompiledFilters<'a> {
                 .all(|filter| filter.verdict.passes(slot))
     }
 
-    /// Whether a host of which [`Self::word`] said yes passes the filters that words say nothing of.
+    /// Whether a host that [`Self::word`] admits passes the filters that have no mask.
     #[must_use]
     pub fn passes_the_rest(&self, slot: u32, once_per_request: bool) -> bool {
         let mut asked = self
@@ -308,7 +307,7 @@ impl<'a> CompiledFilters<'a> {
         asked.all(|filter| filter.verdict.passes(slot))
     }
 
-    /// The hosts that a filter names one by one, if one does: no others pass.
+    /// The hosts listed explicitly by a filter, if there is such a list: no other host passes.
     #[must_use]
     pub fn named(&self) -> Option<&SlotSet> {
         let sets = self
@@ -321,7 +320,7 @@ impl<'a> CompiledFilters<'a> {
         sets.min_by_key(|set| set.len())
     }
 
-    /// The first filter that refuses a host.
+    /// The name of the first filter that rejects a host.
     #[must_use]
     pub fn refused_by(&self, slot: u32) -> Option<&str> {
         let refusing = self

@@ -1,9 +1,9 @@
-//! What follows from a request for placement beyond amounts: zones, tenants, kinds of images.
+//! Placement constraints that follow from a request besides amounts: zones, tenants, image types.
 //!
 //! Pre-filters run before the search and make it smaller. Each has a switch; the defaults are
 //! Nova's. Source: Nova 34, `scheduler/request_filter.py`. Deliberately different:
 //!
-//! - An image property without a standard trait is passed over with a warning; Nova drops the
+//! - An image property without a standard trait is ignored with a warning; Nova drops the
 //!   traits of all other properties with it.
 //! - The trait of an IOMMU model is the one that its hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova
 //!   looks for `COMPUTE_VIOMMU_…`, which does not exist.
@@ -28,7 +28,7 @@ mod capability;
 /// The first version of the compute service that marks its providers with `OWNER_NOVA`.
 pub const COMPUTE_VERSION_OWNER: u32 = 73;
 
-/// Which pre-filters run, under the names that Nova's configuration or code has for them.
+/// The switches of the pre-filters, under the names in Nova's configuration or code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefilterOptions {
@@ -38,29 +38,29 @@ pub struct PrefilterOptions {
     pub placement_aggregate_required_for_tenants: bool,
     /// Only hosts in the zone that was asked for.
     pub map_az_to_placement_aggregate: bool,
-    /// The zone of hosts that are in no other; asking for it restricts nothing.
+    /// The zone of hosts without another one; requesting it restricts nothing.
     pub default_availability_zone: String,
     /// Only hosts that can use the image's disk format.
     pub query_placement_for_image_type_support: bool,
     /// Only hosts that are not disabled.
     pub compute_status_filter: bool,
-    /// No hosts in aggregates that are kept for a trait that the request does not require.
+    /// No hosts in aggregates that are reserved for a trait that the request does not require.
     pub enable_isolated_aggregate_filtering: bool,
     /// Only hosts with the device models of the image.
     pub image_metadata_prefilter: bool,
-    /// Only hosts that know accelerators, where the flavor has some.
+    /// Only hosts that support accelerators, where the flavor has some.
     pub accelerators_filter: bool,
-    /// Only hosts that know packed rings, where they are asked for.
+    /// Only hosts that support packed virtqueues, where they are requested.
     pub packed_virtqueue_filter: bool,
     /// Only hosts in the segments of routed networks.
     pub query_placement_for_routed_network_aggregates: bool,
-    /// Only hosts that know remote-managed ports, where the request has one.
+    /// Only hosts that support remote-managed ports, where the request has one.
     pub remote_managed_ports_filter: bool,
-    /// Only hosts that can encrypt local disks, where that is asked for.
+    /// Only hosts that can encrypt local disks, where that is requested.
     pub ephemeral_encryption_filter: bool,
     /// Only hosts with virtio sound devices, where one is asked for.
     pub virtio_sound_filter: bool,
-    /// Only hosts that keep the secret of a TPM as asked.
+    /// Only hosts with the requested security mode of TPM secrets.
     pub tpm_secret_security_filter: bool,
     /// Only providers of the compute service's own, once all of its agents mark them.
     pub owner_nova_filter: bool,
@@ -112,40 +112,41 @@ pub enum Prefilter {
     OwnerNova,
 }
 
-/// What the pre-filters and the [target](crate::translate::target) need to know about the fleet.
+/// The environment of the pre-filters and the [target](crate::translate::target): facts about the
+/// fleet.
 pub trait Surroundings {
-    /// Shows every host aggregate with its metadata, in rising order of UUID.
+    /// Visits every host aggregate with its metadata, in rising order of UUID.
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>));
 
-    /// The aggregates of a network segment's provider; nothing if there is no such provider.
+    /// The aggregates of a network segment's provider; `None` if there is no such provider.
     fn segment_aggregates(&self, segment: Uuid) -> Option<Vec<Uuid>>;
 
     /// The lowest version among all compute services; 0 if there are none.
     fn compute_version_min(&self) -> u32;
 
-    /// The compute nodes that a request's host or node stands for.
+    /// The compute nodes that match a request's host or node.
     fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode>;
 }
 
-/// Why a pre-filter leaves no host.
+/// Why a pre-filter excludes every host.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrefilterRefusal {
     /// The tenant must have an aggregate and has none.
     #[error("no hosts available for tenant {project:?}: it has no aggregate of its own")]
     NoTenantAggregate {
-        /// The tenant.
+        /// The project that has no aggregate.
         project: String,
     },
     /// No aggregate carries the zone.
     #[error("availability_zone: there is no zone {zone:?}")]
     NoSuchZone {
-        /// The zone.
+        /// The zone that no aggregate has.
         zone: String,
     },
     /// A segment of a routed network is in no aggregate.
     #[error("no aggregate found for segment {segment} of a routed network")]
     NoSegmentAggregate {
-        /// The segment.
+        /// The network segment without an aggregate.
         segment: Uuid,
     },
     /// The request contradicts itself.
@@ -165,7 +166,7 @@ impl PrefilterRefusal {
     }
 }
 
-/// What the pre-filters add to a request.
+/// The constraints that the pre-filters add to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Additions {
     /// Traits that the host itself must have.
@@ -178,13 +179,13 @@ pub struct Additions {
     pub forbidden_aggregates: BTreeSet<Uuid>,
     /// A trait that every provider of a PCI device must have.
     pub pci_required: Option<&'static str>,
-    /// The pre-filters that were on and had something to look at.
+    /// The pre-filters that were enabled and applied to the request.
     pub applied: Vec<Prefilter>,
-    /// What was ignored.
+    /// Parts of the request that were ignored.
     pub warnings: Vec<Warning>,
 }
 
-/// What one pre-filter works on.
+/// The input of a pre-filter.
 struct Look<'a> {
     spec: &'a RequestSpec,
     wishes: Wishes<'a>,
@@ -193,7 +194,7 @@ struct Look<'a> {
     surroundings: &'a dyn Surroundings,
 }
 
-/// A pre-filter's work: whether it had something to look at.
+/// A pre-filter. It returns whether it applied to the request.
 type Step = fn(&Look<'_>, &mut Additions) -> Result<bool, PrefilterRefusal>;
 
 const STEPS: [(Prefilter, Step); 14] = [
@@ -244,7 +245,7 @@ pub fn apply(
 }
 
 impl Additions {
-    /// Adds them to what was translated, in both forms of it.
+    /// Adds the constraints to a translated request and its fallback.
     pub fn add_to(&self, translation: &mut Translation) {
         let pci_groups = &translation.pci_groups;
         let forms = [

@@ -1,4 +1,4 @@
-//! A request made ready for the search: translated, pre-filtered and pointed.
+//! Prepares a request for the search: translation, pre-filters and target.
 
 use placewright_placement::CandidateQuery;
 use thiserror::Error;
@@ -9,47 +9,49 @@ use crate::request::RequestSpec;
 use crate::translate::target::{self, TargetRefusal};
 use crate::translate::{self, TranslateOptions, Translation};
 
-/// How requests are made ready.
+/// How requests are prepared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrepareOptions {
-    /// How they are translated.
+    /// The options of the translation.
     pub translate: TranslateOptions,
-    /// Which pre-filters run.
+    /// The switches of the pre-filters.
     pub prefilter: PrefilterOptions,
 }
 
-/// A request that can be searched for.
+/// A request that is ready for the search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepared {
-    /// The query.
+    /// The query that is searched first.
     pub query: CandidateQuery,
-    /// The query for when the first finds nothing; see [`TranslateOptions::pcpu_fallback`].
+    /// The query that is searched when the first has no candidates; see
+    /// [`TranslateOptions::pcpu_fallback`].
     pub fallback: Option<CandidateQuery>,
-    /// What the queries were made of, and the rules that no query can say.
+    /// The translated request behind the queries, and the rules that no query can express.
     pub translation: Translation,
-    /// The pre-filters that had something to look at, in the order in which they ran.
+    /// The pre-filters that applied, in order of execution.
     pub prefilters: Vec<Prefilter>,
-    /// The class of the request, if such requests are kept in mind.
+    /// The equivalence class of the request; `None` if results for it are not cached.
     pub class: Option<Class>,
 }
 
-/// This request and all that are equal to it but for who is in the server group.
+/// An equivalence class of requests: those that are equal except for the members of the server
+/// group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
-    /// A number that stands for it.
+    /// The number of the class, unique within a scheduler.
     pub number: u64,
-    /// Whether such a request came before. Of one that did not, and most likely will not again, no
-    /// more is kept than what the claim that follows can use.
+    /// Whether an equal request came before. For a first occurrence, which most likely is the
+    /// last, nothing is cached beyond what the claim that follows can use.
     pub is_known: bool,
 }
 
-/// Why a request is not searched for.
+/// Why a request cannot be searched.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrepareRefusal {
     /// The request contradicts itself.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
-    /// The host that it names does not exist.
+    /// The host or node that it names does not exist.
     #[error("no such host - host: {} node: {}", host.as_deref().unwrap_or("any"), node.as_deref().unwrap_or("any"))]
     NoSuchHost {
         /// The host that was named.

@@ -1,28 +1,29 @@
-//! The best of very many hosts, found again and again without looking at all of them.
+//! Finds the best of very many hosts, repeatedly, without visiting all of them.
 //!
-//! The score of a host is the sum of `multiplier * (value - low) / (high - low)`, as in Nova, where
-//! `low` and `high` are the term's ends over the hosts that will do for the request. In a fleet that
-//! a scheduler has spread load over, thousands of hosts score within a hair of the best; every
-//! shortcut that rests on bounds of scores has to look at them all. So scores are kept, and brought
-//! up to date for the hosts that changed:
+//! The score of a host is the sum of `multiplier * (value - low) / (high - low)`, as in Nova,
+//! where `low` and `high` are the term's extremes over the feasible hosts of the request. In a
+//! fleet with balanced load, thousands of hosts score within a hair of the best, so pruning by
+//! upper bounds that are computed anew for each request would have to visit them all. Therefore
+//! scores are cached and updated for the hosts that changed:
 //!
-//! - A [`Board`](board::Board) holds the score of every host under one scale, and the best score of
-//!   each block of 64 hosts, whoever may do. Requests of many classes meet on the same board, since
-//!   the hosts at the ends will do for most of them.
-//! - A [`Ranking`] belongs to one class of requests. It knows which hosts may do for the class, and
-//!   for each block a bound of the scores among them. A host that changed raises its block's bound
-//!   or leaves it; a bound that is too high comes out on top, and the block is looked at.
-//! - The ends of ranges are found in the same way: bounds of all classes and of the one class for
-//!   each block, and a look at the block with the highest. Where a host lies farthest out of all and
-//!   will do for the class, nothing is looked for, nor followed until that ends.
-//! - Bounds come in two layers, so that a search opens few groups of blocks.
-//! - [`Standing`] holds what all classes share that weigh alike: the boards, and how far each block
-//!   reaches in each term.
+//! - A [`Board`](board::Board) caches the score of every host under one set of scales, and the
+//!   best score of each block of 64 hosts, regardless of feasibility. Requests of many classes
+//!   share a board, because the hosts at the extremes are feasible for most of them.
+//! - A [`Ranking`] belongs to one class of requests. It caches a superset of the feasible hosts,
+//!   and for each block an upper bound of their scores. A change of a host can raise its block's
+//!   bound and never lowers it; a bound that is too high comes first in the search and is then
+//!   corrected.
+//! - The extremes are found in the same way, with bounds for each block. While the host at the
+//!   extreme of the whole fleet is feasible for the class, it is the answer, and the bounds are
+//!   not even updated.
+//! - Bounds have two layers, blocks and groups of blocks, so that a search opens few groups.
+//! - [`Standing`] holds what all classes with the same weighers share: the boards, and the
+//!   extremes of each block in each term.
 //!
-//! So a decision looks at few blocks, and it costs little more to decide for a class that was never
-//! seen. A kept mask may have too many hosts, never too few: a host is looked at closely when it
-//! comes out on top, and leaves the mask if it will not do. What costs more than a look at a mask
-//! (trees, rules that lead through topology) is asked only of such hosts: see [`Admission`].
+//! So a decision visits few blocks, and deciding for a new class costs little more. A cached mask
+//! may contain infeasible hosts but never misses a feasible one: a host is examined when it has
+//! the best score, and removed from the mask if it is infeasible. Checks that cost more than a
+//! mask (trees, topology rules) are made only for such hosts: see [`Admission`].
 
 use placewright_placement::slot_set::SlotSet;
 use smallvec::SmallVec;
@@ -46,29 +47,29 @@ pub use board::Standing;
 pub use changes::ChangeLog;
 pub use search::Ranking;
 
-/// Hosts in a block, one bit each in a word of a mask.
+/// The number of hosts in a block: the bits of one mask word.
 pub const BLOCK_HOSTS: usize = 64;
 
-/// Blocks in a group.
+/// The number of blocks in a group.
 const GROUP_BLOCKS: usize = 16;
 
-/// A host and its score.
+/// A host with its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranked {
-    /// The host.
+    /// The slot of the host.
     pub slot: u32,
-    /// Its score: higher is better. Comparable within one search only.
+    /// The score, higher is better; comparable within one search only.
     pub score: f64,
 }
 
-/// All hosts as they are now.
+/// The current state of all hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Fleet<'a> {
-    /// Which of them changed lately.
+    /// The log of recent changes.
     pub log: &'a ChangeLog,
-    /// The values that are weighed.
+    /// The columns with the weighed values.
     pub columns: &'a [Column],
-    /// The slots that hold a host. No other slot ever will do.
+    /// The slots that hold a host.
     pub hosts: &'a SlotSet,
 }
 
@@ -76,9 +77,9 @@ pub struct Fleet<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Column {
     values: Vec<f64>,
-    /// The first value that was set, which hosts have until they get one of their own.
+    /// The first value that was set, which is the default of all hosts.
     usual: f64,
-    /// How many hosts have another.
+    /// The number of hosts with another value.
     unusual: usize,
 }
 
@@ -93,7 +94,7 @@ impl Column {
         }
     }
 
-    /// The value that all hosts have, if they all have the same.
+    /// The common value of all hosts, if they all have the same.
     #[must_use]
     pub fn uniform(&self) -> Option<f64> {
         (self.unusual == 0).then_some(self.usual)
@@ -119,13 +120,13 @@ impl Column {
         self.values[index] = value;
     }
 
-    /// Which of the 64 hosts of a block have at least so much.
+    /// Which of the 64 hosts of a block have at least this value.
     #[must_use]
     pub fn at_least(&self, block: usize, least: f64) -> u64 {
         kernel::at_least(self.block(block), least)
     }
 
-    /// The 64 values of a block; zeros, which no mask admits, beyond the last host.
+    /// The 64 values of a block; zeros beyond the last host, which no mask contains.
     fn block(&self, block: usize) -> &[f64; BLOCK_HOSTS] {
         static ZEROS: [f64; BLOCK_HOSTS] = [0.0; BLOCK_HOSTS];
         let start = block * BLOCK_HOSTS;
@@ -136,38 +137,38 @@ impl Column {
     }
 }
 
-/// One weigher's part of the score.
+/// The contribution of one weigher to the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Term {
-    /// Which column holds its raw values.
+    /// The index of the column with the raw values.
     pub column: usize,
-    /// How much it counts.
+    /// The weight of the term in the sum.
     pub multiplier: f64,
-    /// The low end of its range, if the weigher declares one.
+    /// The lower end of the scale, if the weigher declares one.
     pub low: Option<f64>,
-    /// The high end of its range, if the weigher declares one.
+    /// The upper end of the scale, if the weigher declares one.
     pub high: Option<f64>,
 }
 
 impl Term {
-    /// A raw value within the bounds that the weigher declares.
+    /// Clamps a raw value to the declared ends.
     #[inline]
     fn bounded(&self, raw: f64) -> f64 {
         let (low, high) = self.bounds();
         smaller(larger(raw, low), high)
     }
 
-    /// Whether a host that has less room than before may come to lie at an end.
+    /// Whether less free capacity can move a host towards this end of the range.
     fn likes_less(&self, side: Side) -> bool {
         match self.column {
             column::RAM_FREE_MB | column::CPUS_FREE | column::DISK_FREE_MB => side == Side::Low,
             column::FEW_DEVICES => side == Side::High,
-            // No other column follows what is free.
+            // No other column depends on free capacity.
             _ => false,
         }
     }
 
-    /// Whether a host scores no higher with less room.
+    /// Whether less free capacity can never raise the term's share of the score.
     fn prefers_room(&self) -> bool {
         match self.column {
             column::RAM_FREE_MB | column::CPUS_FREE | column::DISK_FREE_MB => {
@@ -178,7 +179,7 @@ impl Term {
         }
     }
 
-    /// How far out the hosts of a mask reach on either side; minus infinity without any.
+    /// The extremes on both sides over the hosts of a mask; minus infinity for an empty mask.
     fn reaches(&self, values: &[f64; BLOCK_HOSTS], mask: u64) -> [f64; 2] {
         if mask == 0 {
             return [f64::NEG_INFINITY; 2];
@@ -190,13 +191,13 @@ impl Term {
         ]
     }
 
-    /// The bounds that the weigher declares, or none.
+    /// The declared ends of the scale, or the widest possible ones.
     fn bounds(&self) -> (f64, f64) {
         (self.low.unwrap_or(f64::MIN), self.high.unwrap_or(f64::MAX))
     }
 }
 
-/// The range of a term over some hosts, and with it the meaning of its raw values.
+/// The affine map from raw values to shares of the score, given the range over some hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Scale {
     low: f64,
@@ -215,16 +216,16 @@ impl Scale {
     }
 }
 
-/// A few numbers, one a term.
+/// A small vector with one entry for each term.
 type Few<T> = SmallVec<[T; 6]>;
 
-/// The larger of two numbers, neither of them NaN: one instruction, unlike `f64::max`.
+/// The maximum of two numbers that are not NaN: one instruction, unlike `f64::max`.
 #[inline(always)]
 fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
-/// The smaller of two numbers, neither of them NaN.
+/// The minimum of two numbers that are not NaN.
 #[inline(always)]
 fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }

@@ -1,4 +1,4 @@
-//! What somebody asks the scheduler for: the `request` of `POST /v1/destinations`.
+//! A request to the scheduler: the `request` of `POST /v1/destinations`.
 //!
 //! Every field of Nova's request spec that decides where an instance goes is here under its own
 //! name. Only `flavor` is needed. Unknown fields are refused; use [`read`] to learn which field an
@@ -54,40 +54,40 @@ pub mod group;
 pub use device::{DeviceProfile, PciNumaPolicy, PciRequest, PortResourceRequest, RequestedNetwork};
 pub use group::{GroupPolicy, ServerGroup, TopologyRelation, TopologyRule};
 
-/// Everything that decides where one or more equal instances go.
+/// A request to place one or more equal instances: everything that decides where they go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestSpec {
     /// The size of each instance.
     pub flavor: Flavor,
-    /// What it boots from; its properties count for volumes too.
+    /// The image; its properties count for volumes too.
     #[serde(default)]
     pub image: Option<Image>,
     /// Whether the root disk is a volume: then it takes no local disk.
     #[serde(default)]
     pub is_bfv: bool,
-    /// Who will own the instances.
+    /// The project that will own the instances.
     #[serde(default)]
     pub project_id: String,
-    /// The user among them.
+    /// The user who makes the request.
     #[serde(default)]
     pub user_id: String,
     /// The zone that was asked for, if any.
     #[serde(default)]
     pub availability_zone: Option<String>,
-    /// How many instances, where the caller does not list them.
+    /// The number of instances, where the caller does not list them.
     #[serde(default = "one")]
     pub num_instances: u32,
-    /// Hosts to leave out, whatever their case.
+    /// Hosts to exclude, compared without regard to case.
     #[serde(default)]
     pub ignore_hosts: Vec<String>,
-    /// Hosts that an administrator forced; only the first counts. No filter is asked.
+    /// Hosts that an administrator forced; only the first counts. Filters are skipped.
     #[serde(default)]
     pub force_hosts: Vec<String>,
-    /// Nodes that an administrator forced; only the first counts. No filter is asked.
+    /// Nodes that an administrator forced; only the first counts. Filters are skipped.
     #[serde(default)]
     pub force_nodes: Vec<String>,
-    /// Where to look; filters are asked.
+    /// Restricts the search to a host, cell or aggregates; filters apply.
     #[serde(default)]
     pub requested_destination: Option<Destination>,
     /// Free-form hints to filters; a single text counts as a list of one.
@@ -96,18 +96,18 @@ pub struct RequestSpec {
     /// The server group that the instances belong to.
     #[serde(default)]
     pub instance_group: Option<ServerGroup>,
-    /// Groups of resources from outside the flavor, ready-made. Ports, devices and accelerators
+    /// Ready-made groups of resources from outside the flavor. Ports, devices and accelerators
     /// that are described in their own fields must not be repeated here.
     #[serde(default)]
     pub requested_resources: Vec<RequestGroup>,
-    /// What holds for the request as a whole.
+    /// Constraints on the request as a whole.
     #[serde(default)]
     pub request_level_params: RequestLevelParams,
     /// PCI devices that were already looked up; when there are none, those of the flavor's
     /// `pci_passthrough:alias` are looked up among the configured aliases.
     #[serde(default)]
     pub pci_requests: Vec<PciRequest>,
-    /// Ports and networks.
+    /// The ports and networks that each instance is attached to.
     #[serde(default)]
     pub requested_networks: Vec<RequestedNetwork>,
     /// The device profiles that the flavor or ports name.
@@ -116,8 +116,8 @@ pub struct RequestSpec {
     /// Where the instances must or should be in the operator's topology.
     #[serde(default)]
     pub topology_rules: Vec<TopologyRule>,
-    /// The other instances that were asked for together with the one whose turn it is. Whoever takes
-    /// several sets it.
+    /// The other instances that are placed together with the current one. Set by a caller that
+    /// places several.
     #[serde(skip)]
     pub mates: BTreeSet<Uuid>,
 }
@@ -133,7 +133,7 @@ impl Default for RequestSpec {
 }
 
 impl RequestSpec {
-    /// A request for one instance of a flavor, without any other wish.
+    /// A request for one instance of a flavor, without further constraints.
     #[must_use]
     pub fn new(flavor: Flavor) -> Self {
         Self {
@@ -178,13 +178,13 @@ impl RequestSpec {
         self.image.as_ref()?.properties.get(name)
     }
 
-    /// Whether an administrator forced a host or node, so that no filter is asked.
+    /// Whether an administrator forced a host or node, so that filters are skipped.
     #[must_use]
     pub fn is_forced(&self) -> bool {
         !self.force_hosts.is_empty() || !self.force_nodes.is_empty()
     }
 
-    /// Whether a host is one to leave out.
+    /// Whether a host is one of those to exclude.
     #[must_use]
     pub fn ignores_host(&self, host: &str) -> bool {
         let host = host.to_lowercase();
@@ -194,17 +194,17 @@ impl RequestSpec {
     }
 }
 
-/// Where to look for a place.
+/// Restricts the hosts that are searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Destination {
-    /// The only host.
+    /// The name of the only host to consider.
     #[serde(default)]
     pub host: Option<String>,
-    /// The only node.
+    /// The name of the only node to consider.
     #[serde(default)]
     pub node: Option<String>,
-    /// The only cell; with `allow_cross_cell_move` the preferred one.
+    /// The only cell to consider; with `allow_cross_cell_move` the preferred one.
     #[serde(default)]
     pub cell: Option<Uuid>,
     /// UUIDs of aggregates: the host is in one of each inner list.
@@ -213,7 +213,7 @@ pub struct Destination {
     /// UUIDs of aggregates: the host is in none.
     #[serde(default)]
     pub forbidden_aggregates: BTreeSet<Uuid>,
-    /// Whether other cells than the named one are possible.
+    /// Whether hosts outside of `cell` may be chosen.
     #[serde(default)]
     pub allow_cross_cell_move: bool,
 }
@@ -222,19 +222,19 @@ pub struct Destination {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestGroup {
-    /// Who asks, such as a port's UUID: it tells the group from others. 1 to 64 letters, digits,
-    /// `_` and `-`. Empty only for the group without a suffix, which requests cannot name.
+    /// The suffix of the group, such as a port's UUID: 1 to 64 letters, digits, `_` and `-`. Empty
+    /// only for the unsuffixed group, which requests cannot name.
     pub requester_id: String,
     /// Amounts by resource class.
     #[serde(default)]
     pub resources: BTreeMap<String, u64>,
-    /// Traits that must be there.
+    /// Traits that are required.
     #[serde(default)]
     pub required_traits: BTreeSet<String>,
-    /// Sets of traits: one of each must be there.
+    /// Sets of traits: at least one of each is required.
     #[serde(default)]
     pub any_traits: Vec<BTreeSet<String>>,
-    /// Traits that must not be there.
+    /// Traits that are forbidden.
     #[serde(default)]
     pub forbidden_traits: BTreeSet<String>,
     /// UUIDs of aggregates: membership in one of each inner list.
@@ -249,7 +249,7 @@ pub struct RequestGroup {
 }
 
 impl RequestGroup {
-    /// Whether the group asks for nothing.
+    /// Whether the group requests nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
@@ -261,7 +261,7 @@ impl RequestGroup {
     }
 }
 
-/// What holds for a request as a whole.
+/// Constraints on a request as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestLevelParams {
@@ -276,7 +276,7 @@ pub struct RequestLevelParams {
     pub same_subtree: Vec<BTreeSet<String>>,
 }
 
-/// A body that cannot be read, with the field where it went wrong.
+/// A request body that does not parse, with the field of the error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {message}")]
 pub struct Unreadable {
@@ -286,7 +286,7 @@ pub struct Unreadable {
     pub message: String,
 }
 
-/// Reads any of the request types and says which field is wrong if one is.
+/// Parses any of the request types and names the field that is wrong, if one is.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
-//! Where a request should go: the hosts that will do, the best first.
+//! Selects hosts for a request: the feasible hosts, the best first.
 //!
-//! [`Scheduler::rank`] joins what placement knows (room, traits, trees), the filters, the hard
-//! rules of groups and topology, and the weighers. Nothing is sampled: every host is considered.
-//! Where weighers need no more than columns, kept [rankings](crate::ranking) find the best hosts
-//! without looking at all; else every host that will do is weighed. Both give equal answers
+//! [`Scheduler::rank`] combines placement (capacity, traits, trees), the filters, the hard rules
+//! of groups and topology, and the weighers. Nothing is sampled: every host is considered. Where
+//! the weighers need no more than columns, cached [rankings](crate::ranking) find the best hosts
+//! without visiting all; otherwise every feasible host is weighed. Both give equal results
 //! (`tests/select.rs`).
 
 use std::cell::RefCell;
@@ -44,7 +44,7 @@ use searches::{QueryKey, SearchShelf};
 use shelf::{ClassKey, Shelf, TreeShelf};
 use weights::Weights;
 
-/// Decides where requests go, on a copy of placement's state and what hosts say of themselves.
+/// Decides where requests go, on a copy of placement's state and the soft state of hosts.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Policy,
@@ -57,33 +57,33 @@ pub struct Scheduler {
     compute_version_min: u32,
 }
 
-/// What a search looks for besides what the request says.
+/// The parameters of a search besides the request.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// The instance whose turn it is.
+    /// The instance that is placed.
     pub instance: Uuid,
-    /// How many hosts are wanted.
+    /// The number of hosts wanted.
     pub count: usize,
-    /// Only hosts of this cell.
+    /// If set, only hosts of this cell are considered.
     pub cell: Option<Uuid>,
-    /// Not the hosts of these cells.
+    /// Hosts of these cells are excluded.
     pub without_cells: Vec<Uuid>,
-    /// Not these hosts, in any order.
+    /// These slots are excluded, in any order.
     pub without: Vec<u32>,
 }
 
-/// How hosts are ranked.
+/// The algorithm by which hosts are ranked.
 enum How<'w> {
-    /// By kept rankings where there can be any.
+    /// With cached rankings where possible.
     Kept,
-    /// By weighing every host, and telling the weights.
+    /// By weighing every feasible host, and reporting the weights if asked to.
     Weighed(Option<&'w mut Weights>),
 }
 
-/// Why no host can be named.
+/// Why no search is made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectRefusal {
-    /// The request is wrong.
+    /// The request is invalid.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
     /// The request names a resource class or trait that does not exist.
@@ -91,7 +91,7 @@ pub enum SelectRefusal {
     Query(#[from] QueryRefusal),
 }
 
-/// What pre-filters ask about, answered from placement and the host table.
+/// The environment of the pre-filters, answered from placement and the host table.
 struct Known<'a> {
     state: &'a State,
     hosts: &'a HostTable,
@@ -137,7 +137,7 @@ impl Surroundings for Known<'_> {
 }
 
 impl Scheduler {
-    /// A scheduler that has not heard of any host.
+    /// A scheduler without hosts.
     ///
     /// # Errors
     ///
@@ -155,13 +155,13 @@ impl Scheduler {
         })
     }
 
-    /// What hosts say of themselves.
+    /// The table of hosts.
     #[must_use]
     pub fn hosts(&self) -> &HostTable {
         &self.hosts
     }
 
-    /// The door by which hosts and aggregates change.
+    /// The table of hosts, for applying changes of hosts and aggregates.
     pub fn hosts_mut(&mut self) -> &mut HostTable {
         &mut self.hosts
     }
@@ -178,20 +178,20 @@ impl Scheduler {
         self.options.translate.clone()
     }
 
-    /// Says which version the oldest compute service has; some pre-filters wait for it.
+    /// Sets the version of the oldest compute service, on which some pre-filters depend.
     pub fn set_compute_version_min(&mut self, version: u32) {
         self.compute_version_min = version;
     }
 
-    /// Takes over what changed in placement and in the hosts since the last time.
+    /// Applies the changes of placement and of the hosts since the last call.
     pub fn observe(&mut self, state: &State, now: Timestamp) {
         self.hosts.follow(state);
         self.hosts.advance(now);
         self.shelf.note(self.hosts.take_touched());
     }
 
-    /// Makes a request ready for [`Self::rank`]. The result depends on aggregates and, for a
-    /// request that names a host, on the hosts.
+    /// Prepares a request for [`Self::rank`]. The result depends on aggregates and, for a request
+    /// that names a host, on the hosts.
     ///
     /// # Errors
     ///
@@ -209,8 +209,8 @@ impl Scheduler {
         prepare(request, &self.options, &known)
     }
 
-    /// As [`Self::prepare`], but equal requests are made ready once, and what [`Self::rank`] finds
-    /// out about them is kept.
+    /// As [`Self::prepare`], memoised for equal requests; [`Self::rank`] then caches its results
+    /// for them too.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// [`SelectRefusal`] for a request that nobody can make sense of. No host is no error.
+    /// [`SelectRefusal`] for an invalid request. It is no error if no host is feasible.
     pub fn rank(
         &mut self,
         state: &State,
@@ -246,7 +246,7 @@ impl Scheduler {
         self.search(state, request, prepared, scope, How::Kept)
     }
 
-    /// The best hosts, by weighing every host that will do: the definition of [`Self::rank`].
+    /// The best hosts, by weighing every feasible host: the definition of [`Self::rank`].
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ impl Scheduler {
         self.search(state, request, prepared, scope, How::Weighed(None))
     }
 
-    /// As [`Self::rank_all`], with what each weigher gives each of the hosts.
+    /// As [`Self::rank_all`], with the contribution of each weigher to each host's score.
     ///
     /// # Errors
     ///
@@ -315,8 +315,8 @@ impl Scheduler {
                 cell: scope.cell,
                 without_cells: &scope.without_cells,
                 without: &scope.without,
-                // With rules of its own, a request can have candidates of a lone host and none that
-                // will do.
+                // With rules of its own, a request can have candidates on a flat host of which
+                // none satisfies the rules.
                 asks_class: !own_rules.is_empty() || compiled.filters.asks_each(true),
                 trees: RefCell::new((&mut self.trees, None)),
             };
@@ -337,7 +337,7 @@ impl Scheduler {
                     cell: scope.cell,
                 });
                 let both = (state, &self.hosts);
-                // A lone host is not weighed, so it matters whether there is a second.
+                // A single feasible host is not weighed, so it matters whether there is a second.
                 let count = scope.count.max(2);
                 let mut found = self.shelf.best(both, &search, key, terms, (count, &job));
                 if let [lone] = &mut found[..] {
@@ -356,7 +356,8 @@ impl Scheduler {
     }
 }
 
-/// Where at most so many hosts are named, each of them is weighed.
+/// If at most this many hosts are named explicitly, each of them is weighed.
 const NAMED_MAX: usize = 1_000;
-/// How many ways to serve a request are looked at for one that keeps the request's own rules.
+/// The number of candidates of a host that are tried in order to find one that satisfies the
+/// request's own rules.
 const TRIED_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! Values that callers write as text, numbers or booleans alike.
+//! Deserialises values that callers may write as text, number or boolean.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 pub(crate) enum Value {
     Text(String),
     List(Vec<Value>),
-    /// An object; the few image properties that hold one have no say in where an instance goes.
+    /// An object; the few image properties that hold one do not influence placement.
     Object,
 }
 
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for OneOrMore {
     }
 }
 
-/// Whether a text means yes; everything that does not clearly mean it means no.
+/// Whether a text means true; everything that does not clearly mean it is false.
 ///
 /// Source: how Nova reads booleans in extra specs and image properties (oslo.utils).
 #[must_use]
@@ -124,9 +124,9 @@ pub(crate) fn means_true(text: &str) -> bool {
     matches!(&*text, "1" | "t" | "true" | "on" | "y" | "yes")
 }
 
-/// A whole number as Python's `int` reads it: blanks around, a sign, `_` between digits.
+/// Parses an integer as Python's `int` does: surrounding blanks, a sign, `_` between digits.
 ///
-/// A number beyond the range of the result is taken for the end of the range.
+/// Values out of range saturate.
 #[must_use]
 pub(crate) fn whole_number(text: &str) -> Option<i64> {
     let text = text.trim();
@@ -151,7 +151,7 @@ pub(crate) fn whole_number(text: &str) -> Option<i64> {
     after_digit.then_some(if is_negative { -number } else { number })
 }
 
-/// What Nova makes of a free name for a custom resource class or trait.
+/// Normalises a free name to that of a custom resource class or trait, as Nova does.
 #[must_use]
 pub(crate) fn custom_name(name: &str) -> String {
     let mut custom = String::from(placewright_placement::names::CUSTOM_PREFIX);

@@ -41,7 +41,7 @@ mod steps;
 pub mod target;
 pub mod wish;
 
-/// How requests are translated.
+/// The options of the translation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TranslateOptions {
@@ -52,17 +52,17 @@ pub struct TranslateOptions {
     pub pci_in_placement: bool,
     /// The PCI aliases that flavors can name.
     pub pci_aliases: PciAliases,
-    /// Whether a pinned request has a second form that asks for VCPU instead of PCPU.
+    /// Whether a pinned request has a fallback with VCPU in place of PCPU.
     pub pcpu_fallback: bool,
-    /// The `limit` of a written query; our own search has none.
+    /// The `limit` of the query string; our own search has none.
     pub max_placement_results: u32,
 }
 
-/// Nova's `[scheduler]max_placement_results`.
+/// The default of Nova's option `[scheduler]max_placement_results`.
 const MAX_PLACEMENT_RESULTS: u32 = 1000;
 
 impl Default for TranslateOptions {
-    /// NUMA cells and PCI devices are resources; pinned means PCPU.
+    /// NUMA cells and PCI devices as resources; pinned CPUs as PCPU.
     fn default() -> Self {
         Self {
             numa_in_placement: true,
@@ -75,8 +75,8 @@ impl Default for TranslateOptions {
 }
 
 impl TranslateOptions {
-    /// As Nova does it out of the box: filters look after NUMA cells and PCI devices, and pinned
-    /// requests have a second form.
+    /// Nova's defaults: filters handle NUMA cells and PCI devices, and pinned requests have a
+    /// fallback.
     #[must_use]
     pub fn nova() -> Self {
         Self {
@@ -88,24 +88,24 @@ impl TranslateOptions {
     }
 }
 
-/// What became of a request.
+/// The result of translating a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
-    /// What to ask placement for.
+    /// The groups to request from placement.
     pub request: ResourceRequest,
-    /// The same with VCPU in place of PCPU, for when the first finds nothing.
+    /// The same with VCPU in place of PCPU, searched when the first has no candidates.
     pub fallback: Option<ResourceRequest>,
     /// The guest's NUMA cells, where it has any.
     pub numa: Option<GuestTopology>,
     /// The suffixes of the groups that are PCI devices.
     pub pci_groups: Vec<String>,
-    /// What must hold for a candidate beyond what a query can say.
+    /// Rules for candidates that a query cannot express.
     pub rules: Vec<CandidateRule>,
-    /// What was ignored.
+    /// Parts of the request that were ignored.
     pub warnings: Vec<Warning>,
 }
 
-/// Turns a request into groups of resources.
+/// Translates a request into groups of resources.
 ///
 /// # Errors
 ///
@@ -140,7 +140,7 @@ pub fn translate(
     Ok(translation)
 }
 
-/// What can be said about a request without translating it.
+/// Checks what needs no translation.
 fn check(spec: &RequestSpec) -> Result<(), BadRequest> {
     if spec.num_instances == 0 {
         return Err(BadRequest::invalid("num_instances", "must be at least 1"));
@@ -171,11 +171,11 @@ fn check(spec: &RequestSpec) -> Result<(), BadRequest> {
     }
 }
 
-/// Whether devices of a policy have to be near the guest's cells.
+/// Whether devices with this policy have to be on the guest's NUMA nodes.
 pub(crate) fn needs_affinity(policy: PciNumaPolicy) -> bool {
     match policy {
         PciNumaPolicy::Required | PciNumaPolicy::Legacy => true,
-        // Nova asks for a host that can keep sockets together and leaves the rest to it.
+        // Nova only asks for a host that supports socket affinity and leaves the rest to it.
         PciNumaPolicy::Preferred | PciNumaPolicy::Socket => false,
     }
 }

@@ -1,29 +1,29 @@
-//! What a filter says of all hosts at once, as far as it can.
+//! The verdict of a filter over all hosts, in the most compact form that it allows.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use placewright_placement::slot_set::SlotSet;
 
-/// Up to so many sets are joined word by word; beyond that a look-up a slot is quicker.
+/// Up to this many sets are merged word by word; beyond it, a look-up for each slot is faster.
 const SETS_MAX: usize = 16;
 
-/// A filter's answer for one request.
+/// A filter's verdict for one request.
 ///
-/// The sooner an answer is known, the better: for all hosts at once, else for 64 of them, else for
-/// one that survived everything else.
+/// The forms are ordered by cost: decided for all hosts at once, for 64 at a time, or for each
+/// host that passed everything else.
 pub enum Verdict<'a> {
-    /// Every host passes.
+    /// Every host passes the filter.
     All,
-    /// No host passes.
+    /// No host passes the filter.
     None,
-    /// Hosts in the set pass.
+    /// Only hosts in the set pass.
     Within(Cow<'a, SlotSet>),
-    /// Hosts that are not in the set pass.
+    /// Only hosts outside of the set pass.
     Outside(Cow<'a, SlotSet>),
-    /// Hosts of some kinds pass.
+    /// Hosts of some kinds pass, such as those of a platform or combination of aggregates.
     Kinds(Kinds<'a>),
-    /// Each host has to be asked.
+    /// A predicate that has to be evaluated host by host.
     Each(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
 }
 
@@ -40,19 +40,20 @@ impl fmt::Debug for Verdict<'_> {
     }
 }
 
-/// Hosts come in kinds, and a kind passes or does not.
+/// A partition of hosts into kinds, each of which passes or does not.
 #[derive(Clone, Debug)]
 pub struct Kinds<'a> {
     kind_of: &'a [u32],
     passes: Vec<bool>,
-    /// The hosts of the kinds that pass, or of those that do not; empty if both are many.
+    /// The hosts of the kinds that pass, or of those that do not; empty if both are too many to
+    /// merge.
     few: Vec<&'a SlotSet>,
     few_pass: bool,
 }
 
 impl<'a> Kinds<'a> {
-    /// The verdict over kinds: the kind of each slot, and for each kind its hosts and whether they
-    /// pass. A slot whose kind is out of range does not pass.
+    /// The verdict over kinds, from the kind of each slot, and for each kind its hosts and whether
+    /// they pass. A slot whose kind is out of range does not pass.
     pub fn verdict(
         kind_of: &'a [u32],
         kinds: impl Iterator<Item = (&'a SlotSet, bool)>,
@@ -108,13 +109,13 @@ impl<'a> Kinds<'a> {
 }
 
 impl Verdict<'_> {
-    /// Hosts that pass, given explicitly.
+    /// A verdict that only these hosts pass.
     #[must_use]
     pub fn only(slots: impl IntoIterator<Item = u32>) -> Self {
         Self::Within(Cow::Owned(collect(slots)))
     }
 
-    /// Hosts that do not pass, given explicitly.
+    /// A verdict that all but these hosts pass.
     #[must_use]
     pub fn all_but(slots: impl IntoIterator<Item = u32>) -> Self {
         let refused = collect(slots);
@@ -125,8 +126,8 @@ impl Verdict<'_> {
         }
     }
 
-    /// Which of the 64 slots from `64 * word` on may pass. Those that have to be asked one by one
-    /// count as passing; so do slots that are no hosts.
+    /// Which of the 64 slots from `64 * word` on may pass. Hosts that need the predicate count as
+    /// passing, and so do slots without a host.
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize) -> u64 {
@@ -152,7 +153,7 @@ impl Verdict<'_> {
         }
     }
 
-    /// Whether words do not say everything.
+    /// Whether the predicate has to be evaluated in addition to the masks.
     #[must_use]
     pub fn asks_each(&self) -> bool {
         matches!(self, Self::Each(_))

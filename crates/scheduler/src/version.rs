@@ -4,9 +4,9 @@
 
 use std::cmp::Ordering;
 
-/// A version, as far as its order against plain releases goes.
+/// A version, as far as its order relative to final releases goes.
 ///
-/// Two versions that are both no plain releases (`2.0a1`, `2.0b1`) may compare equal here.
+/// Two pre-releases of one number (`2.0a1`, `2.0b1`) may compare equal here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     epoch: u64,
@@ -15,14 +15,14 @@ pub struct Version {
     stage: Stage,
 }
 
-/// Where a version stands next to the plain release of its number.
+/// The order of a version relative to the final release of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// A development, alpha, beta or candidate version.
+    /// A development, alpha, beta or candidate release.
     Before,
-    /// The release itself.
+    /// The final release itself.
     Plain,
-    /// A post-release or a locally changed one.
+    /// A post-release, or a local version.
     After,
 }
 
@@ -39,7 +39,7 @@ impl PartialOrd for Version {
     }
 }
 
-/// Takes digits from the front.
+/// Consumes digits from the front.
 fn number(text: &mut &str) -> Option<u64> {
     let end = text.find(|character: char| !character.is_ascii_digit());
     let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -50,12 +50,12 @@ fn number(text: &mut &str) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Takes `-`, `_` or `.` from the front, if there.
+/// Strips a leading `-`, `_` or `.`.
 fn separator(text: &str) -> &str {
     text.strip_prefix(['-', '_', '.']).unwrap_or(text)
 }
 
-/// Takes one of some words with what may stand around it, and a number after it.
+/// Consumes one of some words, with separators around it and a number after it.
 fn marker(text: &mut &str, words: &[&str]) -> bool {
     let start = separator(text);
     let Some(rest) = words.iter().find_map(|word| start.strip_prefix(word)) else {
@@ -71,7 +71,7 @@ fn marker(text: &mut &str, words: &[&str]) -> bool {
 }
 
 impl Version {
-    /// Reads a version; nothing for what is none.
+    /// Parses a version; `None` if the text is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_lowercase();
@@ -129,8 +129,8 @@ impl Version {
         })
     }
 
-    /// The version that a hypervisor reports as one number: 6002001 is 6.2.1; nothing for less
-    /// than 1.
+    /// The version that a hypervisor reports as one number: 6002001 is 6.2.1; `None` for less than
+    /// 1.
     #[must_use]
     pub fn of_number(number: i32) -> Option<Self> {
         let mut rest = u64::try_from(number).ok().filter(|number| *number > 0)?;

@@ -1,12 +1,12 @@
-//! Weighers: each gives every host a number, and the numbers are weighed against each other.
+//! Weighers: each assigns every host a value, and the normalised values add up to the score.
 //!
-//! A weigher of your own is one file in `weigher/` and one line in [`ALL`]. It gets the request once
-//! and answers with a [`Raw`]: where every host's number is to be found.
+//! To add a weigher, write a file in `weigher/` and add a line to [`ALL`]. A weigher is compiled
+//! once for a request and returns a [`Raw`], which says where every host's value is found.
 //!
-//! The score of a host is the sum over weighers of `multiplier * (number - low) / (high - low)`,
-//! where `low` and `high` are the ends that the weigher declares or else the smallest and largest
-//! number among the hosts that are compared. Where all have the same number, it counts nothing; nor
-//! does anything where fewer than two hosts are compared.
+//! The score of a host is the sum over weighers of `multiplier * (value - low) / (high - low)`,
+//! where `low` and `high` are the declared ends, or else the minimum and maximum over the hosts
+//! that are compared. A weigher counts nothing where all hosts have the same value, and none
+//! counts where fewer than two hosts are compared.
 
 use std::fmt;
 
@@ -52,43 +52,43 @@ pub static ALL: &[&Weigher] = &[
     &packing::WEIGHER,
 ];
 
-/// A weigher.
+/// A weigher: its name in the configuration, its scale, and how it is compiled.
 #[derive(Debug)]
 pub struct Weigher {
-    /// Its name in `weight_classes`.
+    /// The name by which `weight_classes` refers to it.
     pub name: &'static str,
-    /// The option that holds its multiplier, and the metadata key that overrides it for the hosts of
-    /// an aggregate.
+    /// The option with its multiplier; also the metadata key that overrides it for the hosts of an
+    /// aggregate.
     pub multiplier_key: &'static str,
-    /// The multiplier that the configuration says.
+    /// Reads the multiplier from the configuration.
     pub multiplier: fn(&SchedulerConfig) -> f64,
-    /// Whether the multiplier counts the other way round.
+    /// Whether the multiplier is negated, so that higher values are worse.
     pub is_subtracted: bool,
-    /// The low end of its numbers, if it declares one; lower ones are lifted to it.
+    /// The declared lower end of the values, if any; lower values are raised to it.
     pub low: Option<f64>,
-    /// The high end of its numbers, if it declares one; higher ones are cut to it.
+    /// The declared upper end of the values, if any; higher values are cut to it.
     pub high: Option<f64>,
-    /// Where the hosts' numbers are.
+    /// Compiles the weigher for a request.
     pub compile: Compile,
 }
 
-/// Turns a request into every host's number.
+/// Compiles a request into the values of all hosts.
 pub type Compile = for<'a> fn(&Context<'a>) -> Result<Raw<'a>, BadRequest>;
 
-/// Where the hosts' numbers are.
+/// Where the raw values of the hosts are found.
 pub enum Raw<'a> {
-    /// All hosts have the same.
+    /// All hosts have the same value.
     Constant(f64),
-    /// In a column of the [`HostTable`].
+    /// The values are in this column of the [`HostTable`].
     Column(usize),
-    /// A few hosts, in rising order of slot, have another than the rest.
+    /// A few hosts, in rising order of slot, have values of their own.
     Sparse {
-        /// Slot and number.
+        /// Slots with their values.
         few: Vec<(u32, f64)>,
-        /// The number of all others.
+        /// The value of all other hosts.
         rest: f64,
     },
-    /// Each has to be asked.
+    /// A function that computes the value of a slot.
     Each(Box<dyn Fn(u32) -> f64 + Send + Sync + 'a>),
 }
 
@@ -109,25 +109,25 @@ pub fn find(name: &str) -> Option<&'static Weigher> {
     ALL.iter().copied().find(|weigher| weigher.name == name)
 }
 
-/// A weigher, ready for one request.
+/// A weigher compiled for one request.
 #[derive(Debug)]
 pub struct Compiled<'a> {
-    /// The weigher's name.
+    /// The name of the weigher.
     pub name: &'a str,
-    /// The multiplier where no aggregate overrides it, the right way round.
+    /// The multiplier where no aggregate overrides it, negated if the weigher is subtracted.
     pub multiplier: f64,
     overrides: Option<OverrideColumn<'a>>,
     is_subtracted: bool,
-    /// The declared low end.
+    /// The declared lower end of the values.
     pub low: Option<f64>,
-    /// The declared high end.
+    /// The declared upper end of the values.
     pub high: Option<f64>,
-    /// Where the numbers are.
+    /// Where the raw values of the hosts are found.
     pub raw: Raw<'a>,
 }
 
 impl<'a> Compiled<'a> {
-    /// Readies a weigher for a request; nothing if it cannot make a difference.
+    /// Compiles a weigher for a request; `None` if it cannot influence the ranking.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl<'a> Compiled<'a> {
         Ok((!compiled.is_idle()).then_some(compiled))
     }
 
-    /// A weigher that is not in the list, such as an operator's expression.
+    /// A weigher that is not in [`ALL`], such as an operator's expression.
     #[must_use]
     pub fn custom(
         name: &'a str,
@@ -176,7 +176,7 @@ impl<'a> Compiled<'a> {
         }
     }
 
-    /// Whether it cannot make a difference, whatever the hosts.
+    /// Whether it cannot influence the ranking, whatever the hosts.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let is_even =
@@ -184,8 +184,8 @@ impl<'a> Compiled<'a> {
         is_even || (self.multiplier == 0.0 && self.overrides.is_none())
     }
 
-    /// The term for a kept ranking; nothing if the weigher needs more than a column and one
-    /// multiplier for all.
+    /// The term for a cached ranking; `None` if the weigher needs more than a column and a common
+    /// multiplier.
     #[must_use]
     pub fn term(&self) -> Option<Term> {
         match self.raw {
@@ -199,7 +199,7 @@ impl<'a> Compiled<'a> {
         }
     }
 
-    /// The multiplier for a host.
+    /// The multiplier that applies to a host.
     #[must_use]
     #[inline]
     pub fn multiplier_of(&self, slot: u32) -> f64 {
@@ -210,7 +210,7 @@ impl<'a> Compiled<'a> {
         }
     }
 
-    /// A host's number, within the declared ends.
+    /// A host's raw value, clamped to the declared ends.
     #[must_use]
     #[inline]
     pub fn number(&self, hosts: &HostTable, slot: u32) -> f64 {
@@ -229,7 +229,7 @@ impl<'a> Compiled<'a> {
             .map_or(number, |high| if number > high { high } else { number })
     }
 
-    /// The scale of the weigher's numbers over some hosts.
+    /// The scale of the weigher over some hosts.
     #[must_use]
     pub fn scale(&self, hosts: &HostTable, slots: &[u32]) -> Scale {
         let numbers = || slots.iter().map(|slot| self.number(hosts, *slot));
@@ -252,16 +252,16 @@ impl<'a> Compiled<'a> {
     }
 }
 
-/// What a weigher's numbers mean among the hosts that are compared.
+/// The affine map from raw values to the range 0 to 1, over the hosts that are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     low: f64,
-    /// From the low end to the high end; nothing if they are one.
+    /// The width of the range; `None` if all values are equal.
     range: Option<f64>,
 }
 
 impl Scale {
-    /// A number between the ends, as a number from 0 to 1.
+    /// Maps a raw value to the range 0 to 1.
     #[must_use]
     #[inline]
     pub fn normalise(&self, number: f64) -> f64 {
@@ -269,7 +269,7 @@ impl Scale {
     }
 }
 
-/// All weighers, ready for one request.
+/// All weighers compiled for one request.
 #[derive(Debug)]
 pub struct CompiledWeighers<'a> {
     hosts: &'a HostTable,
@@ -277,23 +277,23 @@ pub struct CompiledWeighers<'a> {
 }
 
 impl<'a> CompiledWeighers<'a> {
-    /// Weighers for hosts of a table.
+    /// Combines compiled weighers with a table of hosts.
     #[must_use]
     pub fn new(hosts: &'a HostTable, weighers: Vec<Compiled<'a>>) -> Self {
         Self { hosts, weighers }
     }
 
-    /// The weighers that may make a difference, in the order in which shares are added up.
+    /// The weighers that can influence the ranking, in the order in which shares are added up.
     #[must_use]
     pub fn weighers(&self) -> &[Compiled<'a>] {
         &self.weighers
     }
 
-    /// The terms of a kept ranking that gives the same order; nothing if a weigher needs more.
+    /// The terms of a cached ranking that gives the same order; `None` if a weigher needs more.
     #[must_use]
     pub fn terms(&self) -> Option<Vec<Term>> {
         let columns = self.hosts.columns();
-        // Where all hosts have the same number, and that is the low end, nothing is counted.
+        // A term is zero where all hosts have the same value and it is the lower end.
         let counts = |term: &Term| match columns[term.column].uniform() {
             Some(number) => term.low.is_some_and(|low| number > low),
             None => true,
@@ -305,7 +305,7 @@ impl<'a> CompiledWeighers<'a> {
         Some(terms)
     }
 
-    /// The scales of all weighers over some hosts; fewer than two are not weighed.
+    /// The scales of all weighers over some hosts; with fewer than two hosts nothing is weighed.
     #[must_use]
     pub fn scales(&self, slots: &[u32]) -> Scales<'_, 'a> {
         let scale = |weigher: &Compiled<'a>| weigher.scale(self.hosts, slots);
@@ -316,7 +316,7 @@ impl<'a> CompiledWeighers<'a> {
         }
     }
 
-    /// The weights of some hosts, compared with each other, in the same order.
+    /// The scores of some hosts, compared with each other, in the same order.
     #[must_use]
     pub fn weights(&self, slots: &[u32]) -> Vec<f64> {
         let scales = self.scales(slots);
@@ -324,7 +324,7 @@ impl<'a> CompiledWeighers<'a> {
     }
 }
 
-/// Weighers with their scales over some hosts.
+/// Weighers with their scales over the compared hosts.
 #[derive(Debug)]
 pub struct Scales<'w, 'a> {
     weighers: &'w CompiledWeighers<'a>,
@@ -332,13 +332,13 @@ pub struct Scales<'w, 'a> {
 }
 
 impl Scales<'_, '_> {
-    /// The weight of one of the hosts.
+    /// The score of one of the compared hosts.
     #[must_use]
     pub fn weight(&self, slot: u32) -> f64 {
         self.shares(slot).fold(0.0, |sum, share| sum + share.share)
     }
 
-    /// What every weigher gives one of the hosts, in order.
+    /// The contribution of every weigher to one of the compared hosts, in order.
     pub fn shares(&self, slot: u32) -> impl Iterator<Item = Share<'_>> {
         let scales = self.scales.as_deref().unwrap_or_default();
         let both = self.weighers.weighers.iter().zip(scales);
@@ -357,22 +357,23 @@ impl Scales<'_, '_> {
     }
 }
 
-/// What a weigher gives a host.
+/// The contribution of a weigher to the score of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share<'a> {
-    /// The weigher.
+    /// The name of the weigher.
     pub weigher: &'a str,
-    /// The host's number.
+    /// The host's raw value, clamped to the declared ends.
     pub number: f64,
-    /// The number on the scale of the hosts compared, from 0 to 1.
+    /// The raw value normalised over the compared hosts, from 0 to 1.
     pub normalised: f64,
-    /// How much it counts.
+    /// The multiplier that applies to the host.
     pub multiplier: f64,
-    /// What it comes to.
+    /// The product of multiplier and normalised value.
     pub share: f64,
 }
 
-/// The order of hosts by weight: the heaviest first, equals in the order given. Returns positions.
+/// Sorts hosts by score, the highest first, equals in the order given. Returns indexes into
+/// `weights`.
 #[must_use]
 pub fn rank(weights: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..weights.len()).collect();

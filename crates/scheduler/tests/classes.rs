@@ -1,4 +1,4 @@
-//! Requests that are equal are made ready once, from their second time on.
+//! Equal requests are prepared once, and cached from the second time on.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn a_request_is_kept_from_its_second_time_on_and_those_that_came_once_push_nothi
         assert!(!other.class.unwrap().is_known, "{memory_mb}");
     }
     assert!(Arc::ptr_eq(&second, &ready(1)));
-    // What differs in anything is another request.
+    // Requests that differ in anything are of different classes.
     let mut other = request(1);
     other.project_id = "p".to_owned();
     let other = scheduler.prepare_once(&state, &other).unwrap();

@@ -357,7 +357,7 @@ fn seen(table: &HostTable) -> String {
     text
 }
 
-/// A table that learns all at once what another has learnt step by step.
+/// A table built at once equals one that was updated step by step.
 fn taught_at_once(table: &HostTable) -> HostTable {
     let mut fresh = HostTable::new(&config());
     for number in 0..HOSTS {

@@ -136,7 +136,8 @@ impl Fleet {
         self.add(&gpu, Some(name), &[("CUSTOM_GPU", 1)], &[]);
     }
 
-    /// What serves each group, of every candidate that keeps the rules; hosts' names are letters.
+    /// What serves each group, for every candidate that satisfies the rules; hosts are named by
+    /// letters.
     fn places(&self, prepared: &Prepared) -> Vec<String> {
         let state = &self.0;
         let query = &prepared.query;

@@ -1,5 +1,5 @@
-//! With the fragmentation weigher, requests go to the host, and take the devices, where the least is
-//! left to waste.
+//! With the fragmentation weigher, requests go to the host and take the devices that waste the
+//! least.
 
 #![allow(
     clippy::unwrap_used,
@@ -113,7 +113,7 @@ fn request(cpus: u32, devices: u32, share: u32) -> RequestSpec {
     RequestSpec::new(flavor)
 }
 
-/// What a host has left, counted from its inventories.
+/// The free capacity of a host, computed from its inventories.
 fn room(state: &State, host: u32) -> (u64, u64, Vec<u32>) {
     let left = |uuid: Uuid, class: &str| {
         let class = state.class_id(class).unwrap();

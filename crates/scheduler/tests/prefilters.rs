@@ -81,7 +81,7 @@ fn apply(spec: &RequestSpec, options: &PrefilterOptions) -> Result<Additions, Pr
     prefilter::apply(spec, &translation, options, &Fleet)
 }
 
-/// The traits of the host that one pre-filter asks for.
+/// The host traits that one pre-filter requires.
 fn root_traits(more: Value, switch: impl Fn(&mut PrefilterOptions)) -> Vec<String> {
     let mut options = off();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! The kept rankings give what weighing every host gives, and that is what placement's candidates
-//! and the filters leave, whatever happened in between.
+//! Cached rankings give the same hosts as weighing every host, and those are placement's
+//! candidates that pass the filters, whatever happened in between.
 
 use std::collections::BTreeSet;
 
@@ -161,7 +161,7 @@ fn request() -> impl Strategy<Value = RequestSpec> {
                 extra("trait:HW_CPU_X86_AVX", "required");
             }
             if kind == 0 {
-                // Two groups, each of which a NUMA node serves.
+                // Two groups, each served by a NUMA node.
                 extra("resources:VCPU", "0");
                 extra("resources1:VCPU", "1");
                 extra("resources2:VCPU", "1");
@@ -208,7 +208,7 @@ fn request() -> impl Strategy<Value = RequestSpec> {
     )
 }
 
-/// Something that happens between two requests.
+/// An event between two requests.
 #[derive(Clone, Debug)]
 enum Event {
     Claim(Box<RequestSpec>, u8),
@@ -256,7 +256,7 @@ proptest! {
                     let prepared = scheduler.prepare_once(&state, request).unwrap();
                     let scope = Scope { instance: instance(*who), count: 4, ..Scope::default() };
                     let found = scheduler.rank(&state, request, &prepared, &scope).unwrap();
-                    // What is kept of the request's class changes nothing.
+                    // The cache of the request's class does not change the result.
                     let alone = scheduler.prepare(&state, request).unwrap();
                     prop_assert_eq!(&alone.query, &prepared.query);
                     let afresh = scheduler.rank(&state, request, &alone, &scope).unwrap();
@@ -276,7 +276,8 @@ proptest! {
                         prop_assert!(mine.slot == theirs.slot || is_tie, "{mine:?} {theirs:?}");
                         prop_assert!(is_tie || everyone.len() < 2);
                     }
-                    // Who will do is what placement offers, less what filters and rules take away.
+                    // The feasible hosts are those that placement offers, minus those that filters
+                    // and rules exclude.
                     let offered = find_candidates(&state, &prepared.query).unwrap();
                     let roots: BTreeSet<u32> = offered
                         .iter()
@@ -306,7 +307,7 @@ proptest! {
                         candidates,
                         alongside: Vec::new(),
                     };
-                    // The first that was ranked is the first that is claimed.
+                    // The host ranked first is the one that is claimed.
                     let at = Timestamp::from_seconds(2);
                     let claimed =
                         run(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at });

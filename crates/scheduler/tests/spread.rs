@@ -1,4 +1,4 @@
-//! Hard spread holds whatever schedulers do at the same time, on however old a copy of the state.
+//! Hard spread rules hold with concurrent schedulers, however old their copies of the state are.
 
 #![allow(
     clippy::unwrap_used,
@@ -89,7 +89,7 @@ fn fleet(sizes: &[u8]) -> State {
         };
         run(&mut state, &set).unwrap();
     }
-    // A room without hosts asks nothing of the others.
+    // A room without hosts does not count for the rule.
     let aggregates = (0..=ROOMS).map(|room| room_uuid(room).to_string());
     let levels = vec![Level {
         name: "room".into(),
@@ -100,14 +100,14 @@ fn fleet(sizes: &[u8]) -> State {
     state
 }
 
-/// How the rule is said.
+/// How the rule is expressed.
 #[derive(Clone, Copy, Debug)]
 enum Said {
-    /// By the group.
+    /// The rules belong to the server group.
     Group,
-    /// By each request, about its group's members.
+    /// Each request has the rule, about its group's members.
     Request,
-    /// By each request, about all others by name.
+    /// Each request has the rule, with the names of all others.
     Names,
 }
 
@@ -145,14 +145,14 @@ fn instance(number: u8) -> Uuid {
     Uuid::from_u128(0xc000 + u128::from(number))
 }
 
-/// What happens, to one of the schedulers.
+/// A step of one of the schedulers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// It ranks on its copy, and claims on the state.
+    /// It ranks on its copy and claims on the state.
     Claim(u8),
-    /// It takes a new copy.
+    /// It refreshes its copy.
     Refresh,
-    /// Somebody goes; spread does not forbid that.
+    /// An instance is deleted, which spread does not prevent.
     Release(u8),
 }
 
@@ -165,7 +165,7 @@ fn event() -> impl Strategy<Value = (usize, Event)> {
     (0..SCHEDULERS, event)
 }
 
-/// How many of the instances each room with a host has, counted from the allocations.
+/// The number of instances in each room with hosts, counted from the allocations.
 fn count(state: &State) -> BTreeMap<u32, usize> {
     let mut counts: BTreeMap<u32, usize> = (0..HOSTS).map(|host| (room_of(host), 0)).collect();
     for number in 0..60 {
@@ -226,7 +226,7 @@ proptest! {
         }
         let mut seen: Vec<(Scheduler, State)> =
             (0..SCHEDULERS).map(|_| (scheduler.fork(), state.clone())).collect();
-        // The schedulers whose copy is as the state is.
+        // The schedulers whose copy is up to date.
         let mut fresh = [true; SCHEDULERS];
         for (who, event) in events {
             let (scheduler, copy) = &mut seen[who];
@@ -255,7 +255,7 @@ proptest! {
                     };
                     let ranked = scheduler.rank(copy, &request, &prepared, &scope).unwrap();
                     if fresh[who] {
-                        // On what is so now, the rooms that are offered are those that will do.
+                        // With an up-to-date copy, exactly the feasible rooms are offered.
                         let offered: BTreeSet<u32> =
                             ranked.iter().map(|one| room_of(number_of(copy, one.slot))).collect();
                         prop_assert_eq!(offered, open_rooms(&state, max_skew));
@@ -278,7 +278,7 @@ proptest! {
                     let command = Command::ClaimFirst { intents: vec![intent], least: 1, at: now };
                     if run(&mut state, &command).is_some() {
                         fresh = [false; SCHEDULERS];
-                        // What others left behind may be worse; a claim makes nothing worse.
+                        // Deletions may have made the spread uneven; a claim never makes it worse.
                         let after = skew(&count(&state));
                         prop_assert!(after <= before.max(max_skew as usize), "{after}");
                     }

@@ -1,17 +1,17 @@
-//! What the current thread is working on, for the line that a panic leaves.
+//! The work of the current thread, for the log line of a panic.
 
 use std::cell::Cell;
 
 use crate::{Contained, Task};
 
-/// What a panic here means.
+/// The kind of work that the current thread is doing, which decides what a panic means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// Nobody said.
+    /// The work was not started through this crate.
     Unknown,
-    /// The end of the process.
+    /// A long-lived task; its panic ends the process.
     Task(Task),
-    /// The end of this alone.
+    /// Work for one caller; its panic ends only this work.
     Contained(Contained),
 }
 
@@ -20,11 +20,11 @@ thread_local! {
 }
 
 pub(crate) fn current() -> Context {
-    // A thread that is ending has none any more.
+    // The thread-local is gone while a thread is ending.
     CURRENT.try_with(Cell::get).unwrap_or(Context::Unknown)
 }
 
-/// Works on something, then on what it was before.
+/// Runs work in a context and restores the former one.
 pub(crate) fn within<T>(context: Context, work: impl FnOnce() -> T) -> T {
     struct Back(Context);
     impl Drop for Back {

@@ -1,4 +1,4 @@
-//! What a panic leads to.
+//! The consequences of a panic.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -13,12 +13,12 @@ use crate::{Contained, Task};
 /// The exit code of a process that lost one of its tasks (`EX_SOFTWARE` of sysexits.h).
 pub const EXIT_CODE: i32 = 70;
 
-/// The last lines and what the exit waits for may take so long; then the process exits all the same,
-/// and if that takes longer too, it is aborted.
+/// The time for flushing the log before the process exits, and the time after which it is aborted
+/// if exiting hangs.
 const EXIT_AFTER: Duration = Duration::from_millis(500);
 const ABORT_AFTER: Duration = Duration::from_millis(800);
 
-/// Something panicked and was contained; the log has the rest.
+/// The error for work that panicked and was contained; the log has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panicked(pub Contained);
 
@@ -32,15 +32,16 @@ impl std::error::Error for Panicked {}
 
 type Flush = Box<dyn Fn() + Send + Sync>;
 
-/// Has everything written that was logged so far. Set: panics of tasks end the process.
+/// Flushes the log. If set, panics of tasks end the process.
 static FLUSH: OnceLock<Flush> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
 static HAS_FAULT: AtomicBool = AtomicBool::new(false);
 
-/// From now on a panic is one line of the log, and one in a long-lived task ends the process.
+/// Installs the panic handling: a panic becomes one log line, and in a long-lived task it ends the
+/// process.
 ///
-/// `flush` has everything written that was logged so far, and takes a few hundred milliseconds at
-/// most, whatever happens. A second call does nothing.
+/// `flush` has to write everything that was logged so far, within a few hundred milliseconds at
+/// most. A second call does nothing.
 pub fn install(flush: impl Fn() + Send + Sync + 'static) {
     if FLUSH.set(Box::new(flush)).is_ok() {
         std::panic::set_hook(Box::new(tell));
@@ -49,19 +50,19 @@ pub fn install(flush: impl Fn() + Send + Sync + 'static) {
     }
 }
 
-/// How many panics there were since the start of the process.
+/// The number of panics since the start of the process.
 #[must_use]
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// Whether the process is about to end because it lost a task.
+/// Whether the process is about to end because a task failed.
 #[must_use]
 pub fn has_fault() -> bool {
     HAS_FAULT.load(Ordering::Relaxed)
 }
 
-/// The line that a panic leaves.
+/// Writes the log line of a panic.
 fn tell(info: &PanicHookInfo<'_>) {
     PANICS.fetch_add(1, Ordering::Relaxed);
     let thread = std::thread::current();
@@ -94,7 +95,7 @@ fn tell(info: &PanicHookInfo<'_>) {
         }
         Context::Unknown => tracing::error!(thread, at, panic, "a panic"),
     }
-    // Only if RUST_BACKTRACE asks for it. To find the names may take longer than there is time.
+    // Only if RUST_BACKTRACE requests it. Resolving the names may take longer than there is time.
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         let text = backtrace.to_string();
@@ -120,8 +121,8 @@ fn flush() {
     }
 }
 
-/// A task panicked; the line is written. Ends the process, or lets the panic go on where nobody asked
-/// for that.
+/// Called after the panic of a task was logged. Ends the process, or resumes the panic if
+/// [`install`] was not called.
 pub(crate) fn task_panicked(payload: Box<dyn Any + Send>) -> ! {
     if FLUSH.get().is_some() {
         end();
@@ -129,7 +130,8 @@ pub(crate) fn task_panicked(payload: Box<dyn Any + Send>) -> ! {
     std::panic::resume_unwind(payload)
 }
 
-/// The same of a thread. What it was changing may be half done, and nobody should see it.
+/// As [`task_panicked`], for a thread. The state that it was changing may be inconsistent and must
+/// not be seen.
 pub(crate) fn thread_panicked() -> ! {
     if FLUSH.get().is_some() {
         end();
@@ -137,7 +139,7 @@ pub(crate) fn thread_panicked() -> ! {
     std::process::abort()
 }
 
-/// A task ended although nobody stopped it: ends the process.
+/// Ends the process because a task ended although it was not stopped.
 pub fn ended(task: Task, why: &dyn std::fmt::Display) {
     let task = task.name();
     if FLUSH.get().is_none() {
@@ -153,7 +155,7 @@ pub fn ended(task: Task, why: &dyn std::fmt::Display) {
 fn end() -> ! {
     static IS_ENDING: AtomicBool = AtomicBool::new(false);
     if IS_ENDING.swap(true, Ordering::SeqCst) {
-        // Another thread is at it.
+        // Another thread is already ending the process.
         std::thread::sleep(ABORT_AFTER);
         std::process::abort();
     }
@@ -161,7 +163,7 @@ fn end() -> ! {
     std::process::exit(EXIT_CODE)
 }
 
-/// Sees to it that the process ends, whatever the way to that waits for.
+/// Makes sure that the process ends, even if the regular exit hangs.
 fn end_soon() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -171,7 +173,7 @@ fn end_soon() {
                 std::thread::sleep(after);
                 end();
             };
-            // Without another thread there is no more than the way itself.
+            // If no thread can be started, only the regular exit remains.
             let _ = thread.spawn(run);
         };
         thread("pw-exit", EXIT_AFTER, || std::process::exit(EXIT_CODE));

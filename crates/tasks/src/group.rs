@@ -1,4 +1,4 @@
-//! Tasks that start and end together.
+//! A group of tasks that are started and stopped together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::{Task, ended, watched};
 
-/// Tasks that start and end together. Dropped, it ends them.
+/// A group of tasks that are started and stopped together. Dropping it stops them.
 #[derive(Debug, Default)]
 pub struct Tasks {
     running: Mutex<JoinSet<()>>,
@@ -16,7 +16,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Starts one. Until [`Self::may_end`] it must not end.
+    /// Starts a task. It must not end before [`Self::may_end`] is called.
     pub fn spawn(&self, task: Task, future: impl Future<Output = ()> + Send + 'static) {
         let may_end = Arc::clone(&self.may_end);
         self.running.lock().spawn(async move {
@@ -27,19 +27,19 @@ impl Tasks {
         });
     }
 
-    /// From now on they may end: say so before whatever makes them end.
+    /// Allows the tasks to end; to be called before whatever makes them end.
     pub fn may_end(&self) {
         self.may_end.store(true, Ordering::Release);
     }
 
-    /// Waits until each has ended by itself.
+    /// Waits until each task has ended by itself.
     pub async fn join(&self) {
         self.may_end();
         let mut running = std::mem::take(&mut *self.running.lock());
         while running.join_next().await.is_some() {}
     }
 
-    /// Ends them where they are.
+    /// Cancels all tasks and waits for their end.
     pub async fn shutdown(&self) {
         self.may_end();
         let mut running = std::mem::take(&mut *self.running.lock());

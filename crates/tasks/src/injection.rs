@@ -1,4 +1,4 @@
-//! Test builds: a panic where it is wanted.
+//! Fault injection in test builds: a panic in a chosen task.
 //!
 //! `PLACEWRIGHT_TEST_PANIC_IN` names a task; SIGUSR2 has it panic, once, in its next round.
 
@@ -18,7 +18,7 @@ fn chosen() -> Option<&'static str> {
     chosen.as_deref()
 }
 
-/// Listens for the signal, on a thread of its own.
+/// Starts a thread that listens for the signal.
 pub(crate) fn listen() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -39,14 +39,14 @@ pub(crate) fn listen() {
     let _ = thread.spawn(move || runtime.block_on(wait));
 }
 
-/// Panics if it is this one's turn.
+/// Panics if this task is due.
 pub(crate) fn pass(name: &str) {
     if chosen() == Some(name) && IS_DUE.swap(false, Ordering::SeqCst) {
         panic!("a panic was put into {name}");
     }
 }
 
-/// The same for a future, which is polled again when it is its turn.
+/// As [`pass`] for a future, which is woken when it is due.
 pub(crate) fn poll(name: &str, context: &Context<'_>) {
     if chosen() == Some(name) {
         let mut wakers = WAKERS.lock();

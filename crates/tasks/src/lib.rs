@@ -6,7 +6,7 @@
 //! [`EXIT_CODE`], so that its supervisor starts it again. What was acknowledged is durable by then.
 //!
 //! What is done for one request, connection or order is contained instead ([`Contained`]): its panic is
-//! logged and counted, whoever asked gets an error, and nobody else notices.
+//! logged and counted, the caller gets an error, and no other caller is affected.
 //!
 //! A process takes part by calling [`install`]. In one that did not (tests, libraries) a panic takes
 //! its usual way.

@@ -1,20 +1,20 @@
-//! What runs, by name.
+//! The names of all tasks, and of work that is contained.
 
-/// A process of its own.
+/// A kind of process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// All roles in one process.
+    /// All roles in a single process.
     Up,
-    /// Control.
+    /// The process of the control role.
     Control,
-    /// A cell.
+    /// The process of a cell.
     Cell,
-    /// An agent.
+    /// The process of an agent.
     Agent,
 }
 
 impl Role {
-    /// As the command is called.
+    /// The name of the command that starts it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,16 +43,16 @@ macro_rules! tasks {
         }
 
         impl Task {
-            /// All of them.
+            /// Every long-lived task, in order of declaration.
             pub const ALL: &[Self] = &[$(Self::$task),*];
 
-            /// Its name, for logs.
+            /// The name of the task in logs.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$task => $name,)* }
             }
 
-            /// The processes that it runs in.
+            /// The kinds of processes that it runs in.
             #[must_use]
             pub fn roles(self) -> &'static [Role] {
                 match self { $(Self::$task => $roles,)* }
@@ -62,80 +62,80 @@ macro_rules! tasks {
 }
 
 tasks! {
-    /// What starts and stops everything else, and serves what has no task of its own.
+    /// The main task, which starts and stops all others, and serves what has no task of its own.
     Main = "main" in EVERY;
-    /// Counts the signals to stop.
+    /// Counts the signals that ask the process to stop.
     Signals = "signals" in EVERY;
-    /// Hears SIGHUP where there is nothing to read again.
+    /// Handles SIGHUP where there is nothing to reload.
     HangUps = "hang-ups" in &[Cell, Agent];
-    /// Reads policies and passwords again with SIGHUP.
+    /// Reloads policies and passwords on SIGHUP.
     Access = "access" in OF_CONTROL;
-    /// Tells systemd that all is well.
+    /// Reports to systemd's watchdog.
     Watchdog = "watchdog" in EVERY;
     /// The thread that writes the log.
     Log = "log" in EVERY;
-    /// Control's listeners for clients.
+    /// The listeners of control for clients.
     Serving = "serving" in OF_CONTROL;
-    /// The listener of a cell for agents, in a process with others.
+    /// The listener of a cell for agents, in a process with other roles.
     CellServer = "cell-server" in &[Up];
-    /// Lets gRPC connections in.
+    /// Accepts connections of gRPC clients.
     GrpcDoor = "grpc-door" in WITH_STORE;
-    /// Waits for a process that takes this one's place. It sleeps until one comes, so nothing wakes it
-    /// for the panics of a test build.
+    /// Waits for a process that replaces this one. It sleeps until one comes, so the panics of a
+    /// test build do not reach it.
     TakeOver = "take-over" in &[];
-    /// The thread that tells health and metrics.
+    /// The thread that serves health and metrics.
     Health = "health" in WITH_STORE;
     /// Follows control's durable changes.
     ControlFollow = "control-follow" in OF_CONTROL;
-    /// Looks for what is still to be done.
+    /// Finds remaining work that was not triggered by a change.
     ControlSweep = "control-sweep" in OF_CONTROL;
-    /// The thread that ranks hosts for what waits.
+    /// The thread that ranks hosts for waiting builds and moves.
     ControlPlaces = "control-places" in OF_CONTROL;
-    /// Hears what became of those claims.
+    /// Processes the outcomes of those claims.
     ControlOutcomes = "control-outcomes" in OF_CONTROL;
-    /// Tells one cell what it is to be told.
+    /// Delivers messages to one cell.
     ControlOutbox = "control-outbox" in OF_CONTROL;
-    /// Follows one cell.
+    /// Follows the changes of one cell.
     ControlCell = "control-cell" in OF_CONTROL;
-    /// Looks for what does not add up.
+    /// Audits control's state for inconsistencies.
     ControlAudits = "control-audits" in OF_CONTROL;
-    /// Carries out what a cell's durable changes want.
+    /// Carries out the effects of a cell's durable changes.
     CellOutbox = "cell-outbox" in OF_CELLS;
-    /// Asks placement.
+    /// Sends a cell's requests to placement.
     CellAsks = "cell-asks" in OF_CELLS;
-    /// Lets time pass for a cell.
+    /// Advances the time of a cell.
     CellTick = "cell-tick" in OF_CELLS;
-    /// Repeats what was not answered.
+    /// Repeats messages that were not answered.
     CellRepeat = "cell-repeat" in OF_CELLS;
-    /// Looks after all hosts of an agent.
+    /// Runs all hosts of an agent.
     AgentRunner = "agent-runner" in OF_AGENTS;
-    /// Writes hosts to placement.
+    /// Writes the inventories of hosts to placement.
     AgentPlacement = "agent-placement" in OF_AGENTS;
-    /// Looks at the hosts from time to time.
+    /// Inspects the hosts periodically.
     AgentInspect = "agent-inspect" in &[Up];
-    /// Decides, appends and answers.
+    /// The engine's writer: decides, appends and answers.
     EngineWriter = "engine-writer" in WITH_STORE;
-    /// Decides while the writer waits for the disk.
+    /// Decides ahead while the writer waits for the disk.
     EngineAhead = "engine-ahead" in WITH_STORE;
-    /// Makes snapshots.
+    /// Makes snapshots in the background.
     EngineSnapshot = "engine-snapshot" in WITH_STORE;
-    /// Reads old entries for followers.
+    /// Reads old entries for followers from the journal.
     EngineHistory = "engine-history" in WITH_STORE;
 }
 
 macro_rules! contained {
     ($($(#[$doc:meta])* $what:ident = $name:literal;)*) => {
-        /// What is done for one caller; a panic in it concerns nobody else.
+        /// Work for one caller; a panic in it affects no other.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Contained {
             $($(#[$doc])* $what,)*
         }
 
         impl Contained {
-            /// All of them.
+            /// Every kind of contained work, in order of declaration.
             pub const ALL: &[Self] = &[$(Self::$what),*];
 
-            /// Its name, for logs.
+            /// The name of the work in logs.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$what => $name,)* }
@@ -145,22 +145,22 @@ macro_rules! contained {
 }
 
 contained! {
-    /// One HTTP connection.
+    /// Serving one HTTP connection.
     HttpConnection = "http-connection";
-    /// One HTTP request.
+    /// Handling one HTTP request.
     HttpRequest = "http-request";
-    /// One stream of gRPC.
+    /// Serving one gRPC stream.
     GrpcStream = "grpc-stream";
-    /// One decision about a command.
+    /// Deciding one command in the engine.
     Decision = "decision";
-    /// One connection of an agent to its cell.
+    /// Serving one connection of an agent to its cell.
     AgentConnection = "agent-connection";
-    /// The starts of sessions that one connection brought.
+    /// Starting the sessions that one connection brought.
     SessionStarts = "session-starts";
-    /// One follower of a cell.
+    /// Serving one follower of a cell.
     Follower = "follower";
-    /// One call to placement.
+    /// Making one call to placement.
     Ask = "ask";
-    /// One piece of a driver's work.
+    /// Running one operation of a driver.
     DriverWork = "driver-work";
 }

@@ -1,4 +1,4 @@
-//! Starts tasks and threads, and sees how they end.
+//! Starts tasks and threads and observes how they end.
 
 use std::future::Future;
 use std::io;
@@ -13,8 +13,8 @@ use crate::context::{Context, within};
 use crate::fault::{Panicked, task_panicked, thread_panicked};
 use crate::{Contained, Task};
 
-/// Where a panic may be put in, in a test build: a thread calls this once in each round. Tasks need
-/// not.
+/// A point at which test builds can inject a panic; a thread calls this once in each round. Tasks
+/// need not.
 #[inline]
 pub fn pass(task: Task) {
     #[cfg(feature = "fault-injection")]
@@ -53,12 +53,12 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// Starts a task that lives as long as the process. It may end by itself, but not panic.
+/// Starts a task that lives as long as the process. It may end by itself, but must not panic.
 pub fn spawn(task: Task, future: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(watched(task, future));
 }
 
-/// Starts a thread that the process cannot do without. It may end by itself, but not panic.
+/// Starts a thread that the process depends on. It may end by itself, but must not panic.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -116,7 +116,7 @@ impl<F: Future> Future for Caught<F> {
     }
 }
 
-/// The same for work that is no future.
+/// As [`caught`], for synchronous work.
 ///
 /// # Errors
 /// It panicked.
@@ -131,7 +131,7 @@ pub fn caught_now<T>(what: Contained, work: impl FnOnce() -> T) -> Result<T, Pan
     })
 }
 
-/// Starts a task for one caller, whose panic is its own.
+/// Starts a task for one caller and contains its panic.
 pub fn spawn_contained<T: Send + 'static>(
     what: Contained,
     future: impl Future<Output = T> + Send + 'static,

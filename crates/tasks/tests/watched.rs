@@ -51,7 +51,7 @@ fn names_are_told_apart() {
     assert_eq!(Role::Up.name(), "up");
 }
 
-/// What this process does when it is started again by a test below.
+/// The behaviour of this process when a test below starts it again.
 const WHAT: &str = "PLACEWRIGHT_TEST_TASKS";
 
 #[test]

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Machines: how many, CPU in thousandths, memory in MiB, GPUs, their model.
+/// The machines: count, CPU in thousandths of a core, memory in MiB, GPUs, their model.
 const NODES: [(u32, u32, u32, u32, &str); 4] = [
     (8, 64_000, 262_144, 0, ""),
     (24, 48_000, 196_608, 2, "T4"),
@@ -31,7 +31,7 @@ const SIZES: [(u32, u32); 5] = [
     (11_900, 65_536),
 ];
 
-/// A small generator of numbers.
+/// A pseudo-random generator with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use crate::tasks::Task;
 use crate::{GPU_MILLI, MEMORY_MB, MILLI_CPU, model_trait};
 
-/// A flavor. Tasks that need the same have equal flavors with the same name.
+/// The flavor of tasks with equal requirements; its name is derived from them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flavor {
-    /// A name made of what it asks for.
+    /// A name composed of the requirements.
     pub name: String,
-    /// Whole processors, at least 1: shown by the API, and not what is claimed.
+    /// Whole processors, at least 1; shown by the API only, because CPU is claimed through extra
+    /// specs.
     pub vcpus: u32,
     /// Memory in MiB, at least 1.
     pub memory_mib: u32,
-    /// What is claimed.
+    /// The resources and traits that are claimed, as extra specs of the compute API.
     pub extra_specs: BTreeMap<String, String>,
 }
 
@@ -22,12 +23,12 @@ pub struct Flavor {
 ///
 /// CPU and memory are in the group without a suffix. Each GPU is a group of its own (`_GPU1`,
 /// `_GPU2`, …), and all on different providers. One model is a required trait; of several, any
-/// will do: `placewright:any_trait_GPU1`.
+/// is accepted: `placewright:any_trait_GPU1`.
 #[must_use]
 pub fn flavor(task: &Task) -> Flavor {
     let mut extra_specs = BTreeMap::new();
     let mut add = |key: String, value: String| extra_specs.insert(key, value);
-    // CPU is claimed in thousandths only.
+    // CPU is claimed in thousandths of a core only.
     add("resources:VCPU".to_owned(), "0".to_owned());
     add(format!("resources:{MILLI_CPU}"), task.cpu_milli.to_string());
     add(
@@ -61,7 +62,7 @@ pub fn flavor(task: &Task) -> Flavor {
     }
 }
 
-/// `trace-12000m-16384M-2x1000-A10.T4`.
+/// The name of a task's flavor, such as `trace-12000m-16384M-2x1000-A10.T4`.
 fn name(task: &Task) -> String {
     let mut name = format!("trace-{}m-{}M", task.cpu_milli, task.memory_mib);
     if task.gpus > 0 {

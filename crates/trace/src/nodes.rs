@@ -6,22 +6,22 @@ use std::path::Path;
 
 use crate::table::{Table, TraceError};
 
-/// A machine.
+/// A machine of the trace, with its CPU, memory and GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name (`sn`), unique in the file.
+    /// The name (`sn`), unique in the file.
     pub name: String,
     /// CPU in thousandths of a core.
     pub cpu_milli: u32,
-    /// Memory in MiB.
+    /// Memory of the machine in MiB.
     pub memory_mib: u32,
-    /// How many GPUs it has, all of one model.
+    /// The number of GPUs, all of one model.
     pub gpus: u32,
-    /// What they are; `None` when the file does not say.
+    /// The model of the GPUs; `None` if the file does not say.
     pub gpu_model: Option<String>,
 }
 
-/// More GPUs than any machine has: a number beyond is a mistake in the file.
+/// An upper bound of the GPUs of a machine: a larger number is a mistake in the file.
 const GPUS_MAX: u32 = 1024;
 
 /// Reads the machines of a file, in its order.
@@ -37,7 +37,7 @@ pub fn read(file: &Path) -> Result<Vec<Node>, TraceError> {
     parse(file, reader)
 }
 
-/// Reads machines from anything; `file` is how errors call it.
+/// Reads machines from any reader; `file` is its name in errors.
 ///
 /// # Errors
 ///

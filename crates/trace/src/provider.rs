@@ -3,20 +3,20 @@
 use crate::nodes::Node;
 use crate::{DISK_GB, GPU_MILLI, GPU_MILLI_TOTAL, MEMORY_MB, MILLI_CPU, model_trait};
 
-/// A resource provider of a machine.
+/// A resource provider that represents a machine or one of its GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
-    /// Its name: the machine's for the root, `<machine>_gpu_<number>` for a GPU.
+    /// The machine's name for the root, `<machine>_gpu_<number>` for a GPU.
     pub name: String,
-    /// Where the provider that it is part of stands in the list; `None` for the root.
+    /// The index of the parent provider in the list; `None` for the root.
     pub parent: Option<usize>,
-    /// What it has: classes and totals. Nothing is reserved or overcommitted.
+    /// Resource classes with totals. Nothing is reserved or overcommitted.
     pub inventories: Vec<(&'static str, u32)>,
-    /// Its traits.
+    /// The names of the provider's traits.
     pub traits: Vec<String>,
 }
 
-/// Disk of every machine in GiB: traces say nothing about it, so that it must never be what lacks.
+/// Disk of every machine in GiB: traces do not include disk, so it must never be the bottleneck.
 const DISK_GB_TOTAL: u32 = 1_000_000;
 
 /// The providers of a machine, the root first. A total of 0 is left out.

@@ -1,4 +1,4 @@
-//! A CSV file whose columns are found by name, and what can be wrong with one.
+//! A CSV file whose columns are found by name, and its errors.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,67 +12,67 @@ pub enum TraceError {
     /// The file cannot be read.
     #[error("{}: {why}", file.display())]
     Unreadable {
-        /// The file.
+        /// The file that was to be read.
         file: PathBuf,
-        /// Why.
+        /// The error of the file system.
         why: std::io::Error,
     },
-    /// A line is no CSV, or has another number of values than the first.
+    /// A line is not valid CSV, or has another number of values than the header.
     #[error("{}: {why}", file.display())]
     NotCsv {
-        /// The file.
+        /// The file that was read.
         file: PathBuf,
-        /// Why; it names the line.
+        /// The error of the CSV parser, which names the line.
         why: csv::Error,
     },
-    /// The first line lacks a column.
+    /// The header lacks a column.
     #[error("{}, line 1: there is no column {column}; the columns are {}", file.display(), found.join(", "))]
     NoColumn {
-        /// The file.
+        /// The file that was read.
         file: PathBuf,
-        /// What is missing.
+        /// The name of the missing column.
         column: &'static str,
-        /// What is there.
+        /// The names of the columns that are there.
         found: Vec<String>,
     },
     /// A value is wrong.
     #[error("{}, line {line}, column {column}: {reason}", file.display())]
     BadValue {
-        /// The file.
+        /// The file that was read.
         file: PathBuf,
         /// The line, counted from 1.
         line: u64,
-        /// The column.
+        /// The name of the column.
         column: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         reason: String,
     },
-    /// There is nothing below the first line.
+    /// The file has no rows after the header.
     #[error("{}: there are no rows", file.display())]
     NoRows {
-        /// The file.
+        /// The file that was read.
         file: PathBuf,
     },
 }
 
-/// The largest amount of a resource: inventories are 31 bits wide.
+/// The maximum amount of a resource: inventories are 31 bits wide.
 const AMOUNT_MAX: u32 = i32::MAX as u32;
 
-/// A file that was read whole.
+/// A CSV file in memory.
 pub(crate) struct Table<'a> {
     file: &'a Path,
     header: csv::StringRecord,
     rows: Vec<(u64, csv::StringRecord)>,
 }
 
-/// One row, and where it stands.
+/// One row with its line number.
 pub(crate) struct Row<'a> {
     table: &'a Table<'a>,
     line: u64,
     record: &'a csv::StringRecord,
 }
 
-/// A column by its place; `None` for one that may be missing and is.
+/// The index of a column; `None` for an optional one that is missing.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     name: &'static str,
@@ -102,7 +102,7 @@ impl<'a> Table<'a> {
         Ok(Self { file, header, rows })
     }
 
-    /// A column that must be there.
+    /// Finds a column that is required.
     pub(crate) fn column(&self, name: &'static str) -> Result<Column, TraceError> {
         let column = self.column_if_any(name);
         if column.index.is_some() {
@@ -115,7 +115,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// A column that may be missing: then all its values are empty.
+    /// An optional column: if it is missing, all its values are empty.
     pub(crate) fn column_if_any(&self, name: &'static str) -> Column {
         let index = self.header.iter().position(|found| found == name);
         Column { name, index }
@@ -129,7 +129,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Refuses a name that an earlier row has.
+    /// Refuses a name that occurs in two rows.
     pub(crate) fn check_unique(&self, column: Column) -> Result<(), TraceError> {
         let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
         for row in self.rows() {
@@ -144,13 +144,13 @@ impl<'a> Table<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A value as it stands; empty where there is none.
+    /// A value as written; empty if it is absent.
     pub(crate) fn text(&self, column: Column) -> &'a str {
         let value = column.index.and_then(|index| self.record.get(index));
         value.unwrap_or_default()
     }
 
-    /// A name: 1 to 200 characters that can be seen.
+    /// A name of 1 to 200 printable characters.
     pub(crate) fn name(&self, column: Column) -> Result<String, TraceError> {
         let text = self.text(column);
         if text.is_empty() {
@@ -163,12 +163,12 @@ impl<'a> Row<'a> {
         Ok(text.to_owned())
     }
 
-    /// An amount of a resource; empty is 0.
+    /// An amount of a resource; an empty value is 0.
     pub(crate) fn amount(&self, column: Column) -> Result<u32, TraceError> {
         self.at_most(column, AMOUNT_MAX)
     }
 
-    /// A number up to a bound; empty is 0.
+    /// A number up to `max`; an empty value is 0.
     pub(crate) fn at_most(&self, column: Column, max: u32) -> Result<u32, TraceError> {
         let number = self.number(column)?.unwrap_or(0);
         u32::try_from(number)
@@ -177,7 +177,7 @@ impl<'a> Row<'a> {
             .ok_or_else(|| self.wrong(column, format!("{number} is more than {max}")))
     }
 
-    /// A whole number, if there is any.
+    /// A whole number; `None` for an empty value.
     pub(crate) fn number(&self, column: Column) -> Result<Option<u64>, TraceError> {
         let text = self.text(column);
         if text.is_empty() {
@@ -194,7 +194,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// An error about one of its values.
+    /// An error about a value of this row.
     pub(crate) fn wrong(&self, column: Column, reason: String) -> TraceError {
         TraceError::BadValue {
             file: self.table.file.to_owned(),
@@ -205,5 +205,5 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Short enough that names made of it fit everywhere.
+/// Short enough for names that are derived from it.
 const NAME_LENGTH_MAX: usize = 200;

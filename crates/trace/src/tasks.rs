@@ -7,28 +7,28 @@ use std::path::Path;
 use crate::GPU_MILLI_TOTAL;
 use crate::table::{Column, Row, Table, TraceError};
 
-/// A task: what it needs, and when it came and went.
+/// A task: its requirements, and its times of arrival and departure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Its name, unique in the file.
+    /// The name, unique in the file.
     pub name: String,
     /// CPU in thousandths of a core.
     pub cpu_milli: u32,
-    /// Memory in MiB.
+    /// Memory of the task in MiB.
     pub memory_mib: u32,
-    /// How many different GPUs it needs.
+    /// The number of different GPUs that it needs.
     pub gpus: u32,
-    /// What it takes of each of them, in thousandths; 0 when it needs none.
+    /// The share of each GPU in thousandths; 0 if it needs none.
     pub gpu_milli: u32,
-    /// The models that will do, sorted; empty for all.
+    /// The acceptable GPU models, sorted; empty for all.
     pub gpu_models: Vec<String>,
-    /// When it was submitted, in seconds of the trace.
+    /// The time of submission in seconds of the trace.
     pub created_s: u64,
-    /// When it went, in seconds of the trace; `None` when the trace does not say.
+    /// The time of departure in seconds of the trace; `None` if the trace does not say.
     pub deleted_s: Option<u64>,
 }
 
-/// More than any task of one machine can need.
+/// An upper bound of the GPUs of a task.
 const GPUS_MAX: u32 = 1024;
 /// Long enough for a list of many models, short enough for a flavor's name.
 const GPU_SPEC_LENGTH_MAX: usize = 150;
@@ -47,7 +47,7 @@ pub fn read(file: &Path) -> Result<Vec<Task>, TraceError> {
     parse(file, reader)
 }
 
-/// Reads tasks from anything, as [`read`] does; `file` is how errors call it.
+/// Reads tasks from any reader, as [`read`] does; `file` is its name in errors.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Files as people have them: in another order, with more columns, and wrong.
+//! Files that differ from the standard form: columns in another order, additional columns, and
+//! errors.
 
 use std::path::Path;
 

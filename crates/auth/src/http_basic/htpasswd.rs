@@ -1,4 +1,4 @@
-//! The password file.
+//! The htpasswd file: users with bcrypt hashes.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -7,25 +7,26 @@ use std::path::Path;
 
 use crate::error::SetupError;
 
-/// Largest file, in bytes: some ten thousand users.
+/// The maximum size of the file in bytes: some ten thousand users.
 const BYTES_MAX: u64 = 1 << 20;
-/// The costs that are taken: 16 is 4 s of work for each check already.
+/// The accepted bcrypt costs: a check with 16 already takes 4 s.
 const COSTS: std::ops::RangeInclusive<u32> = 4..=16;
-/// A cost for the work on unknown users of a file without any.
+/// The cost for unknown users if the file has no users.
 const COST_DEFAULT: u32 = 10;
 
-/// The users of a file, at one time.
+/// The users of one version of the file.
 pub(crate) struct Users {
     hashes: HashMap<String, String>,
-    /// A hash that no password is known for, as costly as the costliest of the file.
+    /// A hash without a known password, with the highest cost in the file. Unknown users are
+    /// checked against it, so that they take as long as known ones.
     nobody: String,
-    /// What the file looked like.
+    /// The metadata of this version.
     stamp: Stamp,
-    /// The stamp of the last version that could not be used, so that it is told once.
+    /// The metadata of the last invalid version, so that it is reported once.
     refused: parking_lot::Mutex<Option<Stamp>>,
 }
 
-/// What changes when a file changes.
+/// The metadata by which a change of the file is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -48,7 +49,7 @@ impl Stamp {
 }
 
 impl Users {
-    /// Reads the file.
+    /// Reads and validates the file.
     pub(crate) fn read(path: &Path) -> Result<Self, SetupError> {
         let failed = |source| SetupError::File {
             path: path.to_owned(),
@@ -98,7 +99,7 @@ impl Users {
         })
     }
 
-    /// Reads the file again if it has changed. A version that cannot be used is an error once.
+    /// Reloads the file if it has changed. An invalid version is reported once.
     pub(crate) fn reread(&self, path: &Path) -> Result<Option<Self>, SetupError> {
         let failed = |source| SetupError::File {
             path: path.to_owned(),
@@ -112,7 +113,7 @@ impl Users {
         if stamp == Some(self.stamp) {
             return Ok(None);
         }
-        // A file that is being replaced may be gone for a moment; it is told when it comes back.
+        // A file that is being replaced may be missing for a moment; it is read when it is back.
         let Some(stamp) = stamp else { return Ok(None) };
         let mut refused = self.refused.lock();
         if *refused == Some(stamp) {
@@ -123,18 +124,18 @@ impl Users {
             .inspect_err(|_| *refused = Some(stamp))
     }
 
-    /// Whether the user is in the file.
+    /// Whether the file contains the user.
     pub(crate) fn contains(&self, user: &str) -> bool {
         self.hashes.contains_key(user)
     }
 
-    /// The user's hash, if the user is in the file.
+    /// The hash of the user, if the file contains one.
     pub(crate) fn hash(&self, user: &str) -> Option<&str> {
         self.hashes.get(user).map(String::as_str)
     }
 
-    /// Whether that is the user's password. Takes as long for users that do not exist. Slow: not for
-    /// a thread of the runtime.
+    /// Whether the password is right. Takes as long for users that do not exist. Slow: do not call
+    /// it on a thread of the runtime.
     pub(crate) fn verify(&self, user: &str, password: &[u8]) -> bool {
         let known = self.hashes.get(user);
         let right = bcrypt::verify(password, known.unwrap_or(&self.nobody)).unwrap_or(false);
@@ -142,7 +143,7 @@ impl Users {
     }
 }
 
-/// The cost of a bcrypt hash.
+/// The cost parameter of a bcrypt hash.
 fn cost(hash: &str) -> Result<u32, &'static str> {
     let parts = ["$2a$", "$2b$", "$2y$"]
         .iter()
@@ -171,7 +172,7 @@ mod tests {
             std::fs::write(&path, costs.iter().map(line).collect::<String>()).unwrap();
             let users = Users::read(&path).unwrap();
             assert_eq!(cost(&users.nobody), Ok(expected));
-            // An error would mean that no work was done.
+            // An error would mean that bcrypt did no work.
             assert!(!bcrypt::verify("p", &users.nobody).unwrap());
             assert!(!users.verify("nobody", b"p"));
             assert!(

@@ -1,4 +1,4 @@
-//! The conversation with Keystone: the service user's own token, and questions about others.
+//! The client of Keystone: the service user's own token, and validation of other tokens.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,25 +17,26 @@ use crate::secret::Secret;
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 const X_SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
 
-/// Largest answer of Keystone that is read, in bytes. Without a catalog it is some kilobytes.
+/// The maximum size of an answer in bytes. Without a catalog it is some kilobytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// Largest file of certificates or with a password, in bytes.
+/// The maximum size of a file with certificates or a password, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// The service user's token is renewed that long before its end.
+/// How long before its expiry the service user's token is renewed.
 const RENEW_BEFORE: Duration = Duration::from_secs(120);
-/// After Keystone refused the service user it is left alone for so long: accounts can be locked.
+/// The pause after Keystone rejected the service user, because more attempts could lock the
+/// account.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
-/// A client of one Keystone.
+/// The client of one Keystone.
 pub(crate) struct Client {
     http: reqwest::Client,
     tokens_url: Url,
-    /// The body that asks for the service user's token.
+    /// The body of the request for the service user's token.
     login: Arc<[u8]>,
     service: Mutex<Service>,
 }
 
-/// What is known about the service user's token.
+/// The state of the service user's token.
 #[derive(Default)]
 struct Service {
     token: Option<ServiceToken>,
@@ -48,25 +49,25 @@ struct ServiceToken {
     expires_at: Timestamp,
 }
 
-/// Why the last attempt to get a token failed.
+/// The last failed attempt to get a token.
 struct Failure {
     at: Instant,
     pause: Duration,
     reason: String,
 }
 
-/// What Keystone says about a token.
+/// Keystone's answer about a token.
 pub(crate) enum Answer {
-    /// It knows the token.
+    /// The token is known to Keystone.
     Good(Box<Token>),
-    /// It does not.
+    /// Keystone does not know the token.
     Refused,
-    /// It did not say, for this reason.
+    /// There was no answer, for this reason.
     None(String),
 }
 
 impl Client {
-    /// Sets the client up; does not talk to Keystone yet.
+    /// Prepares the client; does not contact Keystone yet.
     pub(crate) fn new(config: &KeystoneConfig) -> Result<Self, SetupError> {
         let missing = |option| SetupError::Missing {
             strategy: "keystone",
@@ -82,13 +83,13 @@ impl Client {
         if password.is_empty() {
             return Err(missing("password"));
         }
-        // A second provider in the process would be an error; whoever came first is fine.
+        // Installing a second provider is an error; one that is installed already is fine.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut http = reqwest::Client::builder()
             .user_agent(concat!("placewright/", env!("CARGO_PKG_VERSION")))
-            // Neither a proxy of the environment nor another server may see tokens.
+            // Neither a proxy from the environment nor a redirect target may see tokens.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
@@ -114,7 +115,7 @@ impl Client {
         })
     }
 
-    /// Asks about a token.
+    /// Asks Keystone to validate a token.
     pub(crate) async fn validate(&self, token: &str, allow_expired: bool) -> Answer {
         let Ok(mut subject) = HeaderValue::from_str(token) else {
             return Answer::Refused;
@@ -138,7 +139,7 @@ impl Client {
                     };
                 }
                 StatusCode::NOT_FOUND => return Answer::Refused,
-                // Our own token is not taken any more: it was revoked, or Keystone lost its keys.
+                // Our own token was rejected: it was revoked, or Keystone lost its keys.
                 StatusCode::UNAUTHORIZED if !retry => {
                     own = match self.own_token(Some(&own)).await {
                         Ok(own) => own,
@@ -179,7 +180,7 @@ impl Client {
             .map_err(reason)
     }
 
-    /// The service user's token; another one than `refused`.
+    /// The service user's token; a different one than `refused`.
     pub(crate) async fn own_token(
         &self,
         refused: Option<&HeaderValue>,
@@ -200,7 +201,8 @@ impl Client {
         {
             return Ok(token.value.clone());
         }
-        // Whoever waited while an attempt failed shares its failure: one time-out, not one each.
+        // Callers that waited during a failed attempt share its failure, instead of each waiting
+        // for a time-out.
         let failed = service
             .failure
             .as_ref()
@@ -225,7 +227,7 @@ impl Client {
                 };
                 Ok(value)
             }
-            // It could not be renewed early, but it is good still.
+            // It could not be renewed early, but it is still valid.
             (Err(_), Some(token)) if remaining > Some(jiff::SignedDuration::ZERO) => {
                 Ok(token.value.clone())
             }
@@ -233,7 +235,8 @@ impl Client {
         }
     }
 
-    /// Gets a new token for the service user, or says for how long not to try again.
+    /// Requests a new token for the service user, or says how long to wait before the next
+    /// attempt.
     async fn log_in(&self) -> Result<ServiceToken, (Duration, String)> {
         let mut url = self.tokens_url.clone();
         url.set_query(Some("nocatalog"));
@@ -273,7 +276,7 @@ impl Client {
     }
 }
 
-/// What is sent for the service user's token.
+/// The body of the request for the service user's token.
 fn login(config: &KeystoneConfig, password: &Secret) -> serde_json::Value {
     let scope = if config.project_name.is_empty() {
         json!({"system": {"all": true}})
@@ -290,7 +293,7 @@ fn login(config: &KeystoneConfig, password: &Secret) -> serde_json::Value {
     json!({"auth": {"identity": identity, "scope": scope}})
 }
 
-/// The address that makes tokens and tells about them.
+/// The URL for issuing and validating tokens.
 fn tokens_url(auth_url: &str) -> Result<Url, SetupError> {
     let invalid = |reason: &str| SetupError::Invalid {
         option: "auth_url",
@@ -346,7 +349,7 @@ fn read_file(path: &std::path::Path) -> Result<Vec<u8>, SetupError> {
     Ok(bytes)
 }
 
-/// The body of an answer, if it is not too large.
+/// The body of an answer, within the size limit.
 async fn body(mut response: Response) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(reason)? {
@@ -358,7 +361,7 @@ async fn body(mut response: Response) -> Result<Vec<u8>, String> {
     Ok(body)
 }
 
-/// Why there was no answer, with all causes and without the address.
+/// The cause chain of a failed request, without the URL.
 fn reason(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();

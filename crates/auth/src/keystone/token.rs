@@ -1,4 +1,4 @@
-//! What Keystone says about a token.
+//! Parses Keystone's answer about a token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use serde::Deserialize;
 
 use crate::identity::{Identity, IdentityParts, ServiceIdentity};
 
-/// A token that Keystone knows.
+/// A token that Keystone has validated.
 #[derive(Debug)]
 pub(crate) struct Token {
-    /// Whose it is.
+    /// The identity of the token's owner.
     pub(crate) identity: Arc<Identity>,
     expires_at: Timestamp,
-    /// It may be used for other requests only, or from another place, and that cannot be checked here.
+    /// Whether it is limited to other requests or clients in a way that cannot be checked here.
     restricted: bool,
 }
 
 impl Token {
-    /// Reads Keystone's answer; nothing when it is no such answer.
+    /// Parses Keystone's answer; `None` if it is not one.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let Body { token } = serde_json::from_slice(body).ok()?;
         let (project, domain) = (token.project.as_ref(), token.user.domain.as_ref());
@@ -56,17 +56,17 @@ impl Token {
         })
     }
 
-    /// Whether it can be used now.
+    /// Whether the token can be used now.
     pub(crate) fn usable(&self, now: Timestamp, allow_expired: bool) -> bool {
         !self.restricted && (allow_expired || now < self.expires_at)
     }
 
-    /// How long it is good.
+    /// The time until the token expires.
     pub(crate) fn remaining(&self, now: Timestamp) -> Duration {
         Duration::try_from(self.expires_at.duration_since(now)).unwrap_or(Duration::ZERO)
     }
 
-    /// The identity of a user whose request a service hands on.
+    /// The identity of a user whose request a service forwards.
     pub(crate) fn with_service(&self, service: &Self) -> Identity {
         let from = service.identity.parts();
         Identity::new(IdentityParts {

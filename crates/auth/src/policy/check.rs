@@ -1,34 +1,35 @@
-//! A rule as it is written: a tree of checks.
+//! The syntax tree of a rule.
 
 use std::fmt;
 
 use crate::policy::template::Template;
 
-/// A rule, or a part of one.
+/// A rule or a subexpression of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Check {
-    /// `@`, or an empty rule: everybody.
+    /// `@`, or an empty rule: always allows.
     True,
-    /// `!`: nobody.
+    /// `!`, which never allows.
     False,
-    /// `not`.
+    /// `not`, the negation of a check.
     Not(Box<Check>),
-    /// `and`.
+    /// `and`: all of the checks must hold.
     All(Vec<Check>),
-    /// `or`.
+    /// `or`: at least one of the checks must hold.
     Any(Vec<Check>),
-    /// `rule:name`.
+    /// `rule:name`, a reference to another rule.
     Rule(Box<str>),
-    /// `role:name`.
+    /// `role:name`, which tests the caller's roles.
     Role(Template),
-    /// `credential:text`.
+    /// `credential:text`, which compares an attribute of the caller.
     Credential(Box<str>, Template),
-    /// `'text':text`, or `True`, `False`, `None` or a whole number on the left.
+    /// `'text':text`, a comparison with a literal: a text, `True`, `False`, `None` or a whole
+    /// number.
     Literal(Box<str>, Template),
 }
 
 impl Check {
-    /// Calls `visit` for each check in the tree that has no further checks below it.
+    /// Calls `visit` for each leaf of the tree.
     pub(crate) fn each_leaf<'c>(&'c self, visit: &mut impl FnMut(&'c Check)) {
         match self {
             Self::Not(check) => check.each_leaf(visit),
@@ -44,7 +45,7 @@ impl Check {
         }
     }
 
-    /// The names of the rules that it refers to, in the order in which they are written.
+    /// The names of the rules that it refers to, in the order of the text.
     pub(crate) fn references(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.each_leaf(&mut |leaf| {
@@ -56,12 +57,12 @@ impl Check {
     }
 }
 
-/// A rule as a policy file holds it.
+/// A rule as written in a policy file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The language.
+    /// An expression in the policy language.
     Text(String),
-    /// The old form: any of the lists must hold, and in a list every check.
+    /// The old form: a disjunction of conjunctions of checks.
     Lists(Vec<Vec<String>>),
 }
 

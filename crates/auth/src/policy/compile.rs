@@ -1,4 +1,4 @@
-//! From the defaults and a file to trees that answer fast.
+//! Compiles the defaults and a file into trees that are fast to evaluate.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,9 +12,9 @@ use crate::policy::rules::{BASE, DEPRECATED_NAME, Rule, RuleDefault};
 use crate::policy::target::Target;
 use crate::policy::template::Template;
 
-/// References inside each other, at most. Real rules have three.
+/// The maximum depth of references. Real rules have three.
 const DEPTH_MAX: usize = 64;
-/// Checks that one question may need in the worst case, at most.
+/// The maximum number of checks for one evaluation in the worst case.
 const CHECKS_MAX: u64 = 100_000;
 
 /// All rules, those of [`Rule::ALL`] first and in its order.
@@ -23,7 +23,7 @@ pub(crate) struct Rules {
     nodes: Vec<Node>,
 }
 
-/// A compiled check.
+/// A compiled check, with names resolved to indexes and enums.
 #[derive(Debug)]
 enum Node {
     True,
@@ -32,16 +32,16 @@ enum Node {
     All(Box<[Node]>),
     Any(Box<[Node]>),
     Rule(usize),
-    /// A role without anything to fill in, in lower case.
+    /// A role without placeholders, in lower case.
     Role(Box<str>),
-    /// A role with something to fill in.
+    /// A role with placeholders.
     FilledRole(Template),
     Credential(Credential, Template),
     Literal(Box<str>, Template),
 }
 
 impl Rules {
-    /// Whether the rule holds.
+    /// Evaluates a rule for a caller and a target.
     pub(crate) fn check(&self, rule: Rule, identity: &Identity, target: &Target<'_>) -> bool {
         self.holds(&self.nodes[rule as usize], identity, target)
     }
@@ -68,7 +68,7 @@ impl Rules {
     }
 }
 
-/// Compiles the defaults with what a file overrides.
+/// Compiles the defaults, overridden by a file.
 pub(crate) fn compile(
     overrides: &Overrides,
     enforce_new_defaults: bool,
@@ -172,8 +172,9 @@ fn parse_overrides<'o>(
     written
 }
 
-/// The check of a rule that the file does not mention, as oslo.policy finds it: an override of the
-/// deprecated rule wins; else the deprecated default holds beside the new one unless told otherwise.
+/// The check of a rule that the file does not mention, with oslo.policy's precedence: an override
+/// of the deprecated rule wins; otherwise the deprecated default is allowed in addition to the new
+/// one, unless disabled.
 fn default_check(
     default: &RuleDefault,
     written: &[Named<'_>],
@@ -182,7 +183,7 @@ fn default_check(
 ) -> Check {
     let mut parse = |text: &str| {
         parse::parse_text(text).unwrap_or_else(|error| {
-            // Cannot happen: a test reads every default.
+            // Unreachable: a test parses every default.
             let message = format!(
                 "wrong default: {} (character {})",
                 error.message, error.column
@@ -233,11 +234,11 @@ fn find_unknown_references(
     }
 }
 
-/// Finds circles and rules that are too costly, each rule looked at once.
+/// Finds cycles and rules that are too costly, by depth-first search that visits each rule once.
 struct Walk<'w> {
     named: &'w [Named<'w>],
     index: &'w HashMap<&'w str, usize>,
-    /// Depth and checks of the rules that are done.
+    /// Memoised depth and number of checks of finished rules.
     done: Vec<Option<(usize, u64)>>,
     path: Vec<usize>,
     problems: Vec<RuleProblem>,
@@ -263,8 +264,8 @@ impl<'w> Walk<'w> {
         self.problems
     }
 
-    /// The depth and the checks of a rule. After a problem the walk goes on as if the rule were a
-    /// single check, so that each problem is told once.
+    /// The depth and the number of checks of a rule. After a problem the search continues as if
+    /// the rule were a single check, so that each problem is reported once.
     fn visit(&mut self, at: usize) -> (usize, u64) {
         if let Some(done) = self.done[at] {
             return done;
@@ -334,7 +335,7 @@ fn node(check: &Check, index: &HashMap<&str, usize>) -> Node {
     }
 }
 
-/// What is odd about the file: rules that nothing asks for, credentials that nobody has.
+/// Warnings about a file: rules that are never evaluated, and credentials that no caller has.
 fn warnings(named: &[Named<'_>], written: &[Named<'_>]) -> Vec<PolicyWarning> {
     let known: Vec<&str> = Rule::ALL
         .iter()
@@ -355,7 +356,8 @@ fn warnings(named: &[Named<'_>], written: &[Named<'_>]) -> Vec<PolicyWarning> {
             });
         };
         let used = known.contains(&own.name) || referred.contains(own.name);
-        // Files for several services have a default; here every rule has one of its own.
+        // Files for several services contain a `default` rule; here every rule has its own
+        // default.
         if !used && own.name != DEPRECATED_NAME && own.name != "default" {
             let nearest = nearest(own.name, known.iter().copied());
             warn(format!(
@@ -386,7 +388,7 @@ fn warnings(named: &[Named<'_>], written: &[Named<'_>]) -> Vec<PolicyWarning> {
     warnings
 }
 
-/// The name that is most like `name`, if one is like it at all.
+/// The most similar name, if any is similar enough to suggest.
 fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names
         .map(|other| (strsim::jaro_winkler(name, other), other))

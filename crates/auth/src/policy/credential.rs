@@ -1,20 +1,22 @@
-//! What a policy can ask about a caller: the left side of `project_id:%(project_id)s`.
+//! The attributes of a caller that policies can test: the left side of
+//! `project_id:%(project_id)s`.
 
 use crate::identity::{Identity, ServiceIdentity};
 
 macro_rules! credentials {
     ($( $variant:ident = $name:literal ),+ $(,)?) => {
-        /// A credential by name, resolved when the policy is compiled.
+        /// An attribute by name, resolved when the policy is compiled.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Credential {
             $( $variant, )+
         }
 
-        /// The names of all credentials.
+        /// The names of all attributes.
         pub(crate) const NAMES: &[&str] = &[ $( $name ),+ ];
 
         impl Credential {
-            /// The credential with that name; policies may ask for others, which nobody has.
+            /// The attribute with this name; `None` for names that policies may use but that no
+            /// caller has.
             pub(crate) fn from_name(name: &str) -> Option<Self> {
                 match name {
                     $( $name => Some(Self::$variant), )+
@@ -44,8 +46,8 @@ credentials! {
 }
 
 impl Credential {
-    /// Whether the caller's credential is `text`; of a list, whether any of it is. An absent text
-    /// is `None`, a truth `True` or `False`, as Python writes them.
+    /// Whether the attribute equals `text`, or for a list contains it. An absent text is `None`, a
+    /// boolean `True` or `False`, as in Python.
     pub(crate) fn is(self, identity: &Identity, text: &str) -> bool {
         let own = identity.parts();
         let same = |value: &Option<String>| value.as_deref().unwrap_or("None") == text;
@@ -59,7 +61,7 @@ impl Credential {
             Self::UserId => same(&own.user_id),
             Self::UserDomainId => same(&own.user_domain_id),
             Self::SystemScope => same(&own.system_scope),
-            // Filled in from the scope, and missing without one.
+            // Derived from the scope, and absent without one.
             Self::System => own
                 .system_scope
                 .as_deref()

@@ -1,4 +1,4 @@
-//! What is wrong, or odd, about a policy file.
+//! Errors and warnings about a policy file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,46 +9,46 @@ pub enum PolicyError {
     /// The file cannot be read.
     #[error("cannot read the policy file {path}")]
     Read {
-        /// The file.
+        /// The path of the policy file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// The file is larger than any policy.
+    /// The file exceeds the size limit.
     #[error("the policy file {path} is larger than {bytes_max} bytes")]
     TooLarge {
-        /// The file.
+        /// The path of the policy file.
         path: PathBuf,
-        /// The limit.
+        /// The size limit in bytes.
         bytes_max: u64,
     },
     /// The file is not YAML (or JSON), or not a mapping of names to rules.
     #[error("{path}: {message}")]
     Format {
-        /// The file.
+        /// The path of the policy file.
         path: PathBuf,
-        /// What is wrong, with the place if it is known.
+        /// What is wrong, with the position if it is known.
         message: String,
     },
-    /// Rules that cannot work: all of them, not only the first.
+    /// Rules are invalid; the list is complete.
     #[error("{}", list(path, problems))]
     Rules {
-        /// The file.
+        /// The path of the policy file.
         path: PathBuf,
-        /// At least one.
+        /// The problems, at least one.
         problems: Vec<RuleProblem>,
     },
 }
 
-/// A rule of a policy file that cannot work.
+/// An invalid rule of a policy file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleProblem {
-    /// The rule's name.
+    /// The name of the rule.
     pub rule: String,
-    /// Its line in the file, if it was found.
+    /// The line in the file, if it was found.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// What is wrong with the rule.
     pub message: String,
 }
 
@@ -70,14 +70,14 @@ fn list(path: &std::path::Path, problems: &[RuleProblem]) -> String {
     lines.join("\n")
 }
 
-/// Something in a policy file that is allowed and probably not meant.
+/// Something in a policy file that is valid but probably unintended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyWarning {
-    /// The rule's name.
+    /// The name of the rule.
     pub rule: String,
-    /// Its line in the file, if it was found.
+    /// The line in the file, if it was found.
     pub line: Option<usize>,
-    /// What is odd.
+    /// What is unusual about the rule.
     pub message: String,
 }
 

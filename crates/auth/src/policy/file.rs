@@ -1,4 +1,4 @@
-//! A policy file: names and rules, in YAML or JSON.
+//! A policy file: names and rules in YAML or JSON.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -9,13 +9,14 @@ use serde_yaml_ng::Value;
 use crate::policy::check::Source;
 use crate::policy::error::{PolicyError, RuleProblem};
 
-/// Largest policy file. A file with every rule of a cloud's services has about 1 MiB.
+/// The maximum size of a policy file in bytes. One with every rule of a cloud's services has about
+/// 1 MiB.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// What a file says, in its order.
+/// The rules of a file, in its order.
 #[derive(Debug, Default)]
 pub(crate) struct Overrides {
-    /// The file, for messages.
+    /// The path of the file, for messages.
     pub(crate) path: PathBuf,
     pub(crate) rules: Vec<Override>,
 }
@@ -28,7 +29,7 @@ pub(crate) struct Override {
     pub(crate) source: Source,
 }
 
-/// Reads a file.
+/// Reads and parses a policy file.
 pub(crate) fn read(path: &Path) -> Result<Overrides, PolicyError> {
     let failed = |source| PolicyError::Read {
         path: path.to_owned(),
@@ -42,7 +43,7 @@ pub(crate) fn read(path: &Path) -> Result<Overrides, PolicyError> {
     parse(path, &text)
 }
 
-/// Reads the text of a file.
+/// Parses the text of a policy file.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
     if text.len() as u64 > BYTES_MAX {
         return Err(PolicyError::TooLarge {
@@ -55,7 +56,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
         message,
     };
     let value = serde_yaml_ng::from_str::<Value>(text).or_else(|error| {
-        // JSON that YAML does not take, such as with tabs.
+        // Fallback for JSON that is not valid YAML, such as with tabs.
         let json = text
             .trim_start()
             .starts_with('{')
@@ -113,7 +114,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Overrides, PolicyError> {
     }
 }
 
-/// A rule's value: a text, or the old list of lists.
+/// Converts a rule's value: a text, or the old list of lists.
 fn source(value: Value) -> Result<Source, String> {
     match value {
         Value::String(text) => Ok(Source::Text(text)),
@@ -121,7 +122,8 @@ fn source(value: Value) -> Result<Source, String> {
             let lists: Result<_, String> = items.into_iter().map(list).collect();
             Ok(Source::Lists(lists?))
         }
-        // oslo.policy lets everybody in here, which nobody means who forgot the rule.
+        // oslo.policy allows everybody here, which is hardly what an author of an empty rule
+        // intends.
         Value::Null => Err("has no value: write \"@\" for everybody, \"!\" for nobody".to_owned()),
         Value::Tagged(_) => Err("put the rule in quotes: in YAML a bare ! is a tag".to_owned()),
         other @ (Value::Bool(_) | Value::Number(_) | Value::Mapping(_)) => {
@@ -130,7 +132,7 @@ fn source(value: Value) -> Result<Source, String> {
     }
 }
 
-/// A part of the old form: a list of checks, or one check alone.
+/// Converts an element of the old form: a list of checks, or a single check.
 fn list(value: Value) -> Result<Vec<String>, String> {
     match value {
         Value::String(text) if text.is_empty() => Ok(Vec::new()),
@@ -165,8 +167,8 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The lines on which names stand, as far as that can be seen without reading YAML; the reader does
-/// not tell.
+/// The lines of the names, found by a scan of the text because the YAML parser does not report
+/// them.
 fn lines_of_names(text: &str) -> HashMap<&str, usize> {
     let mut lines = HashMap::new();
     for (at, line) in text.lines().enumerate() {
@@ -177,7 +179,7 @@ fn lines_of_names(text: &str) -> HashMap<&str, usize> {
     lines
 }
 
-/// The name at the start of a line: in quotes, or up to a colon before a space or the end.
+/// The name at the start of a line: quoted, or up to a colon before a space or the end.
 fn leading_name(line: &str) -> Option<&str> {
     let line = line
         .trim_start()

@@ -1,18 +1,18 @@
-//! Reads a rule in oslo.policy's language.
+//! A parser for oslo.policy's rule language.
 //!
-//! What oslo.policy takes for "nobody" with a line in its log (a check without a colon, brackets that
-//! do not match) is an error here, so that the mistake is found when the program starts.
+//! What oslo.policy treats as "nobody" with a log line (a check without a colon, unbalanced
+//! brackets) is an error here, so that the mistake is found at the start.
 
 use crate::policy::check::{Check, Source};
 use crate::policy::template::Template;
 
-/// Brackets and `not` inside each other, at most. Real rules have a handful.
+/// The maximum nesting of brackets and `not`. Real rules have a handful.
 const DEPTH_MAX: usize = 64;
 
-/// What is wrong with a rule, and where.
+/// A syntax error in a rule, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SyntaxError {
-    /// The character in the rule's text, from 1.
+    /// The position in the rule's text in characters, from 1.
     pub(crate) column: usize,
     pub(crate) message: String,
 }
@@ -26,7 +26,7 @@ impl SyntaxError {
     }
 }
 
-/// Reads a rule in either form.
+/// Parses a rule in either form.
 pub(crate) fn parse(source: &Source) -> Result<Check, SyntaxError> {
     match source {
         Source::Text(text) => parse_text(text),
@@ -34,7 +34,7 @@ pub(crate) fn parse(source: &Source) -> Result<Check, SyntaxError> {
     }
 }
 
-/// Reads the language: `and`, `or`, `not`, brackets, checks. An empty text means everybody.
+/// Parses the language: `and`, `or`, `not`, brackets, checks. An empty text allows everybody.
 pub(crate) fn parse_text(text: &str) -> Result<Check, SyntaxError> {
     if text.is_empty() {
         return Ok(Check::True);
@@ -58,7 +58,7 @@ pub(crate) fn parse_text(text: &str) -> Result<Check, SyntaxError> {
     }
 }
 
-/// Reads the old form. The check strings are taken whole: no brackets or words in them.
+/// Parses the old form, in which each text is one check without brackets or operators.
 fn parse_lists(lists: &[Vec<String>]) -> Result<Check, SyntaxError> {
     if lists.is_empty() {
         return Ok(Check::True);
@@ -106,8 +106,8 @@ enum Kind<'t> {
     Check(&'t str),
 }
 
-/// Parts a text at its spaces. Brackets count only at the ends of a word, so that `%(name)s` stays
-/// whole.
+/// Splits a text at its spaces. Brackets are recognised only at the ends of a word, so that
+/// `%(name)s` stays whole.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut column = 1;
@@ -142,7 +142,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Whether a word is in quotes as a whole, which oslo.policy takes for a text and not for a check.
+/// Whether a word as a whole is quoted, which oslo.policy treats as a text and not as a check.
 fn is_quoted(word: &str) -> bool {
     word.len() >= 2
         && ['\'', '"']
@@ -150,7 +150,7 @@ fn is_quoted(word: &str) -> bool {
             .any(|&quote| word.starts_with(quote) && word.ends_with(quote))
 }
 
-/// White space as Python's `\s` has it.
+/// White space as matched by Python's `\s`.
 fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
@@ -232,7 +232,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Reads one check: `@`, `!` or `kind:match`.
+/// Parses one check: `@`, `!` or `kind:match`.
 fn parse_check(text: &str, column: usize) -> Result<Check, SyntaxError> {
     match text {
         "@" => return Ok(Check::True),
@@ -272,7 +272,7 @@ fn parse_check(text: &str, column: usize) -> Result<Check, SyntaxError> {
     }
 }
 
-/// The text of a Python literal: a quoted string, `True`, `False`, `None` or a whole number.
+/// The value of a Python literal: a quoted string, `True`, `False`, `None` or a whole number.
 fn literal(kind: &str) -> Option<Box<str>> {
     if matches!(kind, "True" | "False" | "None") {
         return Some(kind.into());
@@ -288,7 +288,7 @@ fn literal(kind: &str) -> Option<Box<str>> {
     let digits = kind.strip_prefix(['+', '-']).unwrap_or(kind);
     let zero = digits.bytes().all(|byte| byte == b'0');
     let number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // Python refuses 007, takes 00 for 0, and has no -0.
+    // As in Python, 007 is invalid, 00 is 0, and there is no -0.
     if !number || (digits.starts_with('0') && !zero) {
         return None;
     }
@@ -299,7 +299,7 @@ fn literal(kind: &str) -> Option<Box<str>> {
     })
 }
 
-/// Whether it can name a credential: words joined by dots.
+/// Whether a text can name an attribute: words joined by dots.
 fn is_path(kind: &str) -> bool {
     kind.split('.').all(|word| {
         let mut characters = word.chars();

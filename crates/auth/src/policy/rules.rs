@@ -1,38 +1,38 @@
-//! The rules: every operation's name, default and meaning. The one table that the server, the policy
-//! files and the printed sample share.
+//! The rules: every operation's name, default and description. The server, policy files and the
+//! printed sample share this table.
 
 use std::fmt;
 
-/// A request that a rule is asked about.
+/// An API request that a rule controls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// The HTTP method.
+    /// The HTTP method in capital letters.
     pub method: &'static str,
-    /// The path, with the names of its parts in braces.
+    /// The path, with parameters in braces.
     pub path: &'static str,
 }
 
-/// What holds for a rule that no policy file mentions.
+/// The default of a rule, which applies unless a policy file overrides it.
 #[derive(Debug, Clone, Copy)]
 pub struct RuleDefault {
     /// The name in policy files.
     pub name: &'static str,
     /// The rule in the policy language.
     pub check: &'static str,
-    /// What was true before the reference's current defaults; holds beside `check` while
+    /// The default before the reference's current one; allowed in addition to `check` while
     /// `enforce_new_defaults` is off.
     pub deprecated_check: Option<&'static str>,
-    /// What it allows.
+    /// A description of the operation for operators.
     pub description: &'static str,
-    /// The requests that it is asked about; none for rules that only other rules refer to.
+    /// The API requests that it controls; none for rules that only other rules refer to.
     pub operations: &'static [Operation],
 }
 
-/// The name under which the reference registers what it replaced. It names no rule that anybody
-/// would write, but a policy file that has it counts.
+/// The name under which the reference registers its deprecated default. Nobody would use it for a
+/// rule, but a policy file that has it counts.
 pub(crate) const DEPRECATED_NAME: &str = "rule:admin_api";
 
-/// Rules that the others refer to.
+/// Rules that other rules refer to.
 pub(crate) const BASE: &[RuleDefault] = &[
     RuleDefault {
         name: "admin_api",
@@ -102,14 +102,14 @@ pub(crate) const BASE: &[RuleDefault] = &[
 macro_rules! rules {
     ($( $variant:ident = $name:literal, $check:literal, $description:literal,
         [ $( $method:literal $path:literal ),+ $(,)? ]; )+) => {
-        /// An operation that a caller may or may not do.
+        /// An operation that is controlled by a policy.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Rule {
             $( #[doc = $description] $variant, )+
         }
 
         impl Rule {
-            /// All of them, in the order of the reference's sample, then our own.
+            /// All rules, in the order of the reference's sample, followed by our own.
             pub const ALL: &'static [Rule] = &[ $( Rule::$variant ),+ ];
         }
 
@@ -512,22 +512,22 @@ rules! {
 }
 
 impl Rule {
-    /// Its name in policy files, as `placement:resource_providers:list`.
+    /// The name in policy files, such as `placement:resource_providers:list`.
     pub fn name(self) -> &'static str {
         self.default().name
     }
 
-    /// Its default and meaning.
+    /// The default and the description.
     pub fn default(self) -> &'static RuleDefault {
         &OPERATIONS[self as usize]
     }
 
-    /// Whether it is one of the compute API.
+    /// Whether it belongs to the compute API.
     pub fn is_of_compute(self) -> bool {
         self.name().starts_with("os_compute_api:") || self.name().starts_with("compute:")
     }
 
-    /// The rule with that name.
+    /// The rule with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|rule| rule.name() == name)
     }

@@ -1,9 +1,10 @@
-//! A policy file to start from.
+//! Generates a sample policy file.
 
 use crate::policy::rules::{BASE, Rule, RuleDefault};
 
-/// The text of a `policy.yaml` with every rule, what it allows, the requests that it is asked about
-/// and its default; all of it commented out, so that it changes nothing as it is.
+/// The text of a `policy.yaml` with every rule, its description, the API requests that it
+/// controls, and its default; everything is commented out, so that the file has no effect as it
+/// is.
 pub fn sample_policy() -> String {
     let mut text = String::from(
         "# Policies: who may do what.\n\

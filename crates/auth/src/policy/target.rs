@@ -1,13 +1,13 @@
-//! What an operation is done to, as far as policies look at it.
+//! The target of an operation, as far as policies refer to it.
 
 use smallvec::SmallVec;
 
 use crate::identity::Identity;
 
-/// The values that `%(name)s` in a policy stands for.
+/// The values for the placeholders `%(name)s` of a policy.
 ///
-/// A value that is there but empty-handed (`None`) fills in as the text `None`; a name that is not
-/// there makes the check fail.
+/// A value that is present but `None` is filled in as the text `None`; a name that is absent makes
+/// the check fail.
 #[derive(Debug, Clone, Default)]
 pub struct Target<'a> {
     values: SmallVec<[(&'a str, Option<&'a str>); 2]>,
@@ -19,26 +19,26 @@ impl<'a> Target<'a> {
         Self::default()
     }
 
-    /// The target of every operation that names none: the caller's own project and user.
+    /// The target of operations without one in the request: the caller's own project and user.
     pub fn own(identity: &'a Identity) -> Self {
         Self::new()
             .with("project_id", identity.project_id())
             .with("user_id", identity.user_id())
     }
 
-    /// The target of `GET /usages`: the project of the query, which may be missing there.
+    /// The target of `GET /usages`: the project of the query, which may be absent.
     pub fn project(project_id: Option<&'a str>) -> Self {
         Self::new().with("project_id", project_id)
     }
 
-    /// Adds a value.
+    /// Adds a value for a placeholder.
     #[must_use]
     pub fn with(mut self, name: &'a str, value: Option<&'a str>) -> Self {
         self.values.push((name, value));
         self
     }
 
-    /// What `name` fills in as, or nothing when the target does not have it.
+    /// The text for a placeholder; `None` if the target does not have it.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let (_, value) = self.values.iter().find(|(own, _)| *own == name)?;
         Some(value.unwrap_or("None"))

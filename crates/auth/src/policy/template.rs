@@ -1,7 +1,7 @@
-//! The right side of a check: text with `%(key)s` in it, filled from the target.
+//! The right side of a check: a text with placeholders `%(key)s`, filled in from the target.
 //!
-//! It is Python's `%` formatting with the only conversion that makes sense in a policy. Others would
-//! end in a 500 or in surprises there; here they are refused when the file is read.
+//! It is Python's `%` formatting with the only conversion that is useful in a policy. Others would
+//! cause errors or surprises at run time there; here they are refused when the file is read.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::policy::parse::SyntaxError;
 use crate::policy::target::Target;
 
-/// A text with places for values of the target.
+/// A text with placeholders for values of the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
     parts: SmallVec<[Part; 1]>,
@@ -23,7 +23,7 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a template. `column` is where it starts, for messages.
+    /// Parses a template. `column` is its position, for messages.
     pub(crate) fn parse(source: &str, column: usize) -> Result<Self, SyntaxError> {
         let mut parts = SmallVec::new();
         let mut text = String::new();
@@ -62,7 +62,7 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// The whole text when nothing is to be filled in.
+    /// The whole text if it has no placeholders.
     pub(crate) fn fixed(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
@@ -71,7 +71,7 @@ impl Template {
         }
     }
 
-    /// The names of the values that are filled in.
+    /// The names of the placeholders.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Key(key) => Some(&**key),
@@ -79,8 +79,8 @@ impl Template {
         })
     }
 
-    /// The text with the target's values, or nothing when the target lacks one. An absent value is
-    /// `None`.
+    /// The text with the target's values, or `None` if the target lacks one. An absent value is
+    /// filled in as `None`.
     pub(crate) fn fill<'t>(&'t self, target: &'t Target<'_>) -> Option<Cow<'t, str>> {
         match self.parts.as_slice() {
             [] => return Some(Cow::Borrowed("")),
@@ -99,7 +99,7 @@ impl Template {
     }
 }
 
-/// Parts `name)rest` at the parenthesis that closes the one before it.
+/// Splits `name)rest` at the closing parenthesis that matches the one before it.
 fn split_key(text: &str) -> Option<(&str, &str)> {
     let mut depth = 1_usize;
     for (at, character) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! As much of Keystone v3 as checking tokens needs.
+//! The part of Keystone v3 that validating tokens needs.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -56,7 +56,7 @@ pub(crate) fn token(changes: Value) -> Value {
     json!({"token": token})
 }
 
-/// An address on loopback at which nobody listens.
+/// An address on loopback without a listener.
 pub(crate) async fn closed_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
@@ -128,17 +128,17 @@ impl FakeKeystone {
         self.shared.state.lock().answer = status;
     }
 
-    /// Has each answer take so long.
+    /// Delays each answer by this time.
     pub(crate) fn take(&self, time: Duration) {
         self.shared.state.lock().takes = time;
     }
 
-    /// Keeps everybody waiting.
+    /// Delays all answers until they are released.
     pub(crate) fn hold(&self) {
         self.shared.held.send_replace(true);
     }
 
-    /// Answers those that wait, once somebody does.
+    /// Releases the delayed answers, once a request is waiting.
     pub(crate) async fn release_after_waiting(&self) {
         self.shared
             .arrived

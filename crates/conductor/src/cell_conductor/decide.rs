@@ -1,4 +1,4 @@
-//! What becomes of an event: facts and a reply, or a refusal.
+//! Decides events: facts and a reply, or a refusal.
 
 mod agent;
 mod control;
@@ -14,51 +14,51 @@ use crate::ids::{HostId, InstanceId};
 use crate::message::Reply;
 use work::Work;
 
-/// How long agents may take.
+/// The time limits for agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// For each step of a build or move.
+    /// The limit for each step of a build or move, in milliseconds.
     pub step_timeout_ms: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            // Images of tens of gigabytes are copied in ten minutes.
+            // Long enough to copy an image of tens of gigabytes.
             step_timeout_ms: 600_000,
         }
     }
 }
 
-/// A typed "no". A refused event changes nothing.
+/// A typed refusal. A refused event changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// No such instance.
+    /// The cell has no instance with this UUID.
     #[error("no instance {0}")]
     NoInstance(InstanceId),
-    /// Something else is being done with the instance.
+    /// Another job of the instance is under way.
     #[error("instance {0} is busy")]
     Busy(InstanceId),
-    /// The instance is in a state that does not allow it.
+    /// The instance is in a state that does not allow the operation.
     #[error("instance {0} is not in a state for it")]
     WrongState(InstanceId),
-    /// The answer is to an attempt or ask that is over.
+    /// The answer belongs to an attempt or ask that is over.
     #[error("attempt {given} of instance {instance} is over")]
     Stale {
-        /// The instance.
+        /// The instance that the answer names.
         instance: InstanceId,
-        /// The number that the answer had.
+        /// The attempt or ask number of the answer.
         given: u64,
     },
-    /// The host is in a later session, or unknown.
+    /// The host is unknown or in a later session.
     #[error("host {0} is not in this session")]
     OldSession(HostId),
-    /// Instances are on the host, or on their way.
+    /// The host has instances, or some are on their way to it.
     #[error("host {0} has instances")]
     HostInUse(HostId),
 }
 
-/// A state, a time and options: all that a decision depends on besides its event.
+/// The input of a decision besides its event: a state, a time and options.
 #[derive(Clone, Copy)]
 struct Now<'a> {
     state: &'a State,
@@ -69,7 +69,7 @@ struct Now<'a> {
 /// Decides an event. The facts are appended to `changes`; apply them in that order, make them
 /// durable, then carry out [`State::effects_of`] them.
 ///
-/// The reply is for whoever sent a message; other events need none.
+/// The reply is for the sender of a message; other events need none.
 ///
 /// # Errors
 ///
@@ -151,7 +151,7 @@ impl<'a> Now<'a> {
         Work::load(self, instance).ok_or(Refusal::NoInstance(instance))
     }
 
-    /// An instance on a host with which nothing is being done.
+    /// Loads an instance on a host that has no job and is in one of these states.
     fn idle(self, instance: InstanceId, states: &[VmState]) -> Result<Work<'a>, Refusal> {
         let work = self.work(instance)?;
         if work.job.is_some() {
@@ -171,7 +171,7 @@ impl<'a> Now<'a> {
                 work.step_failed("The host did not answer in time.", true);
                 work.store(changes);
             }
-            // Its host may have gone down in the very event that made it wait.
+            // Its host may have gone down in the same event that made it wait.
             if matches!(job.stage, Stage::Clear(_))
                 && let Some(mut work) = Work::load(self, *instance)
             {

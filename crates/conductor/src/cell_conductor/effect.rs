@@ -1,4 +1,4 @@
-//! What a cell has to do outside, read off its state.
+//! The effects of a cell, derived from its state.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -12,70 +12,71 @@ use crate::ids::{HostId, InstanceId};
 use crate::message::MoveKind;
 use crate::spec::{Amounts, Spec};
 
-/// Something to do. It is wanted until an event takes its reason away; doing it twice is fine.
+/// An external action that the state requires. It is required until an event removes its reason,
+/// and must be idempotent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Ask an agent for a step.
+    /// Request a step from an agent.
     Agent {
-        /// Its host.
+        /// The host whose agent is addressed.
         host: HostId,
-        /// The session that it is for.
+        /// The agent's session for which the request is valid.
         session: u64,
-        /// What.
+        /// The requested step with all its parameters.
         order: Box<Order>,
     },
-    /// Ask an agent to destroy a guest.
+    /// Request an agent to destroy a guest.
     Destroy {
-        /// Its host.
+        /// The host that has the guest.
         host: HostId,
-        /// The session that it is for.
+        /// The agent's session for which the request is valid.
         session: u64,
-        /// The instance.
+        /// The instance that the guest belongs to.
         instance: InstanceId,
-        /// The guest.
+        /// The number of the guest; see [`Place`].
         number: u32,
     },
-    /// Ask placement.
+    /// Send a request to placement.
     Ask(Ask),
 }
 
-/// How far [`State::effects_from`] has come.
+/// The position of [`State::effects_from`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EffectPlace {
-    /// Nowhere yet.
+    /// Before the first effect.
     #[default]
     Start,
-    /// Behind the job of this instance.
+    /// After the job of this instance.
     Job(InstanceId),
-    /// Behind all jobs, and behind this doomed guest.
+    /// After all jobs, and after this doomed guest.
     Doomed((HostId, InstanceId, u32)),
 }
 
-/// A step for an agent.
+/// The request for a step, as sent to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// The instance.
+    /// The instance that the step concerns.
     pub instance: InstanceId,
-    /// Which attempt; goes into the answer.
+    /// The attempt, which the answer has to repeat.
     pub attempt: u32,
-    /// What.
+    /// The step that is requested.
     pub step: Step,
-    /// The number of the guest that it is about.
+    /// The number of the guest concerned.
     pub number: u32,
-    /// Whether the guest runs while it moves.
+    /// Whether the guest runs while it is moved.
     pub is_live: bool,
-    /// What the instance is to be.
+    /// The specification of the instance.
     pub spec: Spec,
-    /// What is claimed for it on the target.
+    /// The allocations of the instance on the target.
     pub amounts: Vec<Amounts>,
     /// Where it comes from, in a move.
     pub origin: Option<Place>,
-    /// Where it goes.
+    /// The guest that is built or moved to.
     pub target: Option<Place>,
 }
 
 impl State {
-    /// All that is to be done now. Carry it out after a start, and again from time to time.
+    /// All effects of the state. To be carried out after a start, and periodically.
     #[must_use]
     pub fn effects(&self) -> Vec<Effect> {
         let of_jobs = self.jobs.iter();
@@ -87,10 +88,11 @@ impl State {
         of_jobs.chain(of_doomed).collect()
     }
 
-    /// A part of [`Self::effects`]: those of at most `count` rows, from a place on, whose row is so
-    /// since a time that `is_due`; and the place to go on from, if it is not the end.
+    /// A slice of [`Self::effects`]: the effects of at most `count` rows after a position, whose
+    /// rows exist since a time that satisfies `is_due`; and the position to continue from, or
+    /// `None` at the end.
     ///
-    /// For whoever repeats effects without looking at everything at once.
+    /// For callers that repeat effects in slices instead of all at once.
     #[must_use]
     pub fn effects_from(
         &self,
@@ -132,11 +134,11 @@ impl State {
         (effects, None)
     }
 
-    /// What is to be done because of the changes of one event.
+    /// The effects caused by the changes of one event.
     ///
-    /// They were applied, and others may have been since: what those replaced is left to them. So
-    /// whoever waits until changes are durable never does what a later change, not durable yet,
-    /// wants.
+    /// The changes were applied, and others may have been since; what those replaced is left to
+    /// them. So a caller that waits until changes are durable never carries out what a later, not
+    /// yet durable, change requires.
     #[must_use]
     pub fn effects_of(&self, changes: &[Change]) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -145,7 +147,7 @@ impl State {
                 Change::Job(instance, Some(job)) if self.is_latest(*instance, job, changes) => {
                     effects.extend(self.job_effect(*instance, job));
                 }
-                // What is asked has a new number.
+                // A new ask has a new number.
                 Change::Instance(instance, Some(_)) => {
                     let with_job =
                         |one: &Change| matches!(one, Change::Job(of, _) if of == instance);
@@ -159,7 +161,7 @@ impl State {
                 Change::Doomed(key, Some(_)) if self.doomed.contains_key(key) => {
                     effects.extend(self.destroy_effect(*key));
                 }
-                // An agent's new session: what it was asked for before is asked for again.
+                // A new session of the agent: earlier requests have to be repeated.
                 Change::Host(host, Some(_)) => effects.extend(self.effects_on(*host)),
                 _ => {}
             }
@@ -167,7 +169,7 @@ impl State {
         effects
     }
 
-    /// Whether a job, and its instance's row as these changes wrote it, are as they were.
+    /// Whether a job, and its instance's row as these changes wrote it, are still current.
     fn is_latest(&self, instance: InstanceId, job: &Job, changes: &[Change]) -> bool {
         let row = changes.iter().rev().find_map(|change| match change {
             Change::Instance(of, row) if *of == instance => Some(row.as_deref()),
@@ -192,8 +194,8 @@ impl State {
         effects
     }
 
-    /// The instances that have guests on a host, wanted or doomed; in rising order. Every host that
-    /// is asked for a step, or waited for, has a guest of the instance.
+    /// The instances with guests on a host, wanted or doomed, in rising order. Every host that has
+    /// a step requested, or is waited for, has a guest of the instance.
     pub(crate) fn instances_on(&self, host: HostId) -> BTreeSet<InstanceId> {
         let range = (host, InstanceId(uuid::Uuid::nil()), 0)..;
         let wanted = self.guests.range(range).map(|(key, _)| *key);

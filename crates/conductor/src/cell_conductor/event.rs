@@ -1,4 +1,4 @@
-//! What happens to a cell.
+//! The events of a cell.
 
 use placewright_placement::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,95 +9,95 @@ use crate::ids::{HostId, InstanceId};
 use crate::message::Envelope;
 use crate::spec::Spec;
 
-/// Something that happened. Any may come twice, late, or never.
+/// An event. Any event may arrive twice, late, or never.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// Control says something.
+    /// A message from control.
     Message(Envelope),
-    /// A user wants an instance off its host.
+    /// A user shelves an instance, which leaves its host.
     Shelve {
-        /// Which.
+        /// The instance to shelve.
         instance: InstanceId,
     },
-    /// A user wants an instance anew where it is.
+    /// A user rebuilds an instance in place.
     Rebuild {
-        /// Which.
+        /// The instance to rebuild.
         instance: InstanceId,
-        /// What it is to be.
+        /// The specification that the guest is built from.
         spec: Spec,
     },
-    /// The scheduler does not let an instance be built anew where it is: it stays as it is, and its
-    /// history says why.
+    /// The scheduler refuses a rebuild: the instance is unchanged, and its history records the
+    /// reason.
     RebuildRefused {
-        /// Which.
+        /// The instance that is not rebuilt.
         instance: InstanceId,
-        /// Why.
+        /// The reason for its owner.
         fault: Fault,
     },
     /// An agent begins a session.
     AgentStarted {
-        /// Its host.
+        /// The host of the agent.
         host: HostId,
-        /// Greater than those before.
+        /// The number of the session, greater than all earlier ones.
         session: u64,
-        /// All the guests that the host has.
+        /// All guests of the host: instance and number.
         guests: Vec<(InstanceId, u32)>,
     },
-    /// A host was not heard of for too long.
+    /// A host was silent for too long.
     HostDown {
-        /// Which.
+        /// The host that counts as down.
         host: HostId,
     },
-    /// An operator says that a host will never come back.
+    /// An operator declares that a host will never come back.
     HostRemoved {
-        /// Which.
+        /// The host that is removed.
         host: HostId,
     },
-    /// An agent ended a step.
+    /// An agent completed a step.
     StepEnded {
-        /// Its host.
+        /// The host of the agent.
         host: HostId,
-        /// Of which instance.
+        /// The instance that the step concerned.
         instance: InstanceId,
-        /// The session in which it was asked to.
+        /// The session in which the step was requested.
         session: u64,
-        /// Which attempt.
+        /// The attempt that the request carried.
         attempt: u32,
-        /// Why it failed, if it did.
+        /// The reason of a failure; `None` on success.
         failure: Option<Failure>,
     },
-    /// An agent has no such guest any more.
+    /// An agent reports that a guest does not exist any more.
     Destroyed {
-        /// Its host.
+        /// The host of the agent.
         host: HostId,
-        /// The instance.
+        /// The instance that the guest belonged to.
         instance: InstanceId,
-        /// The guest.
+        /// The number of the guest.
         number: u32,
     },
     /// Placement answered an ask.
     Answered {
-        /// For which instance.
+        /// The instance that asked.
         instance: InstanceId,
-        /// The ask's number.
+        /// The number of the ask.
         number: u64,
-        /// What.
+        /// The answer of control.
         answer: Answer,
     },
-    /// Time passed.
+    /// Time has passed: deadlines are checked against the time of the event.
     Tick,
-    /// Deletions from before this need not be remembered any longer: messages are never that late.
+    /// Deletions before a time can be forgotten, because messages are never that late.
     Forget {
-        /// When.
+        /// The time before which deletions are forgotten.
         before: Timestamp,
     },
 }
 
-/// Why a step failed.
+/// The failure of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What happened, in a sentence.
+    /// A description of the failure, as a sentence.
     pub message: String,
-    /// Whether another host may do better; not with a bad image, say.
+    /// Whether another host may succeed; false for a bad image, for example.
     pub may_retry: bool,
 }

@@ -11,195 +11,196 @@ use crate::spec::{Candidate, Spec};
 use crate::table::tables;
 
 tables! {
-    /// Everything of a cell that must not be lost.
+    /// The persistent state of a cell.
     tables with ();
-    /// What holds for the cell as a whole; only row 0.
+    /// Data of the cell as a whole; only row 0.
     meta: Meta(u8 => Meta),
-    /// The hosts that were heard of.
+    /// The hosts that the cell has heard of.
     hosts: Host(HostId => Host),
-    /// The instances.
+    /// The instances of the cell.
     instances: Instance(InstanceId => Instance),
-    /// What they are to be.
+    /// The specifications of the instances.
     specs: Spec(InstanceId => Spec),
-    /// What is being done with them.
+    /// The jobs under way, at most one for each instance.
     jobs: Job(InstanceId => Job),
-    /// The guests that hosts are to have, or are to get; with the time since when.
+    /// The guests that hosts should have, with the time from which on they should.
     guests: Guest((HostId, InstanceId, u32) => Timestamp),
-    /// The guests that hosts are to destroy; with the time since when.
+    /// The guests that hosts have to destroy, with the time of that decision.
     doomed: Doomed((HostId, InstanceId, u32) => Timestamp),
-    /// What was done with instances.
+    /// The history of the instances, by instance and number of the action.
     actions: Action((InstanceId, u32) => Action),
-    /// The instances that were deleted, with the time.
+    /// Deleted instances, with the time of deletion.
     tombstones: Tombstone(InstanceId => Timestamp),
 }
 
-/// What holds for the cell as a whole.
+/// Data of the cell as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
-    /// Deletions before this are forgotten; nothing is created by a message sent before it.
+    /// Deletions before this time are forgotten; messages sent earlier create nothing.
     pub forgotten_before: Timestamp,
 }
 
-/// A host, as its agent says.
+/// A host, as known from its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// The session of its agent.
+    /// The number of the agent's current session.
     pub session: u64,
-    /// Whether the agent is heard of.
+    /// Whether the agent is in contact.
     pub is_up: bool,
 }
 
-/// An instance.
+/// An instance of the cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
-    /// What state it is in.
+    /// The instance's lifecycle state.
     pub vm_state: VmState,
-    /// Where it is.
+    /// Its guest, which names the host; `None` without one.
     pub guest: Option<Place>,
-    /// Its zone, as its candidate said.
+    /// The availability zone of its candidate.
     pub zone: Option<String>,
     /// The number of the last claim or ask; see [`crate::ask`].
     pub claim: u64,
-    /// The number of the last step that an agent was asked for.
+    /// The number of the last step requested from an agent.
     pub attempt: u32,
-    /// The last move that was reserved or refused.
+    /// The number of the last move that was reserved or refused.
     pub turn: u32,
-    /// How many actions it has had.
+    /// The number of actions in its history.
     pub actions: u32,
-    /// What went wrong last.
+    /// The last failure, if there was any.
     pub fault: Option<Fault>,
-    /// When it came.
+    /// The time at which the cell accepted the instance.
     pub created_at: Timestamp,
-    /// When this was last changed.
+    /// The time of the last change of this row.
     pub updated_at: Timestamp,
 }
 
-/// What state an instance is in.
+/// The lifecycle state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum VmState {
-    /// It is being built for the first time.
+    /// The first build is not finished.
     Building,
-    /// It runs.
+    /// The instance has a running guest.
     Active,
-    /// It is not what it should be; its fault says why.
+    /// The instance is not as specified; its fault gives the reason.
     Error,
-    /// It was moved, and waits to be confirmed or reverted.
+    /// The instance was moved and waits for confirmation or reversal.
     Resized,
-    /// It is on no host.
+    /// The instance has no host and no guest.
     ShelvedOffloaded,
 }
 
-/// A guest: an instance as a host has it. An instance that moves has two, perhaps on one host.
+/// A guest: an instance on a particular host. An instance that moves has two, possibly on one
+/// host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// The host.
+    /// The host that has, or should have, the guest.
     pub host: HostId,
-    /// Its number: the attempt that first asked for it.
+    /// The number of the guest: the attempt that first requested it.
     pub number: u32,
 }
 
-/// What is being done with an instance.
+/// The job of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// What.
+    /// The kind of the job.
     pub kind: JobKind,
-    /// The move that it carries out.
+    /// The move that it carries out, if it is one.
     pub migration: Option<MigrationId>,
-    /// How far it is.
+    /// How far the job has come.
     pub stage: Stage,
-    /// Since when.
+    /// The time at which the current stage began.
     pub since: Timestamp,
-    /// When the agent is given up.
+    /// When the agent is given up; `None` if no step is under way.
     pub deadline: Option<Timestamp>,
-    /// Where the instance is to go.
+    /// The target of a build or move.
     pub target: Option<Target>,
-    /// Where it may go instead, best first.
+    /// Further candidates, the best first.
     pub alternates: Vec<Candidate>,
-    /// Where it was.
+    /// The guest that a move starts from.
     pub origin: Option<Place>,
-    /// What it is to be from then on, if that changes.
+    /// The new specification, if the job changes it.
     pub spec: Option<Spec>,
-    /// The state that it goes back to if this fails.
+    /// The state that is restored if the job fails.
     pub state_before: VmState,
-    /// Whether it could not go back to that.
+    /// Whether restoring that state failed.
     pub is_broken: bool,
-    /// Why it fails, once it does.
+    /// The reason of the failure, once the job fails.
     pub fault: Option<Fault>,
-    /// The guests that have to be gone before it goes on.
+    /// The guests that have to be gone before the job continues.
     pub clearing: Vec<Place>,
 }
 
-/// What is being done.
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum JobKind {
-    /// The first build.
+    /// The first build of the instance.
     Build,
-    /// A move.
+    /// A move of this kind.
     Move(MoveKind),
-    /// Off its host, resources released.
+    /// Shelving: the guest leaves its host and its resources are released.
     Shelve,
-    /// Anew where it is, with what it holds.
+    /// A rebuild in place, with the same allocations.
     Rebuild,
-    /// Away.
+    /// The deletion of the instance.
     Delete,
 }
 
-/// How far a job is.
+/// The stage of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
-    /// Control looks for a place.
+    /// Control is looking for a target.
     Reserved,
-    /// An agent is asked.
+    /// An agent is carrying out this step.
     Step(Step),
     /// Placement is asked for the next alternate.
     Swap,
-    /// The user has to confirm or revert.
+    /// The user has to confirm or revert the move.
     Verify,
-    /// Guests have to be gone first.
+    /// Guests have to be destroyed first.
     Clear(Next),
-    /// Placement is asked to end it.
+    /// Placement is asked to release or settle.
     Ask(Next),
 }
 
-/// What an agent is asked for.
+/// A step that an agent carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Step {
-    /// Check what only the target knows, and prepare it.
+    /// Check what only the target can check, and prepare it.
     Prepare,
-    /// Stop the guest on its old host and hand it over (live: hand it over running).
+    /// Stop the guest on the source and hand it over (live: hand it over running).
     Leave,
-    /// Have the guest run on the target.
+    /// Start the guest on the target.
     Arrive,
-    /// Have the guest run on its old host again.
+    /// Start the guest on the source again.
     Return,
     /// Stop the guest and keep what is needed to unshelve it elsewhere.
     Offload,
-    /// Build the guest anew where it is.
+    /// Build the guest anew on its host.
     Rebuild,
 }
 
-/// What comes after guests are gone.
+/// The continuation after guests are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Next {
-    /// Release what the instance holds.
+    /// Release the allocations of the instance.
     Release,
-    /// End the move.
+    /// End the move on this side.
     Settle(Keep),
-    /// Have the old host take the guest back.
+    /// Have the source take the guest back.
     Return,
 }
 
-/// Where an instance is to go.
+/// The target of a build or move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// The host and what is claimed of it.
+    /// The host and the allocations on it.
     pub candidate: Candidate,
-    /// The number of the guest there; 0 before it is first asked for.
+    /// The number of the guest there; 0 before it is first requested.
     pub number: u32,
 }
 
 impl Target {
-    /// The guest.
+    /// The guest on the target host.
     #[must_use]
     pub fn place(&self) -> Place {
         Place {
@@ -210,7 +211,7 @@ impl Target {
 }
 
 impl Job {
-    /// The host that is asked for a step.
+    /// The host that carries out a step.
     #[must_use]
     pub fn host_of(&self, step: Step) -> Option<Place> {
         match step {
@@ -221,7 +222,7 @@ impl Job {
 }
 
 impl State {
-    /// Whether a host is known to be gone. One that was never heard of may still come.
+    /// Whether a host is known to be down. A host that was never in contact may still appear.
     #[must_use]
     pub fn is_down(&self, host: HostId) -> bool {
         self.hosts.get(&host).is_some_and(|host| !host.is_up)

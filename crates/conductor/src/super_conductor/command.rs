@@ -1,4 +1,4 @@
-//! What can be asked of control, and what it answers.
+//! The commands of the super conductor, and their answers.
 
 use placewright_placement as placement;
 use placewright_placement::Timestamp;
@@ -14,365 +14,365 @@ use crate::ids::{CellId, HostId, InstanceId, MigrationId};
 use crate::message::{MoveKind, Verdict};
 use crate::spec::{Candidate, Spec};
 
-/// What can be asked of control. The time comes with it.
+/// A command to the super conductor. The time of the decision comes with it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Creates a cell, or renames, enables or disables it.
     SetCell {
-        /// Which.
+        /// The UUID of the cell.
         cell: CellId,
-        /// Its name.
+        /// The name that operators see.
         name: String,
-        /// Whether it gets no new instances.
+        /// Whether the cell accepts no new instances.
         disabled: bool,
     },
-    /// Forgets a cell that has neither hosts nor instances.
+    /// Removes a cell that has neither hosts nor instances.
     RemoveCell {
-        /// Which.
+        /// The UUID of the cell.
         cell: CellId,
     },
-    /// Says whether a cell answers.
+    /// Records whether a cell is reachable.
     SetCellDown {
-        /// Which.
+        /// The UUID of the cell.
         cell: CellId,
-        /// Whether it does not.
+        /// True if the cell does not answer.
         is_down: bool,
     },
-    /// Says which hosts a cell has; those that are mapped to it already stay so.
+    /// Adds the hosts of a cell; hosts that are already mapped to it stay.
     MapHosts {
-        /// The cell.
+        /// The UUID of the cell.
         cell: CellId,
         /// The hosts with their names.
         hosts: Vec<(HostId, String)>,
     },
-    /// Forgets a host.
+    /// Removes the mapping of a host.
     UnmapHost {
-        /// Which.
+        /// The UUID of the host.
         host: HostId,
     },
-    /// Accepts build requests, all or none. First of all: everything else follows from them.
+    /// Accepts build requests, all or none. The first command in the life of an instance.
     CreateBuilds {
-        /// What was asked for together.
+        /// The UUID of the API request, common to all its instances.
         reservation: Uuid,
-        /// The instances.
+        /// The instances with their specifications.
         builds: Vec<NewBuild>,
     },
-    /// Claims places for waiting build requests.
+    /// Claims hosts for waiting build requests.
     Place {
-        /// The wishes; each of another instance.
+        /// The candidates of each instance; each instance once.
         wishes: Vec<Wish>,
-        /// How many must find a place; with fewer, nothing happens at all.
+        /// How many must find a host; with fewer, nothing changes at all.
         least: usize,
     },
-    /// Puts instances without a place into cell0.
+    /// Moves instances without a host to cell0.
     Bury {
-        /// Which.
+        /// The UUIDs of the instances.
         instances: Vec<InstanceId>,
-        /// Why, with the explanation.
+        /// The reason for their owner, with the explanation.
         fault: Fault,
     },
-    /// A cell has an instance in its journal.
+    /// A cell has accepted an instance, which is in its journal.
     CreateAccepted {
-        /// Which.
+        /// The UUID of the instance.
         instance: InstanceId,
     },
-    /// Claims again what an instance needs on the host where it is and holds nothing.
+    /// Restores the allocations of an instance that is on a host and holds nothing.
     Reclaim {
-        /// Which.
+        /// The UUID of the instance.
         instance: InstanceId,
-        /// The host.
+        /// The host that the instance is on.
         host: HostId,
-        /// Ways in which the host can serve it, best first.
+        /// Candidates on that host, the best first.
         candidates: Vec<Candidate>,
     },
     /// Deletes an instance, wherever it is.
     Delete {
-        /// Which.
+        /// The UUID of the instance.
         instance: InstanceId,
     },
-    /// What a cell asks of placement.
+    /// A request of a cell to placement.
     Ask(Ask),
-    /// Accepts a move.
+    /// Accepts a move from the API.
     StartMove {
-        /// Its UUID.
+        /// The UUID of the new migration.
         migration: MigrationId,
-        /// Whose.
+        /// The instance that is moved.
         instance: InstanceId,
-        /// What kind.
+        /// The kind of the move.
         kind: MoveKind,
-        /// What the instance is to be there, if that changes.
+        /// The new specification, if the move changes it.
         spec: Option<Spec>,
     },
-    /// The cell lets nothing else begin.
+    /// The cell has reserved the instance for the move.
     MoveReserved {
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
     },
-    /// The cell will not do it: the move ends here.
+    /// The cell refuses the move, which ends here.
     MoveRefused {
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
-        /// Why.
+        /// The reason for the owner.
         fault: Fault,
     },
-    /// Claims a place for a move.
+    /// Claims a target for a move.
     PlaceMove {
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
-        /// Where it may go, best first.
+        /// The candidates, the best first.
         candidates: Vec<Candidate>,
-        /// How many alternates to keep.
+        /// How many further candidates to keep.
         alternates: usize,
     },
-    /// There is no place for a move.
+    /// No target was found for a move.
     FailMove {
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
-        /// Why, with the explanation.
+        /// The reason for the owner, with the explanation.
         fault: Fault,
     },
-    /// The cell has a move in its journal.
+    /// The cell has accepted the move, which is in its journal.
     MoveAccepted {
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
     },
-    /// The cell forgot a move that found no place.
+    /// The cell has cancelled a move for which no target was found.
     MoveCancelled {
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
     },
     /// Confirms or reverts a move that waits for it.
     Conclude {
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
-        /// Which way.
+        /// Whether to confirm or to revert.
         verdict: Verdict,
     },
-    /// Creates or replaces a flavor, or removes it.
+    /// Creates, replaces or removes a flavor.
     SetFlavor {
-        /// Its id.
+        /// The id by which the API names it.
         id: String,
-        /// What it is; nothing removes it.
+        /// The new content; `None` removes it.
         flavor: Option<Flavor>,
     },
-    /// Creates or replaces a key pair, or removes it.
+    /// Creates, replaces or removes a key pair.
     SetKeypair {
-        /// Whose.
+        /// The user who owns it.
         user: String,
-        /// Its name.
+        /// The name, unique for the user.
         name: String,
-        /// What it is; nothing removes it.
+        /// The new content; `None` removes it.
         keypair: Option<Keypair>,
     },
-    /// Creates a server group, or removes it. Placement follows in the same step.
+    /// Creates or removes a server group. Placement's group follows in the same step.
     SetGroup {
-        /// Its UUID.
+        /// The UUID of the group.
         group: Uuid,
-        /// What it is; nothing removes it.
+        /// The content of a new group; `None` removes it.
         row: Option<ServerGroup>,
-        /// What a new one says of the topology.
+        /// The topology rules of a new group.
         topology: Option<GroupTopology>,
     },
-    /// Creates or replaces a host aggregate, or removes it. The aggregates of the hosts' providers
-    /// follow in the same step.
+    /// Creates, replaces or removes a host aggregate. Placement's aggregates of the hosts'
+    /// providers follow in the same step.
     SetAggregate {
-        /// Its UUID.
+        /// The UUID of the aggregate.
         aggregate: Uuid,
-        /// What it is; nothing removes it.
+        /// The new content; `None` removes it.
         row: Option<Aggregate>,
     },
-    /// What is known of a rebuild.
+    /// Records the progress of a rebuild.
     Rebuild {
-        /// Of which instance.
+        /// The UUID of the instance.
         instance: InstanceId,
-        /// What.
+        /// What happened to the rebuild.
         event: RebuildEvent,
     },
-    /// Says what an instance is to be where that is control's alone to know: it is shown, and used by
-    /// later moves.
+    /// Replaces the specification of an instance in parts that only control uses: what the API
+    /// shows, and later moves.
     SetSpec {
-        /// Which.
+        /// The UUID of the instance.
         instance: InstanceId,
-        /// What it is to be.
+        /// The specification that replaces the present one.
         spec: Spec,
     },
-    /// Says what an instance is called and what is written on it.
+    /// Replaces the name, metadata and tags of an instance.
     SetLabels {
-        /// Which.
+        /// The UUID of the instance.
         instance: InstanceId,
-        /// What is to be known.
+        /// The labels that replace the present ones.
         labels: Labels,
     },
-    /// Does something if these facts are so already: what somebody read and changed is written
-    /// only if nobody wrote it in between.
+    /// Executes a command only if these facts hold: a compare-and-swap for callers that read,
+    /// modify and write.
     Guarded {
-        /// What has to be so.
+        /// The facts that must hold.
         facts: Vec<Change>,
-        /// What is to be done.
+        /// The command to execute.
         command: Box<Command>,
     },
-    /// Does something that makes more of what there must not be too much of, if there is room for it.
+    /// Executes a command that creates something limited, if no limit is exceeded.
     Bounded {
-        /// What must not be too much.
+        /// The limits to check.
         bounds: Vec<Bound>,
-        /// What is to be done.
+        /// The command to execute.
         command: Box<Command>,
     },
-    /// Says something about a host's compute service. The trait of disabled hosts follows in the
-    /// same step.
+    /// Sets the administrative state of a host's compute service. The trait of disabled hosts
+    /// follows in the same step.
     SetService {
-        /// The host.
+        /// The host of the service.
         host: HostId,
-        /// What is to be known.
+        /// The state that replaces the present one.
         service: Service,
     },
 }
 
-/// How much there may be of something.
+/// A limit on the number or size of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Key pairs of a user, with the one that comes.
+    /// Key pairs of a user, counting the new one.
     Keypairs {
-        /// Whose.
+        /// The user who owns them.
         user: String,
-        /// How many at most.
+        /// How many key pairs the user may have.
         most: usize,
     },
-    /// Server groups of a project, with the one that comes.
+    /// Server groups of a project, counting the new one.
     Groups {
-        /// Of which project.
+        /// The project that owns them.
         project: String,
-        /// How many at most.
+        /// How many groups the project may have.
         most: usize,
     },
-    /// Bytes that the records of a project's instances have, with those that come.
+    /// The size of the records of a project's instances, counting the new ones.
     InstanceBytes {
-        /// Of which project.
+        /// The project that owns them.
         project: String,
-        /// How many come.
+        /// The number of bytes to be added.
         more: u64,
-        /// How many at most.
+        /// The maximum number of bytes.
         most: u64,
     },
-    /// Members of a server group.
+    /// Members of a server group, counting the new ones.
     Members {
-        /// The group.
+        /// The UUID of the group.
         group: Uuid,
-        /// How many come.
+        /// The number of members to be added.
         more: usize,
-        /// How many at most, with these.
+        /// How many members the group may have.
         most: usize,
     },
 }
 
-/// What happens to a rebuild, as far as control knows.
+/// The progress of a rebuild, as control sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RebuildEvent {
-    /// It is written down, before the cell is asked for it.
+    /// The rebuild is recorded, before the cell is asked for it.
     Begun {
-        /// What the instance is to be.
+        /// The specification that the rebuild requests.
         spec: Spec,
-        /// When its cell had changed it last, as far as is known.
+        /// The time of the cell's last known change of the instance.
         seen: Timestamp,
     },
-    /// The cell does not begin it.
+    /// The cell refused the rebuild.
     Refused {
-        /// [`Spec::digest`] of what the instance was to be.
+        /// [`Spec::digest`] of the requested specification.
         digest: u64,
     },
-    /// It is done: what the instance was to be is what it is.
+    /// The rebuild is complete: the new specification applies.
     Done {
-        /// [`Spec::digest`] of what the instance is now.
+        /// [`Spec::digest`] of the specification that the instance has now.
         digest: u64,
     },
 }
 
-/// One instance to build.
+/// An instance to build.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewBuild {
-    /// Its UUID.
+    /// The UUID of the new instance.
     pub instance: InstanceId,
-    /// What it is to be.
+    /// The specification of the instance.
     pub spec: Spec,
 }
 
-/// Where an instance may be built.
+/// A placement request: the ranked candidates of one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
-    /// The instance.
+    /// The UUID of the instance.
     pub instance: InstanceId,
-    /// Where it may go, best first.
+    /// The candidates, the best first.
     pub candidates: Vec<Candidate>,
-    /// How many alternates to keep: the next candidates of the claimed host's cell.
+    /// How many alternates to keep: the next candidates in the cell of the claimed host.
     pub alternates: usize,
 }
 
-/// What an accepted command answers.
+/// The answer to an accepted command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done.
+    /// The command is done; there is nothing else to report.
     Done,
-    /// The index of the candidate that each wish got.
+    /// The index of the candidate that each instance got.
     Placed(Vec<Option<u32>>),
-    /// What the cell is to know.
+    /// The answer for the cell.
     Answered(Answer),
 }
 
-/// A typed "no". A refused command changes nothing.
+/// A typed refusal. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Something with this UUID or name exists.
+    /// An object with this UUID or name exists.
     #[error("{what} {id} exists")]
     Exists {
-        /// What kind of thing.
+        /// The kind of the object, for the message.
         what: &'static str,
-        /// Its UUID or name.
+        /// The UUID or name of the object.
         id: String,
     },
-    /// Nothing has this UUID or name.
+    /// No object has this UUID or name.
     #[error("no {what} {id}")]
     NotFound {
-        /// What kind of thing.
+        /// The kind of the object, for the message.
         what: &'static str,
-        /// The UUID or name asked for.
+        /// The UUID or name that was asked for.
         id: String,
     },
-    /// Something else depends on it.
+    /// Another object depends on it.
     #[error("{what} {id} is in use")]
     InUse {
-        /// What kind of thing.
+        /// The kind of the object, for the message.
         what: &'static str,
-        /// Its UUID or name.
+        /// The UUID or name of the object.
         id: String,
     },
-    /// The thing is not in a state that allows it.
+    /// The object is not in a state that allows the command.
     #[error("{what} {id} is {state}")]
     WrongState {
-        /// What kind of thing.
+        /// The kind of the object, for the message.
         what: &'static str,
-        /// Its UUID or name.
+        /// The UUID or name of the object.
         id: String,
-        /// The state that it is in.
+        /// The state of the object.
         state: &'static str,
     },
-    /// There are as many as there may be.
+    /// A limit on the number of objects is reached.
     #[error("there are {most} {what} already, and there may be no more")]
     TooMany {
-        /// What kind of thing.
+        /// The kind of the objects, for the message.
         what: &'static str,
-        /// How many there may be.
+        /// How many of them are allowed.
         most: usize,
     },
-    /// The records of the project's instances would be too long.
+    /// The limit on the size of a project's instance records would be exceeded.
     #[error("the records of the project's instances would have more than {most} bytes")]
     TooManyBytes {
-        /// How many there may be.
+        /// The maximum number of bytes.
         most: u64,
     },
-    /// Somebody changed it since the caller looked.
+    /// The object was changed since the caller read it.
     #[error("it was changed meanwhile")]
     Changed,
-    /// Placement refuses.
+    /// Placement refuses its part of the command.
     #[error(transparent)]
     Placement(#[from] placement::Refusal),
 }

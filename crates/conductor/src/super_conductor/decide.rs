@@ -1,4 +1,4 @@
-//! What becomes of a command: facts about both states and an outcome, or a refusal.
+//! Decides commands: facts about both states and an outcome, or a refusal.
 
 mod ask;
 mod build;
@@ -15,14 +15,14 @@ use super::state::{Cell, Change, Mapping, State};
 use crate::ids::{CellId, HostId, InstanceId};
 use crate::spec::Candidate;
 
-/// The facts of one command.
+/// The facts of one command, about both states.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) placement: Vec<placement::Change>,
     pub(crate) conductor: Vec<Change>,
 }
 
-/// A command being decided.
+/// The context of a command that is being decided.
 struct Round<'a> {
     state: &'a State,
     placement: &'a placement::State,
@@ -137,7 +137,7 @@ impl<'a> Round<'a> {
         self.decide(command)
     }
 
-    /// Refuses what would be more than a bound.
+    /// Refuses a command that would exceed a limit.
     fn keeps(&self, bound: &Bound) -> Result<(), Refusal> {
         let (what, there, more, most) = match bound {
             Bound::Keypairs { user, most } => {
@@ -189,7 +189,7 @@ impl<'a> Round<'a> {
         found.ok_or_else(|| not_found("cell", &cell))
     }
 
-    /// The candidates after the chosen one that are in the same cell: one of each other host,
+    /// The alternates: candidates after the chosen one in the same cell, one for each other host,
     /// because a build that failed on a host is not tried there again.
     fn alternates(
         &self,

@@ -1,4 +1,4 @@
-//! What control has to do outside, read off its state.
+//! The effects of control, derived from its state.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,34 @@ use super::state::{BuildRequest, BuildStage, Change, Move, MoveStage, State};
 use crate::ids::{CellId, InstanceId, MigrationId};
 use crate::message::{Create, Message, MoveOrder};
 
-/// Something to do. It is wanted until a command takes its reason away; doing it twice is fine.
+/// An external action that the state requires. It is required until a command removes its reason,
+/// and must be idempotent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Find places for these: answer with `Place`, and `Bury` those that have none.
+    /// Rank hosts for these instances: answer with `Place`, and with `Bury` for those without a
+    /// host.
     Schedule {
-        /// What was asked for together.
+        /// The UUID of the API request that created them.
         reservation: Uuid,
-        /// Those of it that wait, in rising order.
+        /// The instances of that request that are waiting, in rising order.
         instances: Vec<InstanceId>,
     },
-    /// Find a place for a move, in the cell of its instance: answer with `PlaceMove` or `FailMove`.
+    /// Rank targets for a move in the cell of its instance: answer with `PlaceMove` or `FailMove`.
     ScheduleMove {
-        /// The move.
+        /// The UUID of the move.
         migration: MigrationId,
     },
-    /// Tell a cell.
+    /// Send a message to a cell.
     Send {
-        /// Which cell.
+        /// The UUID of the cell.
         cell: CellId,
-        /// What.
+        /// The message to send.
         message: Message,
     },
 }
 
 impl State {
-    /// All that is to be done now. Carry it out after a start, and again from time to time.
+    /// All effects of the state. To be carried out after a start, and periodically.
     #[must_use]
     pub fn effects(&self) -> Vec<Effect> {
         let mut waiting = BTreeMap::new();
@@ -50,7 +52,7 @@ impl State {
         scheduled_first(waiting, effects)
     }
 
-    /// What is to be done because of changes that were just applied.
+    /// The effects of changes that were just applied.
     #[must_use]
     pub fn effects_of<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Vec<Effect> {
         let mut waiting = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! How many bytes the records of each project's instances have, so that no project fills the memory.
-//! It follows from the rows and is never written down.
+//! The size of the records of each project's instances, so that no project can exhaust the memory.
+//! Derived from the rows and never stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use super::state::{Change, Labels, Rebuild};
 use crate::ids::InstanceId;
 use crate::spec::Spec;
 
-/// What an instance counts for besides what was said of it: its rows here and in its cell, and its
-/// host's record of it.
+/// The fixed size that each instance counts for: its rows here and in its cell, and its host's
+/// record.
 pub const INSTANCE_BYTES: u64 = 2048;
 
 /// The bytes of each project, and of each of its instances.
@@ -19,7 +19,7 @@ pub(super) struct Holdings {
     instances: BTreeMap<InstanceId, Held>,
 }
 
-/// What one instance counts for. Its rows come and go in any order.
+/// The size that one instance counts for. Its rows are added and removed in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Held {
     project: Option<Arc<str>>,
@@ -27,7 +27,7 @@ struct Held {
 }
 
 impl Holdings {
-    /// The bytes that count for a project.
+    /// The bytes that are counted for a project.
     #[must_use]
     pub(super) fn bytes(&self, project: &str) -> u64 {
         self.projects.get(project).copied().unwrap_or(0)
@@ -62,7 +62,8 @@ impl Holdings {
         self.change(*instance, project, less, more);
     }
 
-    /// Counts a row that was replaced, of an instance that is of this project from now on.
+    /// Counts the replacement of a row. `project` is set if the instance belongs to it from now
+    /// on.
     fn change(&mut self, instance: InstanceId, project: Option<&str>, less: u64, more: u64) {
         if less == more && project.is_none() {
             return;
@@ -97,13 +98,13 @@ impl Holdings {
     }
 }
 
-/// What a spec counts for. What specs have in common counts for each: their cells have it once for each.
+/// The size of a spec. Shared parts count for each spec, because each cell has a copy for each.
 #[must_use]
 pub fn of_spec(spec: &Spec) -> u64 {
     (spec.name.len() + spec.body.len() + size_of_val(&spec.rules[..])) as u64
 }
 
-/// What labels count for.
+/// The size of labels in bytes.
 #[must_use]
 pub fn of_labels(labels: &Labels) -> u64 {
     let metadata = labels.metadata.iter();

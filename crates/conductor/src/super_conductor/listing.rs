@@ -1,5 +1,5 @@
-//! The instances in the order in which lists show them, so that a page costs the page and not all
-//! that there are; and what each project has. It follows from the rows and is never written down.
+//! An index of the instances in list order, so that a page costs no more than its length; and
+//! counts for each project. Derived from the rows and never stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -12,10 +12,10 @@ use super::state::{Change, Mapping, ServerGroup};
 use crate::ids::InstanceId;
 use crate::table::Index;
 
-/// The place of an instance: when it was asked for, then its id.
+/// The position of an instance in lists: its time of creation, then its id.
 pub type ListKey = (Timestamp, InstanceId);
 
-/// All instances by their age, and those of each project.
+/// All instances by age, and those of each project.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     all: BTreeSet<ListKey>,
@@ -25,7 +25,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The instances behind a place, of a project or all: from the oldest on, or from the youngest
+    /// The instances after a position, of a project or all, from the oldest or from the youngest
     /// on.
     pub fn after(
         &self,
@@ -48,7 +48,7 @@ impl Listing {
         }
     }
 
-    /// How many instances a project has, or how many there are.
+    /// The number of instances of a project, or of all.
     #[must_use]
     pub fn count(&self, project: Option<&str>) -> usize {
         match project {
@@ -57,13 +57,13 @@ impl Listing {
         }
     }
 
-    /// How many bytes the records of a project's instances have.
+    /// The size of the records of a project's instances.
     #[must_use]
     pub fn bytes(&self, project: &str) -> u64 {
         self.holdings.bytes(project)
     }
 
-    /// How many server groups a project has.
+    /// The number of server groups of a project.
     #[must_use]
     pub fn groups(&self, project: &str) -> usize {
         self.groups.get(project).map_or(0, BTreeSet::len)
@@ -139,7 +139,7 @@ impl Index<Change> for Listing {
             return;
         };
         match (before, now) {
-            // Most changes leave an instance where it is in the list.
+            // Most changes of a mapping do not move the instance in the list.
             (Some(before), Some(now))
                 if before.created_at == now.created_at && before.project == now.project => {}
             _ => {

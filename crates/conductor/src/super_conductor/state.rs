@@ -16,54 +16,54 @@ use crate::spec::{Amounts, Candidate, Spec};
 use crate::table::tables;
 
 tables! {
-    /// Everything of control that must not be lost, but for what placement keeps.
+    /// The persistent state of control, except for that of placement.
     tables with Listing;
-    /// The cells.
+    /// The cells of the installation.
     cells: Cell(CellId => Cell),
     /// The cell of each host.
     hosts: Host(HostId => HostMapping),
     /// The host of each name; names are unique over all cells.
     host_names: HostName(String => HostId),
-    /// The instances that no cell has yet.
+    /// The build requests: instances that no cell has accepted yet.
     builds: Build(InstanceId => BuildRequest),
-    /// What instances were asked to be; kept as long as they are.
+    /// The specifications of the instances.
     specs: Spec(InstanceId => Spec),
     /// All instances, with their cells.
     mappings: Mapping(InstanceId => Mapping),
-    /// The instances that found no host: those of cell0.
+    /// The instances of cell0, for which no host was found.
     buried: Buried(InstanceId => Buried),
-    /// The instances whose cells are to forget them.
+    /// The instances that their cells still have to delete.
     deletions: Deletion(InstanceId => Deletion),
-    /// The moves under way.
+    /// The moves that are under way.
     moves: Move(MigrationId => Move),
-    /// All moves of the instances that there are.
+    /// All moves of existing instances, past and present.
     migrations: Migration(MigrationId => Migration),
-    /// Flavors by their ids.
+    /// The flavors by their ids.
     flavors: Flavor(String => Flavor),
-    /// Key pairs by user and name.
+    /// The key pairs by user and name.
     keypairs: Keypair((String, String) => Keypair),
-    /// Server groups.
+    /// The server groups by UUID.
     groups: Group(Uuid => ServerGroup),
-    /// Host aggregates.
+    /// The host aggregates by UUID.
     aggregates: Aggregate(Uuid => Aggregate),
-    /// What operators said about the compute services of hosts.
+    /// The administrative state of compute services, by host.
     services: Service(HostId => Service),
-    /// What users changed about instances that decides nothing.
+    /// Names, metadata and tags that users changed.
     labels: Labels(InstanceId => Labels),
-    /// What server groups say of the topology; those that say nothing are not in it.
+    /// The topology rules of server groups; groups without any have no row.
     group_topologies: GroupTopology(Uuid => GroupTopology),
-    /// What instances will be if the last rebuild that was asked for is done.
+    /// The last requested rebuild of each instance.
     rebuilds: Rebuild(InstanceId => Rebuild),
 }
 
 impl State {
-    /// The instances in the order of lists.
+    /// The index of instances in list order.
     #[must_use]
     pub fn listing(&self) -> &Listing {
         &self.index
     }
 
-    /// The key pairs of a user with their names, in the order of these.
+    /// The key pairs of a user with their names, by name.
     pub fn keypairs_of<'s>(
         &'s self,
         user: &'s str,
@@ -75,170 +75,170 @@ impl State {
     }
 }
 
-/// A cell.
+/// A cell, as operators configured it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Its name.
+    /// The name that operators see.
     pub name: String,
-    /// Whether it gets no new instances.
+    /// Whether the cell accepts no new instances.
     pub disabled: bool,
-    /// Since when it does not answer.
+    /// Since when the cell does not answer; `None` while it does.
     pub down_since: Option<Timestamp>,
 }
 
 impl Cell {
-    /// Whether new instances may go there.
+    /// Whether new instances may be placed there.
     #[must_use]
     pub fn takes_instances(&self) -> bool {
         !self.disabled && self.down_since.is_none()
     }
 }
 
-/// Where a host belongs.
+/// The cell of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostMapping {
-    /// Its cell.
+    /// The UUID of its cell.
     pub cell: CellId,
-    /// Its name.
+    /// The name of the host, unique over all cells.
     pub name: String,
 }
 
-/// An instance that no cell has yet.
+/// An instance that no cell has accepted yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildRequest {
-    /// What was asked for together is scheduled together.
+    /// The UUID of the API request; its instances are scheduled together.
     pub reservation: Uuid,
-    /// How far it is.
+    /// How far the build request has come.
     pub stage: BuildStage,
 }
 
-/// How far a build request is.
+/// The stage of a build request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BuildStage {
-    /// A place is to be found.
+    /// Waits for a host.
     Waiting,
-    /// The place is claimed; the cell is to be told.
+    /// A host is claimed; the cell has to be told.
     Placed {
-        /// The claimed host.
+        /// The host that is claimed, with the allocations.
         selection: Candidate,
-        /// Where it may be built instead; hosts of the same cell.
+        /// Further candidates in the same cell.
         alternates: Vec<Candidate>,
     },
 }
 
-/// What control knows of an instance all its life.
+/// What control knows of an instance during its whole life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
-    /// Its cell, once it has one.
+    /// Its cell; `None` until a host is claimed, and cell0 if none is found.
     pub cell: Option<CellId>,
-    /// Its project.
+    /// The project that owns the instance.
     pub project: String,
-    /// Its user.
+    /// The user that owns the instance.
     pub user: String,
-    /// When it was asked for.
+    /// The time of the request.
     pub created_at: Timestamp,
-    /// Whether it is being deleted: then lists do not show it.
+    /// Whether it is being deleted; lists then omit it.
     pub is_deleting: bool,
     /// The number of the last claim or ask; see [`crate::ask`].
     pub claim: u64,
-    /// What that ask was answered; nothing for a claim that control made itself.
+    /// The answer to that ask; `None` for a claim that control made itself.
     pub answer: Option<Answer>,
-    /// Counts its moves.
+    /// The number of moves so far.
     pub turn: u32,
     /// Its moves, the latest last.
     pub migrations: Vec<MigrationId>,
 }
 
-/// An instance of cell0.
+/// An instance of cell0, for which no host was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buried {
-    /// Why it has no host, with the explanation.
+    /// Why no host was found, with the explanation.
     pub fault: Fault,
 }
 
-/// An instance whose cell is to forget it.
+/// An instance that its cell still has to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deletion {
-    /// Since when.
+    /// The time of the delete request.
     pub at: Timestamp,
 }
 
-/// A move under way.
+/// A move that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
-    /// Whose.
+    /// The instance that is moved.
     pub instance: InstanceId,
-    /// What kind.
+    /// The kind of the move.
     pub kind: MoveKind,
-    /// How far it is.
+    /// How far the move has come.
     pub stage: MoveStage,
-    /// What the instance is to be there, if that changes.
+    /// The new specification, if the move changes it.
     pub spec: Option<Spec>,
-    /// Which move of the instance it is.
+    /// The number of the move within the instance.
     pub turn: u32,
-    /// What the instance held before.
+    /// The allocations of the instance before the move.
     pub held: Vec<Amounts>,
-    /// How the user wants it to end.
+    /// The user's decision, once it is made.
     pub verdict: Option<Verdict>,
 }
 
-/// How far a move is.
+/// The stage of a move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MoveStage {
-    /// The cell is to let nothing else begin.
+    /// The cell has to reserve the instance.
     Requested,
-    /// A place is to be found.
+    /// Waits for a target.
     Reserved,
-    /// The place is claimed; the cell is to carry the move out.
+    /// A target is claimed; the cell has to carry out the move.
     Placed {
-        /// The claimed host.
+        /// The host that is claimed, with the allocations.
         selection: Candidate,
-        /// Where it may go instead; hosts of the same cell.
+        /// Further candidates in the same cell.
         alternates: Vec<Candidate>,
-        /// The number of the claim.
+        /// The number of the claim; see [`crate::ask`].
         claim: u64,
     },
-    /// The cell carries it out.
+    /// The cell is carrying out the move.
     InCell,
-    /// No place was found; the cell is to be told.
+    /// No target was found; the cell has to be told.
     Cancelling,
 }
 
-/// The record of a move.
+/// The record of a move, kept as long as its instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Migration {
-    /// Whose.
+    /// The instance that is or was moved.
     pub instance: InstanceId,
-    /// What kind.
+    /// The kind of the move.
     pub kind: MoveKind,
-    /// What became of it.
+    /// The outcome so far.
     pub status: MigrationStatus,
     /// The cell in which it happened.
     pub cell: CellId,
-    /// Where the instance was; nowhere before an unshelve.
+    /// The source host; `None` for an unshelve.
     pub source: Option<HostId>,
-    /// Where it goes, or went.
+    /// The target host, once one is claimed.
     pub target: Option<HostId>,
-    /// When it was asked for.
+    /// The time of the request.
     pub created_at: Timestamp,
-    /// When its status changed last.
+    /// The time of the last change of status.
     pub updated_at: Timestamp,
-    /// Why it failed, if it did.
+    /// The reason of a failure; `None` otherwise.
     pub fault: Option<Fault>,
 }
 
-/// What became of a move.
+/// The outcome of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MigrationStatus {
-    /// No place is claimed yet.
+    /// No target is claimed yet.
     Accepted,
-    /// A place is claimed.
+    /// A target is claimed, and the move is under way.
     Running,
-    /// The instance stays where it went.
+    /// The instance stays on the target.
     Confirmed,
-    /// It went back because somebody wanted it to.
+    /// The instance went back at the user's request.
     Reverted,
-    /// It failed; the instance is where it was.
+    /// The move failed; the instance is on the source.
     Error,
 }
 
@@ -256,135 +256,136 @@ impl MigrationStatus {
 
 /// A rebuild that a cell was asked for.
 ///
-/// Only the cell knows whether it is done: it says so by the digest of what the instance is. One that
-/// failed stays here, without effect, until the next one or the end of the instance.
+/// Only the cell knows whether it is complete, which it reports by the digest of the instance's
+/// spec. A failed one stays here without effect, until the next one or the end of the instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rebuild {
-    /// What the instance is to be.
+    /// The specification that the rebuild requests.
     pub spec: Spec,
-    /// When it was asked for.
+    /// The time of the request.
     pub at: Timestamp,
-    /// When its cell had changed the instance last by then: what the cell says with this time, it
-    /// said before it began.
+    /// The time of the cell's last known change of the instance at the request: a report with this
+    /// time precedes the rebuild.
     pub seen: Timestamp,
 }
 
-/// A flavor.
+/// A flavor of the compute API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flavor {
-    /// Its name, unique among flavors.
+    /// The name, unique among flavors.
     pub name: String,
-    /// Virtual processors.
+    /// The number of virtual processors.
     pub vcpus: u32,
-    /// Memory in MiB.
+    /// Guest memory in MiB.
     pub memory_mb: u32,
-    /// Root disk in GiB.
+    /// The root disk in GiB.
     pub root_gb: u32,
-    /// Ephemeral disks in GiB.
+    /// The ephemeral disks in GiB.
     pub ephemeral_gb: u32,
-    /// Swap in MiB.
+    /// The swap disk in MiB.
     pub swap_mb: u32,
-    /// Whether everybody may use it.
+    /// Whether every project may use it.
     pub is_public: bool,
-    /// Who may use it if not everybody.
+    /// The projects that may use it if it is not public.
     pub projects: Vec<String>,
-    /// Words for people.
+    /// A description for users.
     pub description: Option<String>,
-    /// Extra specs.
+    /// The extra specs: resources, traits and hints to filters.
     pub extra_specs: BTreeMap<String, String>,
 }
 
 /// A public key of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keypair {
-    /// `ssh` or `x509`.
+    /// Either `ssh` or `x509`.
     pub kind: String,
-    /// The public key.
+    /// The public key as text.
     pub public_key: String,
-    /// Its fingerprint.
+    /// The fingerprint of the key.
     pub fingerprint: String,
-    /// When it came.
+    /// The time of creation.
     pub created_at: Timestamp,
 }
 
-/// A server group.
+/// A server group of the compute API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerGroup {
-    /// Its name.
+    /// The name that its creator gave it.
     pub name: String,
-    /// Its project.
+    /// The project that owns the group.
     pub project: String,
-    /// Its user.
+    /// The user that owns the group.
     pub user: String,
     /// `affinity`, `anti-affinity`, `soft-affinity` or `soft-anti-affinity`.
     pub policy: String,
-    /// How many members a host may have, with `anti-affinity`.
+    /// The maximum number of members on a host, with `anti-affinity`.
     pub max_server_per_host: Option<u32>,
-    /// The hard rules that policy and topology rules mean; placement holds them.
+    /// The hard rules that follow from the policy and the topology rules; placement enforces them.
     pub rules: Vec<Rule>,
-    /// Its members, in the order in which they came.
+    /// The members in the order in which they joined.
     pub members: Vec<InstanceId>,
 }
 
 /// The topology rules of a server group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupTopology {
-    /// As whoever made the group wrote them. The hard ones are among [`ServerGroup::rules`] too.
+    /// The rules as text, as the creator of the group wrote them. The hard ones are among
+    /// [`ServerGroup::rules`] too.
     pub rules: String,
 }
 
-/// A host aggregate.
+/// A host aggregate of the compute API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aggregate {
-    /// Its name.
+    /// The name that operators see.
     pub name: String,
-    /// Its hosts, in rising order. Placement has the same in its aggregates.
+    /// The hosts in rising order; placement's aggregate has the same members.
     pub hosts: Vec<HostId>,
-    /// Its metadata; `availability_zone` makes it a zone.
+    /// Metadata for filters; the key `availability_zone` makes it a zone.
     pub metadata: BTreeMap<String, String>,
-    /// When it was created.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Option<Timestamp>,
 }
 
-/// What an instance is called and what is written on it, once that is not what its spec says.
+/// The name and annotations of an instance, once they differ from its spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Labels {
-    /// Its name.
+    /// The display name of the instance.
     pub name: String,
-    /// Words for people.
+    /// A description for users.
     pub description: Option<String>,
-    /// Metadata.
+    /// The metadata that users set.
     pub metadata: BTreeMap<String, String>,
-    /// Tags, in rising order.
+    /// The tags, in rising order.
     pub tags: Vec<String>,
-    /// The host name that the guest is told.
+    /// The host name inside the guest.
     pub hostname: String,
-    /// Whether and by whom it is locked.
+    /// The lock, if the instance is locked.
     pub lock: Option<Lock>,
-    /// When this was last changed.
+    /// The time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// A locked instance is left alone by all but administrators, until somebody unlocks it.
+/// A locked instance can be changed by administrators only, until it is unlocked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lock {
-    /// Whether its owner locked it, and no administrator.
+    /// Whether the owner locked it rather than an administrator.
     pub by_owner: bool,
-    /// Why.
+    /// The reason that was given, if any.
     pub reason: Option<String>,
 }
 
-/// What operators said about a compute service.
+/// The administrative state of a compute service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// Whether it gets no new instances.
+    /// Whether the host accepts no new instances.
     pub disabled: bool,
-    /// Why.
+    /// The reason for disabling it, if one was given.
     pub disabled_reason: Option<String>,
-    /// Whether an operator knows that it is down.
+    /// Whether an operator declared the host down.
     pub forced_down: bool,
-    /// When this was last changed.
+    /// The time of the last change.
     pub updated_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! An agent that keeps to what the cell conductor expects of agents.
+//! An agent that fulfils the contract with the cell conductor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ pub struct Agent {
     pub host: HostId,
     pub session: u64,
     pub is_up: bool,
-    /// What the host has, and whether it runs. Outlives the agent's sessions.
+    /// The guests of the host, and whether each runs. Outlives the agent's sessions.
     pub guests: BTreeMap<(InstanceId, u32), bool>,
     destroyed: BTreeSet<(InstanceId, u32)>,
     answered: BTreeMap<InstanceId, (u32, Option<Failure>)>,
@@ -43,7 +43,7 @@ impl Agent {
         }
     }
 
-    /// Carries an effect out; `fails` says whether a step that may fail does.
+    /// Carries out an effect; `fails` says whether a step that may fail does.
     pub fn carry_out(&mut self, effect: &Effect, fails: bool) -> Option<Event> {
         match effect {
             Effect::Agent { session, order, .. } => {

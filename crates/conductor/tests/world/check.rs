@@ -1,4 +1,4 @@
-//! What must hold in the world: always, and when it is at rest.
+//! Invariants of the world: always, and at rest.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl World {
         })
     }
 
-    /// What holds at every moment.
+    /// Invariants that hold at every moment.
     pub fn check(&self) {
         let conductor = &self.control.conductor;
         let mut listed: Vec<_> = conductor.listing().after(None, None, false).collect();
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// What holds when nothing is under way and all hosts are up.
+    /// Invariants that hold when nothing is under way and all hosts are up.
     pub fn check_at_rest(&self) {
         self.check();
         let conductor = &self.control.conductor;

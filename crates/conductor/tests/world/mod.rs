@@ -1,4 +1,4 @@
-//! A small world: control, cells and agents, and a network between them that does as it is told.
+//! A small world: control, cells and agents, and a simulated network between them.
 
 #![allow(
     dead_code,
@@ -26,7 +26,7 @@ use uuid::Uuid;
 const CPU: &str = "CUSTOM_CPU";
 const RAM: &str = "CUSTOM_RAM";
 
-/// Something under way from one role to another.
+/// A message under way from one role to another.
 #[derive(Clone, Debug)]
 pub enum Packet {
     Work(Effect),
@@ -68,9 +68,9 @@ pub struct World {
     pub network: Vec<Packet>,
     pub at: Timestamp,
     pub rng: Rng,
-    /// Whether schedulers put the hosts in another order each time.
+    /// Whether schedulers rank the hosts in a different order each time.
     pub shuffles: bool,
-    /// Of so many steps that may fail one does; 0 for none.
+    /// Of this many steps that may fail one does; 0 for none.
     pub fails_one_in: usize,
     /// The hosts on which steps fail.
     pub failing: Vec<HostId>,
@@ -218,7 +218,8 @@ impl World {
         }
     }
 
-    /// Decides, journals, applies (and undoes and applies again), sends.
+    /// Decides a command, journals and applies its changes (also undoing and reapplying them), and
+    /// sends the effects.
     fn submit(&mut self, command: &Command) -> Result<Outcome, Refusal> {
         let mut changes = Vec::new();
         let outcome = self.control.decide(command, &mut changes)?;
@@ -271,7 +272,7 @@ impl World {
         }
     }
 
-    /// Everything that is wanted is sent (again), and agents that are unknown announce themselves.
+    /// Sends all wanted effects (again), and lets unknown agents announce themselves.
     pub fn send_all(&mut self) {
         let effects = self.control.conductor.effects();
         self.send_effects(effects);
@@ -353,7 +354,7 @@ impl World {
         }
     }
 
-    /// What a reply of a cell means for control.
+    /// Converts a cell's reply into a command of control.
     fn hear(&mut self, message: &Message, reply: Reply) {
         use super_conductor::Command;
         let command = match (message, reply) {
@@ -401,7 +402,7 @@ impl World {
         hosts.into_iter().map(|id| candidate(id, vcpus)).collect()
     }
 
-    /// The scheduler.
+    /// Simulates the scheduler for an effect of control.
     fn work(&mut self, effect: Effect) {
         use super_conductor::Command;
         match effect {
@@ -467,7 +468,7 @@ impl World {
         self.conduct(command);
     }
 
-    /// Delivers everything, in order, until nothing is under way and nothing is wanted.
+    /// Delivers everything in order, until nothing is under way and no effect is wanted.
     pub fn settle(&mut self) {
         for _ in 0..200 {
             self.send_all();
@@ -492,7 +493,7 @@ impl World {
         });
     }
 
-    /// All roles killed and started again; what was under way is lost.
+    /// Kills and restarts all roles; messages under way are lost.
     pub fn crash(&mut self) {
         self.network.clear();
         self.reload();

@@ -17,38 +17,38 @@ pub(crate) const COUNTERS: usize = 16;
 pub(crate) const LIMIT: u64 = 1_000;
 const VERSION: u8 = 1;
 
-/// What can be asked of the counters.
+/// The commands of the counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Adds to a counter.
+    /// Adds a number to a counter.
     Add { counter: usize, amount: u64 },
     /// Moves from one counter to another: two changes, or none.
     Move { from: usize, to: usize, amount: u64 },
     /// Asks for a counter's value.
     Get { counter: usize },
-    /// Adds 1 to the first counter, and takes so long to decide.
+    /// Adds 1 to the first counter; deciding it takes this long.
     Slow { micros: u64 },
-    /// A bug.
+    /// Panics while it is decided, as a bug would.
     Panic,
 }
 
-/// A counter has this value now.
+/// The counter has this value from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) counter: u8,
     pub(crate) value: u64,
 }
 
-/// Why not.
+/// Why a command is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It would exceed the limit.
+    /// The counter would exceed the limit.
     TooMuch { value: u64 },
-    /// There is not enough to take.
+    /// The counter would fall below 0.
     TooLittle { value: u64 },
 }
 
-/// What the engine answers to a command.
+/// The answer to a command.
 pub(crate) type Answer = Result<Result<u64, Refusal>, placewright_engine::SubmitError>;
 
 impl Counters {
@@ -101,7 +101,8 @@ impl Machine for Counters {
                 if from == to || amount == 0 {
                     return Ok(source);
                 }
-                // Added before the last check, to show that a refusal's changes do not count.
+                // Added before the last check, to show that the changes of a refused command are
+                // ignored.
                 changes.push(Self::change(from, source - amount));
                 if target + amount > LIMIT {
                     return Err(Refusal::TooMuch { value: target });

@@ -1,4 +1,5 @@
-//! What the tests share: the toy machine, and engines of it on a journal that fails on demand.
+//! Shared by the tests: the toy machine, and engines that run it on a journal with injected
+//! failures.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -18,7 +19,7 @@ use placewright_journal::{Faults, Faulty, Journal, MemoryJournal};
 
 pub(crate) use counters::{Command, Counters};
 
-/// What an engine told.
+/// The events that an engine reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     Recovered {
@@ -40,7 +41,7 @@ pub(crate) enum Event {
     SnapshotFailed,
 }
 
-/// Remembers what an engine told.
+/// Records the events of an engine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Events(Arc<Mutex<Vec<Event>>>);
 
@@ -131,7 +132,7 @@ impl Toy {
         self.engine.read_now(Machine::digest)
     }
 
-    /// The digest of what a start would find now.
+    /// The digest of the state that a restart would recover.
     pub(crate) fn recovered_digest(&mut self) -> u128 {
         let recovered = recover::<Counters>(self.journal.as_mut(), &()).unwrap();
         recovered.machine.digest()
@@ -139,7 +140,8 @@ impl Toy {
 }
 
 impl Drop for Toy {
-    /// A test that fails while appends are held must fail, not wait for the engine for ever.
+    /// A test that fails while appends are held must fail instead of waiting for the engine for
+    /// ever.
     fn drop(&mut self) {
         self.faults.heal();
         self.faults.release();
@@ -169,7 +171,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Waits for what an engine's thread is about to do.
+/// Waits for an asynchronous action of an engine's thread.
 pub(crate) fn eventually(mut holds: impl FnMut() -> bool) {
     let started = std::time::Instant::now();
     while !holds() {

@@ -1,4 +1,4 @@
-//! Going on without entries that are gone, because somebody said so.
+//! Accepting the loss of entries: continuing without them on an operator's explicit request.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -13,21 +13,24 @@ use super::{SqliteJournal, Store, check, int, snapshot_file, tail};
 use crate::maintain::read_whole;
 use crate::{Journal as _, JournalError};
 
-/// What [`SqliteJournal::accept_loss`] gave up.
+/// The result of [`SqliteJournal::accept_loss`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acceptance {
-    /// The first and the last entry that were given up, as far as is known; none: nothing was missing.
+    /// The first and the last entry that were given up, as far as known; `None` if nothing was
+    /// missing.
     pub lost: Option<(u64, u64)>,
-    /// The last entry now. The next one follows it, so numbers of lost entries come again.
+    /// The last entry now. The next one follows it, so the sequences of lost entries are used
+    /// again.
     pub end: u64,
-    /// The entries up to `end` are not there, but the snapshot of the state after them is.
+    /// Whether the entries up to `end` are gone, and only the snapshot of the state after them is
+    /// left.
     pub from_snapshot: bool,
 }
 
 impl SqliteJournal {
-    /// Goes on without what is missing: entries that were acknowledged and are gone, those behind a
-    /// damaged or missing one, a mark that is missing or damaged. What a sound snapshot holds is kept.
-    /// Files that are of no use any more are kept beside, with `.lost` behind their names.
+    /// Continues without what is missing: acknowledged entries that are gone, entries after a
+    /// damaged or missing one, a missing or damaged mark. The content of a sound snapshot is kept.
+    /// Files that are no longer useful are renamed with the suffix `.lost`.
     ///
     /// # Errors
     /// Nothing that is left makes a whole state, or the store failed; or as [`SqliteJournal::open`].
@@ -42,7 +45,8 @@ impl SqliteJournal {
         let snapshot = newest_sound_snapshot(&store)?;
         let accepted = Self::without(&store, snapshot, found);
         match accepted {
-            // What bears a mark is surely a store, and with a snapshot it does not need its log.
+            // A directory with a mark is certainly a store, and with a sound snapshot it can do
+            // without its log.
             Err(JournalError::DamagedStore { .. } | JournalError::NotAJournal { .. })
                 if found.last().is_some() && snapshot > 0 =>
             {
@@ -123,7 +127,7 @@ impl SqliteJournal {
         }
     }
 
-    /// Damaged snapshots of entries that are given up would be taken for newer ones later.
+    /// Renames damaged snapshots after `end`, which would be taken for newer ones later.
     fn put_snapshots_aside(&mut self, end: u64) -> Result<(), JournalError> {
         for snapshot in self.snapshots()? {
             if snapshot.sequence > end {
@@ -135,7 +139,7 @@ impl SqliteJournal {
     }
 }
 
-/// 0: there is none.
+/// The sequence of the newest sound snapshot; 0 if there is none.
 fn newest_sound_snapshot(store: &Store) -> Result<u64, JournalError> {
     for snapshot in snapshot_file::list(&store.directory).map_err(store.io("list snapshots"))? {
         let sequence = snapshot.sequence;
@@ -150,7 +154,7 @@ fn newest_sound_snapshot(store: &Store) -> Result<u64, JournalError> {
     Ok(0)
 }
 
-/// Gives up all entries: the log goes on behind the snapshot.
+/// Removes all entries: the log continues after the snapshot.
 fn restart_at(connection: &Connection, snapshot: u64) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     transaction.execute("DELETE FROM batch", [])?;

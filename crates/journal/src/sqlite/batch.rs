@@ -1,18 +1,18 @@
 //! One row of the `batch` table: the records of one append.
 //!
-//! `records` holds, for each record, its length as four little-endian bytes, then its bytes.
-//! `checksum` covers `previous` (the checksum of the batch before), the numbers and `records`, so
-//! that a row can be checked alone, and its place in the chain as well.
+//! `records` contains, for each record, its length as four little-endian bytes, then its bytes.
+//! `checksum` covers `previous` (the checksum of the preceding batch), the sequences and
+//! `records`, so that a row can be verified alone as well as in its place in the chain.
 
 use std::path::Path;
 
 use super::{Tail, int, uint};
 use crate::JournalError;
 
-/// SQLite keeps at most 10^9 bytes in one value; the rest of the row needs some of them.
+/// SQLite limits a value to 10^9 bytes; this leaves some for the rest of the row.
 const BYTES_MAX: u64 = 999_000_000;
 
-/// Puts the records of a batch into one value.
+/// Encodes the records of a batch into one value.
 pub(super) fn encode(records: &[&[u8]], payload: &mut Vec<u8>) -> Result<(), JournalError> {
     payload.clear();
     let bytes: u64 = records.iter().map(|r| r.len() as u64 + 4).sum();
@@ -40,7 +40,7 @@ pub(super) fn checksum(previous: u32, first: u64, last: u64, records: &[u8]) -> 
     hasher.finalize()
 }
 
-/// A row as it lies in the database; nothing in it is trusted yet.
+/// A row as read from the database; nothing in it is trusted yet.
 pub(super) struct Row<'a> {
     pub(super) first: u64,
     last: u64,
@@ -60,7 +60,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// Checks the row and its place behind `before`; answers its records with their sequences.
+    /// Verifies the row and its position after `before`; returns its records with their sequences.
     pub(super) fn check(
         &self,
         before: Tail,
@@ -100,7 +100,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The records in a value; None when a length points outside of it.
+/// Splits a value into its records; `None` if a length points outside of it.
 fn split(mut payload: &[u8]) -> Option<Vec<&[u8]>> {
     let mut records = Vec::new();
     while let Some((length, rest)) = payload.split_first_chunk::<4>() {

@@ -1,4 +1,4 @@
-//! What a store has to hold, and what an operator should know of how it was found.
+//! Checks of a store when it is opened, and notices for the operator.
 
 use std::fmt;
 use std::fs;
@@ -10,28 +10,28 @@ use super::Store;
 use super::mark::{Found, Mark};
 use crate::{JournalError, private};
 
-/// What an operator should know of a store as it was found.
+/// A condition of the store that an operator should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Other users of the machine can read or write it.
+    /// Other users of the machine can read or write the store.
     OpenToOthers {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
-        /// The directory's mode.
+        /// The permission bits of the directory.
         mode: u32,
-        /// A file that they can get at.
+        /// A file that they have access to.
         file: String,
     },
-    /// An earlier release wrote it, which kept no mark; from now on there is one.
+    /// An earlier release wrote the store, without a mark; it has one from now on.
     Adopted {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
-        /// The last entry.
+        /// The last entry in the log.
         end: u64,
     },
-    /// A slot of the mark was damaged, and is written again.
+    /// A slot of the mark was damaged and has been rewritten.
     SlotDamaged {
-        /// The store.
+        /// The directory of the store.
         path: PathBuf,
     },
 }
@@ -46,7 +46,7 @@ impl Notice {
         open.into_iter().collect()
     }
 
-    /// Whether somebody should do something about it.
+    /// Whether the operator should act on it.
     pub fn is_warning(&self) -> bool {
         !matches!(self, Self::Adopted { .. })
     }
@@ -85,7 +85,8 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Looks at the database's file before SQLite does, which would throw the log of an empty one away.
+/// Checks the size of the database file before SQLite opens it, which would discard the log of an
+/// empty one.
 pub(super) fn check_file(store: &Store, found: Found) -> Result<(), JournalError> {
     let bytes = |name| fs::metadata(store.directory.join(name)).map_or(0, |file| file.len());
     if bytes("journal.sqlite") > 0 {
@@ -102,7 +103,7 @@ pub(super) fn check_file(store: &Store, found: Found) -> Result<(), JournalError
     Ok(())
 }
 
-/// Whether a store may be empty.
+/// Refuses an empty store whose mark says that entries were acknowledged, or is damaged.
 pub(super) fn check_empty(store: &Store, found: Found) -> Result<(), JournalError> {
     let path = store.directory.clone();
     match found {
@@ -120,7 +121,7 @@ pub(super) fn check_empty(store: &Store, found: Found) -> Result<(), JournalErro
     }
 }
 
-/// Adds to an error that says nothing of entries how far they have to reach.
+/// Adds the range of missing entries to an error that does not name entries.
 pub(super) fn said(mut error: JournalError, found: Found) -> JournalError {
     let last = found.last().filter(|last| *last > 0);
     if let (
@@ -136,7 +137,7 @@ pub(super) fn said(mut error: JournalError, found: Found) -> JournalError {
     error
 }
 
-/// Checks that the log reaches as far as the mark says, with the batch that it says.
+/// Verifies that the log reaches the entry in the mark, with the same checksum.
 pub(super) fn check_acknowledged(
     store: &Store,
     connection: &Connection,
@@ -195,7 +196,7 @@ pub(super) fn check_acknowledged(
     }
 }
 
-/// Whether the store has had a mark.
+/// Whether the database records that the store has a mark.
 fn is_marked(connection: &Connection) -> rusqlite::Result<bool> {
     connection
         .query_row("SELECT 1 FROM meta WHERE key = 'marked'", [], |_| Ok(()))
@@ -203,7 +204,7 @@ fn is_marked(connection: &Connection) -> rusqlite::Result<bool> {
         .map(|found| found.is_some())
 }
 
-/// Has the mark say where the log ends, and the store that it has one.
+/// Makes the mark agree with the end of the log, and records in the database that there is one.
 pub(super) fn mark(
     store: &mut Store,
     connection: &Connection,

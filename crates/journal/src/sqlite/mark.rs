@@ -1,30 +1,35 @@
 //! The high-water mark: which entry was acknowledged last, kept outside of SQLite's log.
 //!
-//! SQLite takes a log whose end is damaged, cut off or gone for one that ended there, as it has to after a
-//! power cut. So whatever such damage takes away would be missing in silence. The mark says where the
-//! log has to reach, and with which checksum, which the checksums of all earlier batches went into.
+//! SQLite treats a log whose end is damaged, cut off or missing as one that ended there, as it
+//! must after a power failure. Without further evidence, entries lost by such damage would go
+//! unnoticed. The mark records how far the log has to reach and the checksum at that point, which
+//! covers all earlier batches.
 //!
 //! ```text
 //! mark       three slots, one in each 4 KiB page
 //! slot       "PWMARK" | format u16 | number u64 | last u64 | checksum u32 | crc32 of what is before
 //! ```
 //!
-//! All numbers are little-endian. The slot with the highest number counts.
+//! All numbers are little-endian. The valid slot with the highest number
+//! counts.
 //!
-//! **When it is written.** After the append of batch N is on stable storage and before it is
-//! acknowledged, the first slot is written. So the mark never asks for what was not kept: a program that
-//! is killed between the two leaves a mark one batch behind, and no alarm. What is written, if not yet on
-//! stable storage, outlives the program: after a kill the mark knows each acknowledged entry.
+//! **When it is written.** The first slot is written after the append of batch N is on stable
+//! storage and before it is acknowledged. So the mark never claims what was not kept: a process
+//! that is killed between the two leaves a mark one batch behind, which is not an error. The write
+//! reaches the page cache, which survives the process: after a kill the mark covers each
+//! acknowledged entry.
 //!
-//! **When it is durable.** An fsync of its own before each acknowledgement would double the time of an
-//! append. Instead batch N goes to the disk when its callers have their answers, into the other two slots
-//! in turn, so that one of them is whole whatever is torn. Where a file system writes in place (ext4, XFS)
-//! that is a direct write, which waits for the disk to take it and not for its cache to be emptied: the
-//! fsync of append N + 1 does that for both. Elsewhere it is an fsync of its own. Append N + 1 does not
-//! begin before. So after a power cut the mark is at most one batch behind: only what is lost of the very
-//! last batch, by a disk that loses what it said it had kept, could go unnoticed.
+//! **When it is durable.** An fsync of the mark before each acknowledgement would double the time
+//! of an append. Instead batch N is written to the disk after its callers have their answers,
+//! alternating between the other two slots, so that one of them is intact if a write is torn. On
+//! file systems that write in place (ext4, XFS) this is a direct write, which reaches the disk but
+//! does not flush its cache; the fsync of append N + 1 does that for both. On others it is an
+//! fsync of its own. Append N + 1 does not begin before. So after a power failure the mark is at
+//! most one batch behind, and only the loss of the very last batch, by a disk that drops
+//! acknowledged data, could go unnoticed.
 //!
-//! A mark that cannot be written stops the next append, not the one that it belongs to: that one is kept.
+//! A mark that cannot be written fails the next append, not the one that it belongs to, which is
+//! kept.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -38,35 +43,36 @@ const NAME: &str = "mark";
 const PARTIAL_NAME: &str = "mark.partial";
 const MAGIC: &[u8; 8] = b"PWMARK\x01\x00";
 const SLOT_BYTES: usize = 32;
-/// A disk writes a page of this size in one piece, or at least harms no other.
+/// The distance between slots. A disk writes a page of this size atomically, or at least damages
+/// no other page.
 const SLOT_EVERY: usize = 4096;
-/// The slot that is written before an acknowledgement.
+/// The slot that is written before an acknowledgement, without an fsync.
 const SLOT_QUICK: usize = 0;
-/// The slots that are made durable in turn.
+/// The slots that are written durably in turn.
 const SLOTS_DURABLE: [usize; 2] = [1, 2];
 const SLOTS: usize = 3;
-/// A mark that is read while it is written is read again, so often.
+/// How often a mark that is being written is read again.
 const READ_ATTEMPTS: usize = 5;
 
-/// What was read of a mark.
+/// The result of reading a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// There is no such file.
+    /// The file does not exist.
     Absent,
-    /// There is one, but none of its slots is whole.
+    /// The file exists, but none of its slots is valid.
     Unreadable,
-    /// The last batch that was acknowledged, or with a damaged slot perhaps the one before it.
+    /// The last acknowledged batch; if a slot is damaged, possibly the one before it.
     At {
         tail: Tail,
         number: u64,
-        /// The durable slot with the lower number.
+        /// The durable slot with the lower number, which is overwritten next.
         older: usize,
         is_slot_damaged: bool,
     },
 }
 
 impl Found {
-    /// The last entry that was acknowledged, as far as the mark says.
+    /// The last acknowledged entry according to the mark.
     pub(super) fn last(self) -> Option<u64> {
         match self {
             Self::At { tail, .. } => Some(tail.last),
@@ -86,7 +92,7 @@ fn slot(number: u64, tail: Tail) -> [u8; SLOT_BYTES] {
     slot
 }
 
-/// The number and the tail of a slot that is whole.
+/// The number and the content of a valid slot.
 fn parse(bytes: &[u8]) -> Option<(u64, Tail)> {
     let bytes: &[u8; SLOT_BYTES] = bytes.first_chunk()?;
     let number = |at: usize| {
@@ -137,36 +143,36 @@ fn read_once(path: &Path) -> io::Result<Found> {
         Some(&(number, tail)) => Found::At {
             tail,
             number,
-            // None is less than any number.
+            // `None` compares less than any number.
             older: SLOTS_DURABLE[usize::from(slots[1] > slots[2])],
             is_slot_damaged: slots.contains(&None),
         },
     })
 }
 
-/// Writes the mark of a store. Held by whoever appends.
+/// The writer of a store's mark. Held by the thread that appends.
 pub(super) struct Mark {
     file: File,
     direct: Option<Direct>,
     number: u64,
     tail: Tail,
-    /// The durable slot to be written next.
+    /// The durable slot that is written next.
     next_slot: usize,
-    /// What is not on its way to stable storage yet, because its callers wait or because it failed.
+    /// How far the current value has been written.
     state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Settled,
-    /// The first slot says it.
+    /// The value is in the first slot only.
     Written,
-    /// No slot says it.
+    /// Writing the value failed.
     Failed,
 }
 
 impl Mark {
-    /// A mark for a store whose last batch is `tail`, in the place of the one that may be there.
+    /// Creates a mark for a store whose last batch is `tail`, replacing an existing one.
     ///
     /// # Errors
     /// Those of the file system.
@@ -191,8 +197,8 @@ impl Mark {
         })
     }
 
-    /// Goes on with the mark that was found, and has it say `tail`, durably: what a program that was
-    /// killed in between had kept is shown to everybody from now on.
+    /// Takes over an existing mark and durably sets it to `tail`, because entries that a killed
+    /// process had kept without marking them are visible to every reader from now on.
     ///
     /// # Errors
     /// Those of the file system.
@@ -220,7 +226,7 @@ impl Mark {
         }
     }
 
-    /// After an append, and before it is acknowledged.
+    /// Sets the mark after an append, before it is acknowledged.
     pub(super) fn set(&mut self, tail: Tail) {
         self.tail = tail;
         self.number += 1;
@@ -230,8 +236,8 @@ impl Mark {
         };
     }
 
-    /// After the acknowledgements, and before the next append: from here on it is durable, at the
-    /// latest with that one.
+    /// Makes the mark durable, at the latest together with the next append. Called after the
+    /// acknowledgements and before that append.
     ///
     /// # Errors
     /// It cannot be written.
@@ -248,7 +254,7 @@ impl Mark {
         let written = self.direct.as_mut().map(|direct| direct.write(&bytes, at));
         match written {
             Some(Ok(())) => {}
-            // A file system that takes no direct writes says so with the first one.
+            // The first direct write fails on a file system without support for it.
             Some(Err(_)) | None => {
                 self.direct = None;
                 write_at(&self.file, &bytes, at)?;
@@ -268,7 +274,7 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // Best effort: the first slot says it.
+        // Best effort: the first slot already has the value.
         let _ = self.settle().and_then(|()| self.file.sync_data());
     }
 }
@@ -286,18 +292,18 @@ fn write_at(mut file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// The same file for writes past the system's memory.
+/// The same file, opened for direct writes that bypass the page cache.
 struct Direct {
     file: File,
     page: Box<Page>,
 }
 
-/// Direct writes come from memory that begins where a page does.
+/// Direct writes require page-aligned memory.
 #[repr(C, align(4096))]
 struct Page([u8; SLOT_EVERY]);
 
 impl Direct {
-    /// None: a file system of which it is not known that it writes in place.
+    /// `None` on a file system that is not known to write in place.
     #[cfg(target_os = "linux")]
     fn open(path: &Path) -> Option<Self> {
         use rustix::fs::{OFlags, fstatfs};
@@ -340,7 +346,7 @@ mod tests {
         let mut mark = Mark::create(directory.path(), at(0)).unwrap();
         for last in 1..=9 {
             mark.set(at(last));
-            // Before it is settled, as after a kill.
+            // Read before it is settled, as after a kill.
             assert_eq!(read(directory.path()).unwrap().last(), Some(last));
             if last < 9 {
                 mark.settle().unwrap();
@@ -394,7 +400,7 @@ mod tests {
             drop(mark);
             assert_eq!(read(directory.path()).unwrap().last(), Some(last));
         }
-        // It says what was kept and not marked, too.
+        // The mark now includes entries that were kept but not marked.
         let found = read(directory.path()).unwrap();
         drop(Mark::resume(directory.path(), found, at(20)).unwrap());
         assert_eq!(read(directory.path()).unwrap().last(), Some(20));

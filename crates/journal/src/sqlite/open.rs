@@ -18,25 +18,25 @@ use crate::{JournalError, private};
 /// The format that this release writes. It reads this one and all older ones.
 pub const FORMAT: u32 = 1;
 
-/// Marks the file as ours: "PWJL".
+/// The application id that identifies our database files: "PWJL".
 const APPLICATION_ID: i32 = 0x5057_4a4c;
-/// Handles within one program take turns (see `Store::turn`); this covers what is left, such as a
-/// reader that starts while the log is recovered.
+/// Handles within one process are serialised by `Store::turn`; this covers the remaining cases,
+/// such as a reader that starts while the log is recovered.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The write-ahead log is copied into the database when it has grown to this many pages (16 MiB):
-/// rarer than SQLite's default, since each time costs two more fsyncs.
+/// The write-ahead log is checkpointed when it has grown to this many pages (16 MiB): less often
+/// than by SQLite's default, because each checkpoint costs two more fsyncs.
 const CHECKPOINT_PAGES: u32 = 4096;
-/// The room that [`SqliteJournal::grow_log`] makes: some thousand appends of a quiet store, or the first
-/// second of a busy one.
+/// The size to which [`SqliteJournal::grow_log`] extends the log: some thousand appends of a quiet
+/// store, or the first second of a busy one.
 const LOG_BYTES: u64 = 4 << 20;
-/// The pages that SQLite keeps in memory while it makes that room: next to none, so that it writes.
+/// The size of SQLite's page cache while the log is extended: close to zero, so that it writes.
 const CACHE_PAGES_GROWING: i64 = 16;
 
 /// How to open a store.
 #[derive(Debug, Clone, Default)]
 pub struct SqliteOptions {
-    /// The most that the journal's file may grow to, in bytes; an append beyond fails with
-    /// [`JournalError::NoSpace`]. None: as large as the disk.
+    /// The maximum size of the journal's file in bytes; an append beyond it fails with
+    /// [`JournalError::NoSpace`]. `None`: limited by the disk only.
     pub file_bytes_max: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl SqliteJournal {
         Ok(journal)
     }
 
-    /// From now on the log is written into the database when the last handle is closed.
+    /// Lets SQLite checkpoint the log into the database when the last handle is closed.
     pub(super) fn tidy_on_close(&self) -> Result<(), JournalError> {
         (self.connection)
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
@@ -73,9 +73,9 @@ impl SqliteJournal {
             .map_err(self.store.sqlite("open"))
     }
 
-    /// Gives the write-ahead log some room before it is needed. An fsync that has to make a file larger
-    /// waits for the disk twice, so appends would be slow until the log has once been as long as it
-    /// gets. Where there is no room it stays as it is.
+    /// Extends the write-ahead log in advance. An fsync that extends a file waits for the disk
+    /// twice, so appends would be slow until the log has reached its full length once. If there is
+    /// no space, the log stays as it is.
     ///
     /// # Errors
     /// [`JournalError::ReadOnly`], or the store failed.
@@ -96,15 +96,15 @@ impl SqliteJournal {
                 .map_err(&sqlite)
         };
         keep(CACHE_PAGES_GROWING)?;
-        // Changed pages that are too many for the cache go to the log at once. What is rolled back is
-        // written over later, and the file does not shrink.
+        // Changed pages that exceed the cache are written to the log at once. After the rollback
+        // they are overwritten later, and the file does not shrink.
         let transaction = self.connection.unchecked_transaction().map_err(&sqlite)?;
         let grown = transaction.execute(
             "INSERT INTO batch (first, last, previous, checksum, records) \
              VALUES (-1, -1, 0, 0, zeroblob(?1))",
             [super::int(LOG_BYTES + LOG_BYTES / 16)],
         );
-        // SQLite has rolled it back already where there is no room.
+        // If there was no space, SQLite has already rolled back.
         transaction.finish().map_err(&sqlite)?;
         keep(pages)?;
         match grown.map_err(&sqlite) {
@@ -113,8 +113,8 @@ impl SqliteJournal {
         }
     }
 
-    /// Opens the store in `directory` to look at it, also while another program writes to it.
-    /// Whatever would change it fails with [`JournalError::ReadOnly`].
+    /// Opens the store in `directory` for inspection, also while another process writes to it.
+    /// Operations that would change it fail with [`JournalError::ReadOnly`].
     ///
     /// # Errors
     /// [`JournalError::NotFound`], [`JournalError::NewerFormat`], [`JournalError::NotAJournal`], or
@@ -138,7 +138,7 @@ impl SqliteJournal {
     }
 }
 
-/// Makes the directory where it is missing, and takes it for this program.
+/// Creates the directory if it is missing, and locks it for this process.
 pub(super) fn take(
     directory: &Path,
     options: SqliteOptions,
@@ -163,7 +163,7 @@ pub(super) fn take(
     Ok((store, found))
 }
 
-/// One more connection to the store's database.
+/// Opens another connection to the store's database.
 ///
 /// An empty one becomes a new store, unless `check_empty` says that it may not be.
 pub(super) fn connect(
@@ -178,12 +178,12 @@ pub(super) fn connect(
         check_format(store, &connection)?;
         return Ok(connection);
     }
-    // SQLite gives the files that it makes beside this one the same mode.
+    // SQLite gives the files that it creates beside this one the same mode.
     private::open_file(&file).map_err(|e| JournalError::from_io(&file, "open", e))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(&file, flags).map_err(&sqlite)?;
-    // A store that is refused stays as it was found: SQLite would throw away the rest of its log, which
-    // is all that is left of what is missing.
+    // A store that is refused must stay as it was found: a checkpoint on close would discard the
+    // rest of its log, which is all that is left of the missing entries.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(&sqlite)?;
@@ -194,7 +194,7 @@ pub(super) fn connect(
             reason: "the file or its permissions".into(),
         });
     }
-    // Look before changing anything: it may be another program's file, or a newer format.
+    // Checked before anything is changed: it may be another program's file, or a newer format.
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))
         .map_err(&sqlite)?;
@@ -224,8 +224,8 @@ fn connect_read_only(store: &Store, file: &Path) -> Result<Connection, JournalEr
     let log_bytes = fs::metadata(file.with_file_name("journal.sqlite-wal")).map_or(0, |m| m.len());
     let shared = file.with_file_name("journal.sqlite-shm").exists();
     match opened {
-        // In a directory that cannot be written, SQLite cannot make the files that it shares
-        // between programs. Without them, and without a log, no other program is there.
+        // In a read-only directory SQLite cannot create the files that it shares between
+        // processes. Without those files and without a log, no other process is using it.
         Err(error) if log_bytes == 0 && !shared && cannot_share(&error) => {
             let uri = format!("file:{}?immutable=1", escape(file));
             Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
@@ -240,7 +240,7 @@ fn cannot_share(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }
 
-/// Escapes what has a meaning in a `file:` URI.
+/// Escapes the characters with a meaning in a `file:` URI.
 fn escape(file: &Path) -> String {
     let mut escaped = String::new();
     for byte in file.as_os_str().as_encoded_bytes() {
@@ -274,7 +274,7 @@ fn configure(connection: &Connection, store: &Store) -> rusqlite::Result<()> {
 
 fn create_schema(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
-    // `records` comes last, so that the numbers of a row are read without its bytes.
+    // `records` is the last column, so that a row's numbers are read without its bytes.
     transaction.execute_batch(&format!(
         "PRAGMA application_id = {APPLICATION_ID}; \
          CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID; \
@@ -315,7 +315,7 @@ fn check_format(store: &Store, connection: &Connection) -> Result<(), JournalErr
     }
 }
 
-/// Takes the store for this program. The lock goes with the file.
+/// Locks the store for this process. The lock is released when the file is closed.
 fn lock(directory: &Path) -> Result<File, JournalError> {
     let path: PathBuf = directory.join("lock");
     let io = |e| JournalError::from_io(&path, "lock the store", e);
@@ -324,7 +324,7 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
-            // Only for the message: a file that cannot be read names nobody.
+            // Used for the message only: an unreadable file names no process.
             let named = file.read_to_string(&mut pid).is_ok() && !pid.trim().is_empty();
             return Err(JournalError::Locked {
                 path: directory.to_path_buf(),
@@ -337,7 +337,8 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
         }
         Err(TryLockError::Error(error)) => return Err(io(error)),
     }
-    // A full disk must not keep the store from being opened: the number only helps a message.
+    // Best effort, because a full disk must not prevent opening: the process id only helps a
+    // message.
     let _ = file
         .set_len(0)
         .and_then(|()| file.rewind())
@@ -345,7 +346,7 @@ fn lock(directory: &Path) -> Result<File, JournalError> {
     Ok(file)
 }
 
-/// Makes names in a directory durable.
+/// Makes the entries of a directory durable.
 pub(super) fn sync_directory(directory: &Path) -> std::io::Result<()> {
     File::open(directory)?.sync_all()
 }

@@ -19,13 +19,13 @@ use crate::{JournalError, SnapshotInfo, SnapshotWriter, private};
 const MAGIC: &[u8; 8] = b"PWSNAPSH";
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 24;
-/// Large enough to be read at the disk's speed; each is flushed on its own, so that the fsync of
+/// Large enough for the disk's full speed. Each chunk is flushed separately, so that the fsync of
 /// an append never waits for a whole snapshot.
 const CHUNK_BYTES: usize = 4 << 20;
-/// No writer makes larger chunks; a larger length is damage.
+/// No writer makes larger chunks, so a larger length is damage.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
 
-/// Where the snapshot at `sequence` is.
+/// The path of the snapshot at `sequence`.
 pub(super) fn path(directory: &Path, sequence: u64) -> PathBuf {
     directory.join(format!("snapshot-{sequence:020}"))
 }
@@ -53,7 +53,7 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<SnapshotInfo>> {
     Ok(found)
 }
 
-/// Removes what a program left that ended while it wrote a snapshot.
+/// Removes partial snapshots of a process that ended while it wrote them.
 pub(super) fn remove_partial(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
@@ -84,7 +84,7 @@ fn chained(crc: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Writes one snapshot.
+/// Writes one snapshot in checksummed chunks, and removes the partial file if it is dropped early.
 pub(super) struct Writer {
     directory: PathBuf,
     sequence: u64,
@@ -178,13 +178,13 @@ impl SnapshotWriter for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.finished {
-            // What cannot be removed now is removed when the store is opened the next time.
+            // If it cannot be removed now, it is removed when the store is opened next.
             let _ = fs::remove_file(partial_path(&self.directory, self.sequence));
         }
     }
 }
 
-/// Reads one snapshot, checking each chunk before handing out its bytes.
+/// Reads one snapshot, verifying each chunk before its bytes are returned.
 pub(super) struct Reader {
     path: PathBuf,
     sequence: u64,
@@ -256,7 +256,7 @@ impl Reader {
         })
     }
 
-    /// Loads and checks the next chunk, or the end.
+    /// Loads and verifies the next chunk, or the end.
     fn advance(&mut self) -> Result<(), JournalError> {
         let length = u32::from_le_bytes(self.take()?);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -292,7 +292,7 @@ impl Read for Reader {
             if self.ended || bytes.is_empty() {
                 return Ok(0);
             }
-            // A failed chunk hands out nothing, now and later.
+            // After a failed chunk no more bytes are returned.
             self.chunk.clear();
             self.position = 0;
             self.advance().map_err(JournalError::into_io)?;

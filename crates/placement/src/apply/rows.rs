@@ -1,6 +1,6 @@
-//! The primitives of `apply`: replacing one row, with every index that knows of it.
+//! The primitives of `apply`: replacing one row together with every index that depends on it.
 //!
-//! Each returns what was there before, and is its own inverse when given that back.
+//! Each returns the former row, and is its own inverse when given that back.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -17,8 +17,8 @@ use crate::names;
 use crate::state::{Allocation, Consumer, InventoryRecord, Named, Provider, State, place_of};
 use crate::touch::What;
 
-/// A consumer that was replaced, and the names that went with it: its undoing gives them their numbers
-/// again.
+/// A consumer that was replaced, with the interned names that its removal freed. Undoing the
+/// replacement gives those names the same numbers again.
 #[derive(Debug)]
 pub(crate) struct Former {
     pub(crate) consumer: Consumer,
@@ -92,7 +92,8 @@ impl State {
         Some(Step::RemoveProvider(id))
     }
 
-    /// Puts a provider with all it has into a free slot; its consumers are not touched.
+    /// Inserts a provider with its inventories, traits and aggregates into a free slot;
+    /// allocations are not restored.
     pub(crate) fn insert_provider(&mut self, id: ProviderId, mut provider: Provider) {
         let inventories = std::mem::take(&mut provider.inventories);
         let traits = std::mem::take(&mut provider.traits);
@@ -147,7 +148,8 @@ impl State {
         self.parents.insert(parent.0);
     }
 
-    /// Makes a root a child, its root and its descendants' root being right already.
+    /// Makes a root provider a child. The caller has already set the right root on it and on its
+    /// descendants.
     pub(crate) fn attach(&mut self, id: ProviderId, parent: ProviderId) {
         if let Some(provider) = self.providers.get_mut(id.0) {
             provider.parent = Some(parent);
@@ -261,12 +263,14 @@ impl State {
             self.trait_members[new.index()].insert(id.0);
         }
         let previous = std::mem::replace(&mut provider.traits, traits);
-        // Once more, for a provider that shares from now on.
+        // Repeated after the change, so that a provider that has just become a sharing one is
+        // noted as sharing.
         self.touch(id);
         Some(previous)
     }
 
-    /// The number of an aggregate, a new one if need be; whoever keeps it holds it.
+    /// The number of an aggregate, interned if it is new. The caller must hold the number as long
+    /// as it keeps it.
     pub(crate) fn intern_aggregate(&mut self, uuid: &str) -> AggregateId {
         if let Some(known) = self.aggregates.find(uuid) {
             return AggregateId(known);
@@ -276,12 +280,13 @@ impl State {
             self.aggregate_members
                 .resize_with(id.index() + 1, Default::default);
         }
-        // A query that names it found nothing to look up before.
+        // Cached queries that name this aggregate were resolved without it, so they have to be
+        // resolved again.
         self.touched.touch_structure();
         id
     }
 
-    /// Gives aggregates that were freed their numbers again.
+    /// Gives freed aggregates their former numbers again.
     pub(super) fn restore_aggregates(&mut self, freed: FreedNames) {
         if freed.is_empty() {
             return;
@@ -294,13 +299,13 @@ impl State {
         self.touched.touch_structure();
     }
 
-    /// Lets go of aggregates; those that nobody else holds are gone with it.
+    /// Releases aggregates; those without another holder are freed and returned for undo.
     fn release_aggregates(&mut self, ids: impl Iterator<Item = u32>) -> FreedNames {
         let aggregates = &mut self.aggregates;
         let freed: FreedNames = ids.filter_map(|id| aggregates.release(id)).collect();
         if !freed.is_empty() {
             self.aggregate_members.truncate(aggregates.row_count());
-            // Whoever keeps its number has to look it up again.
+            // A reader that cached the number has to look it up again.
             self.touched.touch_structure();
         }
         freed
@@ -379,7 +384,7 @@ impl State {
         id
     }
 
-    /// Gives the names of a former consumer their numbers again.
+    /// Gives the interned names of a former consumer their numbers again.
     pub(super) fn restore_owner(&mut self, former: Former) -> Consumer {
         self.projects.restore(former.project);
         let rows = self.projects.row_count();
@@ -391,7 +396,7 @@ impl State {
         former.consumer
     }
 
-    /// Lets go of the names of a consumer that is gone.
+    /// Releases the interned names of a removed consumer.
     fn release_owner(&mut self, consumer: Consumer) -> Former {
         let project = self.projects.release(consumer.project.0);
         if project.is_some() {
@@ -414,7 +419,8 @@ impl State {
         }
     }
 
-    /// Replaces one consumer with all it holds; nothing forgets it.
+    /// Replaces one consumer and its allocations in every index. Aggregates and names are updated
+    /// by the callers.
     pub(crate) fn replace_consumer(
         &mut self,
         id: ConsumerId,
@@ -471,7 +477,7 @@ impl State {
         self.touch_as(allocation.provider, what);
     }
 
-    /// Notes that something about a provider changed, for readers who keep results.
+    /// Records a change of a provider in the touch log, for readers that cache search results.
     pub(super) fn touch(&mut self, id: ProviderId) {
         self.touch_as(id, What::Anything);
     }
@@ -539,7 +545,7 @@ impl State {
         previous
     }
 
-    /// Replaces a group. Its members know it by slot, so they are told.
+    /// Replaces a group. Members refer to their group by slot, so their placings are updated too.
     pub(crate) fn replace_group(
         &mut self,
         id: GroupId,

@@ -1,4 +1,4 @@
-//! Which trees are worth a look, in the order of their roots' slots.
+//! Selects the trees that are worth searching, in the order of their roots' slots.
 
 use super::flat::FlatPass;
 use super::plan::Plan;
@@ -7,36 +7,38 @@ use super::tree::Matches;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 
-/// A kind that so small a part of all trees can serve is used to find them.
+/// If the rarest kind has fewer providers than the roots divided by this, only the trees of those
+/// providers are searched.
 const RARE: usize = 8;
 
-/// How the roots of a fleet are to be searched.
+/// How the roots of a fleet are to be searched: which as lone hosts, which as trees, which not at
+/// all.
 #[derive(Debug)]
 pub(crate) struct Anchors {
     pub(crate) flat: FlatPass,
     pub(crate) sharing: Sharing,
-    /// By kind, the providers that may serve it; empty when there are only lone hosts, or when
-    /// each provider is asked as it comes up.
+    /// By kind, a bit mask of the providers that may serve it. Empty when all hosts are flat, or
+    /// when hosts are evaluated one by one.
     pub(crate) matches: Matches,
-    /// The roots of trees that can have what is rare, if anything is.
+    /// Bit mask of the roots in reach of the rarest kind; `None` when no kind is rare.
     worth: Option<Vec<u64>>,
-    /// Whether lone hosts, too, are searched as trees.
+    /// Whether lone hosts, too, are searched as trees (for tests).
     as_trees: bool,
-    /// How many words of 64 roots there are.
+    /// The number of words of 64 roots.
     pub(crate) words: usize,
 }
 
-/// 64 roots, by the way in which they are to be searched.
+/// 64 consecutive roots, split by the way in which they are to be searched.
 #[derive(Clone, Copy)]
 pub(crate) struct RootWord {
-    /// Hosts that can serve the request alone, all of it.
+    /// Flat hosts that are feasible for the whole request.
     pub(crate) hosts: u64,
-    /// Roots whose trees are to be searched.
+    /// Roots whose trees have to be searched.
     pub(crate) trees: u64,
 }
 
 impl Anchors {
-    /// Makes a search of single hosts ready.
+    /// Prepares a search that evaluates single hosts.
     pub(crate) fn by_host(plan: &Plan<'_>) -> Self {
         Self {
             flat: FlatPass::new(plan),
@@ -48,7 +50,8 @@ impl Anchors {
         }
     }
 
-    /// Makes a search ready. Nothing when it can be seen already that there is no candidate.
+    /// Prepares a search of the whole fleet. `None` when it is already clear that there is no
+    /// candidate.
     pub(crate) fn new(plan: &Plan<'_>, as_trees: bool) -> Option<Self> {
         let state = plan.state;
         let mut anchors = Self {
@@ -61,7 +64,7 @@ impl Anchors {
         Some(anchors)
     }
 
-    /// Finds out who may serve each kind. Nothing when nobody may serve one.
+    /// Computes which providers may serve each kind. `None` when some kind has no provider.
     fn match_kinds(&mut self, plan: &Plan<'_>) -> Option<()> {
         let state = plan.state;
         let mut rarest = (usize::MAX, 0);
@@ -93,7 +96,7 @@ impl Anchors {
         Some(())
     }
 
-    /// Of the 64 roots from slot `64 * word` on, those that could serve the request with more room.
+    /// Of the 64 roots from slot `64 * word` on, those that satisfy everything but capacity.
     pub(crate) fn kind_word(&self, plan: &Plan<'_>, word: usize) -> u64 {
         let state = plan.state;
         let roots = state.roots().word(word);
@@ -101,7 +104,8 @@ impl Anchors {
         self.flat.kind_word(plan, word, roots & !trees) | plan.root.word(state, word, roots & trees)
     }
 
-    /// The roots of the trees in which, or with whom, somebody may serve each kind.
+    /// The roots of the trees in which each kind has at least one provider, of the tree or sharing
+    /// with it.
     pub(crate) fn possible_roots(&self, plan: &Plan<'_>) -> Vec<u64> {
         let state = plan.state;
         let words = state.provider_slots().div_ceil(64);
@@ -130,7 +134,7 @@ impl Anchors {
         possible
     }
 
-    /// A root alone, as [`Self::word`] has it.
+    /// A single root, classified as [`Self::word`] would.
     pub(crate) fn host(&self, plan: &Plan<'_>, root: ProviderId) -> RootWord {
         let state = plan.state;
         let (word, bit) = (root.index() / 64, 1 << (root.0 % 64));
@@ -149,7 +153,7 @@ impl Anchors {
         }
     }
 
-    /// The 64 roots from slot `64 * word` on.
+    /// Classifies the 64 roots from slot `64 * word` on.
     pub(crate) fn word(&self, plan: &Plan<'_>, word: usize) -> RootWord {
         let state = plan.state;
         let roots = state.roots().word(word);

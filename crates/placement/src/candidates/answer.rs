@@ -1,4 +1,4 @@
-//! What the search answers, in flat storage: a thousand candidates are a handful of vectors.
+//! The result of a search, in flat storage: a thousand candidates are a handful of vectors.
 
 use smallvec::SmallVec;
 
@@ -8,20 +8,20 @@ use crate::ids::{ClassId, ProviderId};
 use crate::slot_set::bits;
 use crate::state::{Allocation, State};
 
-/// The candidates found, and the providers that a client should be told about.
+/// The candidates found, and the providers for the summaries of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
     groups: usize,
     allocations: Vec<Allocation>,
     allocation_ends: Vec<u32>,
     mapped: Vec<ProviderId>,
-    /// One for each group of each candidate.
+    /// End offsets into the mapped providers, one for each group of each candidate.
     mapping_ends: Vec<u32>,
     summaries: Vec<ProviderId>,
     incomplete: bool,
 }
 
-/// One way to serve a request.
+/// A view of one candidate: a way to serve the request.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateView<'a> {
     answer: &'a Candidates,
@@ -29,7 +29,7 @@ pub struct CandidateView<'a> {
 }
 
 impl Candidates {
-    /// No candidates yet, for a request of so many groups.
+    /// An empty result for a request of this many groups.
     #[must_use]
     pub fn new(groups: usize) -> Self {
         Self {
@@ -38,19 +38,19 @@ impl Candidates {
         }
     }
 
-    /// How many candidates there are.
+    /// The number of candidates.
     #[must_use]
     pub fn len(&self) -> usize {
         self.allocation_ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no candidates.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A candidate by its place.
+    /// The candidate at an index.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<CandidateView<'_>> {
         (index < self.len()).then_some(CandidateView {
@@ -67,22 +67,22 @@ impl Candidates {
         })
     }
 
-    /// The providers that a client should be told about, each once, in rising order of slot: the
-    /// whole trees of all providers in use, or only those, for clients that know of no trees.
+    /// The providers for the summaries of the answer, each once, in rising order of slot: the
+    /// whole trees of all providers in use, or for clients without nested providers only those in
+    /// use.
     #[must_use]
     pub fn summaries(&self) -> &[ProviderId] {
         &self.summaries
     }
 
-    /// Whether every candidate within the query's limit is here. Not so when there were more than
-    /// the server gives at once, or when choices amounted to a hard packing puzzle, which is given
-    /// up after a bounded number of steps.
+    /// Whether all candidates within the query's limit are included. False if the server's own
+    /// bound cut them, or if a hard packing problem was abandoned after its step budget.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.incomplete
     }
 
-    /// Adds a host that serves all groups alone.
+    /// Adds a candidate in which one host serves all groups.
     pub(super) fn push_host(&mut self, host: ProviderId, total: &[(ClassId, i64)], groups: usize) {
         self.allocations
             .extend(total.iter().map(|(class, amount)| Allocation {
@@ -97,7 +97,7 @@ impl Candidates {
         }
     }
 
-    /// Adds what a search has chosen.
+    /// Adds the candidate that a tree search has chosen.
     pub(super) fn push_choices(&mut self, plan: &Plan<'_>, search: &TreeSearch) {
         let first = self.allocations.len();
         for (index, choice) in plan.choices.iter().enumerate() {
@@ -133,7 +133,7 @@ impl Candidates {
         }
     }
 
-    /// Takes the last candidate off.
+    /// Removes the last candidate.
     pub(super) fn pop(&mut self) {
         self.allocation_ends.pop();
         let allocations = self.allocation_ends.last().map_or(0, |end| *end as usize);
@@ -144,7 +144,7 @@ impl Candidates {
         self.mapped.truncate(mapped);
     }
 
-    /// What makes a candidate the same as another.
+    /// The key by which candidates are deduplicated: allocations and mappings.
     pub(super) fn key(&self, index: usize) -> (&[Allocation], Vec<&[ProviderId]>) {
         let candidate = CandidateView {
             answer: self,
@@ -153,7 +153,7 @@ impl Candidates {
         (candidate.allocations(), candidate.mappings().collect())
     }
 
-    /// About how much memory they take.
+    /// The approximate memory that the candidates take, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.allocations.len() * size_of::<Allocation>()
@@ -161,14 +161,13 @@ impl Candidates {
             + (self.allocation_ends.len() + self.mapping_ends.len()) * size_of::<u32>()
     }
 
-    /// How many amounts and how many providers of groups all candidates have together.
+    /// The number of allocations and the number of mapped providers over all candidates.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.allocations.len(), self.mapped.len())
     }
 
-    /// All providers that candidates name, from some amount and some provider of a group on, each as
-    /// often as it is named.
+    /// All providers in candidates from a given allocation and mapping on, with repetitions.
     pub(super) fn named_since(
         &self,
         (allocations, mapped): (usize, usize),
@@ -183,7 +182,7 @@ impl Candidates {
         self.incomplete = incomplete;
     }
 
-    /// Gathers the providers that a client should be told about.
+    /// Collects the providers for the summaries.
     pub(super) fn finish(&mut self, state: &State, nested: bool, incomplete: bool) {
         self.incomplete = incomplete;
         let words = state.provider_slots().div_ceil(64);
@@ -219,7 +218,7 @@ impl Candidates {
     }
 }
 
-/// An amount that an inventory has room for is small.
+/// Narrows an amount; one that fits an inventory always fits `u32`.
 fn narrow(amount: i64) -> u32 {
     u32::try_from(amount).unwrap_or(u32::MAX)
 }
@@ -229,7 +228,7 @@ fn end_of<T>(flat: &[T]) -> u32 {
 }
 
 impl<'a> CandidateView<'a> {
-    /// What would be claimed: each provider and class once; those of one provider are neighbours.
+    /// The allocations to claim: each provider and class once; those of one provider are adjacent.
     #[must_use]
     pub fn allocations(&self) -> &'a [Allocation] {
         slice(
@@ -248,7 +247,7 @@ impl<'a> CandidateView<'a> {
     }
 }
 
-/// The part of a flat vector that ends at an entry of `ends` and begins at the one before.
+/// The part of a flat vector between two consecutive end offsets.
 fn slice<'a, T>(flat: &'a [T], ends: &[u32], index: usize) -> &'a [T] {
     let end = |index: usize| ends[index] as usize;
     let begin = index.checked_sub(1).map_or(0, end);

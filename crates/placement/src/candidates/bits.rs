@@ -1,13 +1,13 @@
-//! A small set of small numbers: places of one tree, lists of required traits.
+//! A small bit set: places of one tree, or indexes of required traits.
 
 use smallvec::SmallVec;
 
-/// A set of numbers below some hundreds, kept inline up to 128.
+/// A set of numbers below some hundreds, stored inline up to 128.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Bits(SmallVec<[u64; 2]>);
 
 impl Bits {
-    /// The numbers below `count`.
+    /// The set of all numbers below `count`.
     pub(crate) fn first(count: usize) -> Self {
         let mut bits = Self::default();
         for number in 0..count {
@@ -47,7 +47,7 @@ impl Bits {
         }
     }
 
-    /// Takes out every number of `other`.
+    /// Removes every number of `other`.
     pub(crate) fn subtract(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine &= !theirs;
@@ -75,12 +75,12 @@ impl Bits {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// How many numbers are in the set.
+    /// The number of members.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The numbers, in no particular order.
+    /// The members, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(index, word)| {
             let mut word = *word;

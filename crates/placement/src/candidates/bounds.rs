@@ -1,4 +1,4 @@
-//! Quick proofs that what is left of a request cannot be served.
+//! Cheap proofs that the remaining choices of a request cannot be served (necessary conditions).
 
 use smallvec::SmallVec;
 
@@ -7,8 +7,8 @@ use super::plan::Plan;
 use super::tree::TreeSearch;
 
 impl TreeSearch {
-    /// Whether all places together have as much of each contended class as all choices want, and
-    /// enough of them serve suffixed groups where each wants its own.
+    /// Whether all places together have enough of each contended class, and, where suffixed groups
+    /// must not share a provider, whether enough places can serve them.
     pub(super) fn could_hold_all(&self, plan: &Plan<'_>) -> bool {
         let width = plan.contended.len();
         let enough = |class: usize| {
@@ -23,7 +23,7 @@ impl TreeSearch {
             && (!plan.isolate || plan.granular <= self.serves.iter().filter(serves_group).count())
     }
 
-    /// Whether the open places have, class by class, as much as is wanted in sum.
+    /// Whether the open places have, for each contended class, at least the sum that is wanted.
     pub(super) fn sums_fit(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>]) -> bool {
         let width = plan.contended.len();
         (0..width).all(|class| {
@@ -46,7 +46,8 @@ impl TreeSearch {
         })
     }
 
-    /// Whether every choice finds a place when places only count how many they can take at most.
+    /// Whether a bipartite matching with capacities serves every choice, each place being limited
+    /// only by an upper bound of how many choices it can take.
     pub(super) fn counts_fit(&self, plan: &Plan<'_>, rest: &[usize], open: &[Vec<u32>]) -> bool {
         if plan.contended.is_empty() && !plan.isolate {
             return true;
@@ -67,8 +68,8 @@ impl TreeSearch {
         })
     }
 
-    /// The most of some choices that a place could take together: for each class the smallest
-    /// amounts first.
+    /// An upper bound of how many of some choices a place can take together: for each class the
+    /// smallest amounts are counted first.
     fn most_at(&self, plan: &Plan<'_>, here: &[usize], place: usize) -> usize {
         let here = || here.iter().map(|choice| &plan.choices[*choice]);
         let mut most = here().count();
@@ -98,7 +99,7 @@ impl TreeSearch {
     }
 }
 
-/// Finds a place for one more choice along an exchange path.
+/// Finds an augmenting path that places one more choice.
 fn augment(
     index: usize,
     open: &[Vec<u32>],

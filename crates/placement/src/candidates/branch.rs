@@ -1,4 +1,4 @@
-//! The search of last resort: every way to complete a request, with as little repetition as can be.
+//! The search of last resort: exhaustive backtracking with symmetry pruning.
 
 use smallvec::SmallVec;
 
@@ -7,8 +7,8 @@ use super::plan::Plan;
 use super::tree::TreeSearch;
 
 impl TreeSearch {
-    /// Tries everything, the choice with the fewest open places first. Leaves the choices as they
-    /// were; when it succeeds, `witness` has the places.
+    /// Backtracks over all completions, the choice with the fewest open places first. The choices
+    /// made before are left as they were; on success `witness` holds the places.
     pub(super) fn branch(
         &mut self,
         plan: &Plan<'_>,
@@ -71,7 +71,7 @@ impl TreeSearch {
             .collect()
     }
 
-    /// Whether only the names tell two places apart, for all choices still to be made.
+    /// Whether two places are interchangeable for all choices still to be made.
     pub(super) fn alike(&self, plan: &Plan<'_>, one: u32, other: u32) -> bool {
         let (one, other) = (one as usize, other as usize);
         let row = |place: usize| {

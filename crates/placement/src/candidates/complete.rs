@@ -1,32 +1,35 @@
-//! Whether what is left of a request can still be served, proven by an example or by counting.
+//! Decides whether the remaining choices of a request can be served, by an example or by a
+//! counting argument.
 //!
-//! First choices are placed one by one and moved aside for each other along exchange paths, as in
-//! bipartite matching: that finds an example in nearly all cases, and when all competing choices
-//! ask for the same, not finding one is a proof that there is none. For the rest, sums and a
-//! matching with counts are tried as proofs, and at last a search of bounded length that tries
-//! nothing twice that only names tell apart.
+//! First, choices are placed one by one along augmenting paths, as in bipartite matching. That
+//! finds an example in nearly all cases, and when all competing choices take the same amounts, not
+//! finding one is a proof that there is none. Otherwise, sums and a matching with capacities are
+//! tried as proofs of infeasibility, and finally a bounded backtracking search that skips
+//! symmetric branches.
 
 use smallvec::SmallVec;
 
 use super::plan::Plan;
 use super::tree::{NOWHERE, TreeSearch};
 
-/// How many steps all searches of one request may spend beyond what exchange paths settle.
+/// The budget of steps of the exhaustive search, shared by all searches of one request. Augmenting
+/// paths do not count.
 const STEPS: u32 = 100_000;
 
-/// Buffers and the allowance that all searches of one request share.
+/// Buffers and the step budget that all searches of one request share.
 pub(crate) struct Scratch {
-    /// By choice: the places that are open to it now, room left aside, as of a call.
+    /// By choice: the places open to it regardless of capacity, with the number of the call that
+    /// computed them.
     open: Vec<(u32, Vec<u32>)>,
     call: u32,
-    /// By choice: where the example has it.
+    /// By choice: its place in the completion under construction.
     example: Vec<u32>,
-    /// By place and component: the round in which an exchange path last came by.
+    /// By place and component: the round in which an augmenting path last visited it.
     visited: Vec<u32>,
     round: u32,
-    /// By twin and place: whether an equal choice was found to have no future there.
+    /// By twin class and place: whether an interchangeable choice was refuted there.
     pub(super) refuted: Vec<bool>,
-    /// Steps left.
+    /// Steps that remain of the budget; at 0 the search gives up.
     pub(super) steps: u32,
 }
 
@@ -44,19 +47,19 @@ impl Scratch {
         }
     }
 
-    /// Gives the next search all steps again.
+    /// Resets the budget for the next search.
     pub(crate) fn renew(&mut self) {
         self.steps = STEPS;
     }
 
-    /// Whether some branch was given up because the allowance ran out.
+    /// Whether some branch was abandoned because the budget ran out.
     pub(crate) fn gave_up(&self) -> bool {
         self.steps == 0
     }
 }
 
 impl TreeSearch {
-    /// Whether the choices from a depth on can be completed. If so, `witness` says how.
+    /// Whether the choices from a depth on can be completed. If so, `witness` holds a completion.
     pub(super) fn complete(
         &mut self,
         plan: &Plan<'_>,
@@ -72,7 +75,8 @@ impl TreeSearch {
             return false;
         }
         if !self.exchange(plan, &rest, scratch) {
-            // Where all that compete ask for the same, exchange paths find what there is.
+            // Choices that compete and ask for the same are settled by augmenting paths: no
+            // exhaustive search is needed.
             return !plan.uniform && self.try_all(plan, &mut rest, scratch);
         }
         let place_of = |choice: usize| match self.chosen[choice] {
@@ -95,7 +99,8 @@ impl TreeSearch {
         self.mend(plan, &rest, &broken, scratch) || self.try_all(plan, &mut rest, scratch)
     }
 
-    /// Keeps the example but for the choices whose subtrees are broken, and tries all for those.
+    /// Keeps the completion except for the choices whose subtree rule is broken, and searches
+    /// exhaustively for those.
     fn mend(
         &mut self,
         plan: &Plan<'_>,
@@ -127,7 +132,7 @@ impl TreeSearch {
         mended
     }
 
-    /// Tries everything.
+    /// Searches all completions of the remaining choices by backtracking, within the step budget.
     fn try_all(
         &mut self,
         plan: &Plan<'_>,
@@ -141,7 +146,7 @@ impl TreeSearch {
         self.branch(plan, rest, scratch)
     }
 
-    /// How many places are open to a choice, room left aside.
+    /// The number of places open to a choice, regardless of capacity.
     pub(super) fn open_count(
         &self,
         plan: &Plan<'_>,
@@ -179,7 +184,8 @@ impl TreeSearch {
         }
     }
 
-    /// Places all choices, moving placed ones aside where needed. The room taken is given back.
+    /// Places all choices along augmenting paths, moving placed ones where needed. All capacity
+    /// taken is released before it returns.
     fn exchange(&mut self, plan: &Plan<'_>, rest: &[usize], scratch: &mut Scratch) -> bool {
         for choice in rest {
             let known = self.witness[*choice];
@@ -206,7 +212,8 @@ impl TreeSearch {
         all
     }
 
-    /// Places one choice, moving others of its component aside along paths not tried before.
+    /// Places one choice, moving others of its component along augmenting paths that were not
+    /// tried before.
     fn make_room(
         &mut self,
         plan: &Plan<'_>,

@@ -1,4 +1,4 @@
-//! Hosts that are no trees and that nobody shares with: 64 of them at a time.
+//! Flat hosts (no tree, no sharing provider in reach), evaluated 64 at a time on bit masks.
 
 use smallvec::SmallVec;
 
@@ -6,17 +6,17 @@ use super::lookup::{SetFilter, room_for_total, room_word};
 use super::plan::Plan;
 use crate::ids::ClassId;
 
-/// A query as one host sees that has to serve all of it alone.
+/// A query as seen by a single host that has to serve all of it.
 #[derive(Debug)]
 pub(crate) struct FlatPass {
     filter: SetFilter,
-    /// Each must be possible as one allocation.
+    /// Amounts that must each be possible as one allocation.
     single: SmallVec<[(ClassId, i64); 6]>,
-    /// What all groups take together, in rising order of class: one candidate's allocations.
+    /// The sum of all groups by class, in rising order of class: the allocations of a candidate.
     pub(crate) total: SmallVec<[(ClassId, i64); 6]>,
-    /// The classes of which several groups take: their sum must fit too.
+    /// Classes that several groups request, with the sum that must fit too.
     merged: SmallVec<[(ClassId, i64); 4]>,
-    /// Whether one host could serve the request at all.
+    /// False when no single host can serve the request, whatever it has.
     possible: bool,
 }
 
@@ -60,7 +60,7 @@ impl FlatPass {
         pass
     }
 
-    /// Which of the 64 hosts of a mask could serve the request if they had room.
+    /// Which of the 64 hosts of a mask satisfy everything but capacity.
     pub(crate) fn kind_word(&self, plan: &Plan<'_>, word: usize, mask: u64) -> u64 {
         if self.possible {
             self.filter.word(plan.state, word, mask)
@@ -69,8 +69,7 @@ impl FlatPass {
         }
     }
 
-    /// Which of the 64 hosts from `64 * word` on can serve the request; those outside the mask
-    /// cannot.
+    /// Which of the 64 hosts from `64 * word` on are feasible, restricted to the mask.
     #[inline]
     pub(crate) fn word(&self, plan: &Plan<'_>, word: usize, mut mask: u64) -> u64 {
         if !self.possible || mask == 0 {

@@ -1,7 +1,7 @@
-//! A query asked of hosts, not of the whole fleet: what a scheduler needs, which has hosts in mind.
+//! A query evaluated for single hosts rather than for the whole fleet, as a scheduler needs it.
 //!
-//! Both ways give the same candidates for a host (`tests/candidates_by_host.rs`). This one does
-//! nothing for hosts that nobody asks about.
+//! Both entry points give the same candidates for a host (`tests/candidates_by_host.rs`); this one
+//! spends nothing on hosts that are not asked about.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
@@ -16,22 +16,24 @@ use super::tree::TreeSearch;
 use crate::ids::ProviderId;
 use crate::state::State;
 
-/// After so many trees it pays to find out which trees have everything at all.
+/// From this many trees on, the set of trees that have any provider for each choice is computed
+/// once, instead of finding out tree by tree.
 const TREES_ASKED: u32 = 64;
 
-/// A query that can be asked of one host after the other.
+/// A prepared query that can be evaluated host by host.
 pub struct HostSearch<'a> {
     plan: Plan<'a>,
     anchors: Arc<Anchors>,
-    /// What a search of a tree works with, for the next one.
+    /// Buffers of a tree search, reused by the next one.
     buffers: RefCell<Option<Box<(TreeSearch, Scratch)>>>,
-    /// How many trees were asked about.
+    /// The number of trees evaluated so far.
     asked: Cell<u32>,
-    /// Words of the roots of which each choice has a place, once that was found out.
+    /// Bit mask of the roots whose trees have a place for each choice; computed on demand.
     possible: OnceCell<Vec<u64>>,
 }
 
-/// A query that was made ready, to be asked again later without looking its names up.
+/// A prepared query without its borrow of the state, so that it can be evaluated again later
+/// without looking its names up.
 #[derive(Clone, Debug)]
 pub struct KeptSearch {
     form: Arc<Form>,
@@ -40,7 +42,8 @@ pub struct KeptSearch {
 }
 
 impl KeptSearch {
-    /// The search, of the state as it is now; nothing if the query has to be made ready anew.
+    /// Binds the prepared query to the current state. `None` if its names or the topology changed
+    /// and it has to be prepared anew.
     #[must_use]
     pub fn resume<'a>(&self, state: &'a State) -> Option<HostSearch<'a>> {
         let is_same = self.structure == state.touched().structure() && !anybody_shares(state);
@@ -57,23 +60,24 @@ impl KeptSearch {
     }
 }
 
-/// Whether some provider shares what it has, with whomever.
+/// Whether any provider has the sharing trait.
 fn anybody_shares(state: &State) -> bool {
     let sharing = state.sharing_trait();
     sharing.is_some_and(|sharing| !state.trait_members(sharing).is_empty())
 }
 
-/// 64 hosts, by what can be said of them at a glance.
+/// 64 consecutive hosts, classified by bit masks alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostWord {
-    /// Lone hosts that can serve the query.
+    /// Flat hosts that are feasible.
     pub fitting: u64,
-    /// Hosts with parts, or with which somebody shares: ask [`HostSearch::fits`] of each.
+    /// Hosts that need a tree search ([`HostSearch::fits`]): they have child providers, or a
+    /// sharing provider is in reach.
     pub unsure: u64,
 }
 
 impl<'a> HostSearch<'a> {
-    /// Makes a query ready; nothing if it can be seen already that nobody serves it.
+    /// Prepares a query. `None` if it is already clear that no provider can serve it.
     ///
     /// # Errors
     ///
@@ -88,8 +92,8 @@ impl<'a> HostSearch<'a> {
         }))
     }
 
-    /// What is worth keeping of it; nothing if it depends on more than names: on providers that
-    /// share, or on the members of a tree.
+    /// The part of the prepared query that does not borrow the state. `None` if it depends on more
+    /// than names: on sharing providers, or on the members of a tree.
     #[must_use]
     pub fn keep(&self) -> Option<KeptSearch> {
         let state = self.plan.state;
@@ -102,13 +106,13 @@ impl<'a> HostSearch<'a> {
         })
     }
 
-    /// How many words of 64 hosts there are.
+    /// The number of words of 64 hosts.
     #[must_use]
     pub fn words(&self) -> usize {
         self.plan.state.provider_slots().div_ceil(64)
     }
 
-    /// The 64 hosts from slot `64 * word` on.
+    /// Classifies the 64 hosts from slot `64 * word` on.
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize) -> HostWord {
@@ -119,7 +123,7 @@ impl<'a> HostSearch<'a> {
         }
     }
 
-    /// One host as [`Self::word`] has it, looked at alone.
+    /// Classifies a single host, as [`Self::word`] would.
     #[must_use]
     #[inline]
     pub fn one(&self, host: ProviderId) -> HostWord {
@@ -130,14 +134,14 @@ impl<'a> HostSearch<'a> {
         }
     }
 
-    /// Of the 64 hosts from slot `64 * word` on, those that could serve a query of this kind if they
-    /// had room: never fewer than [`Self::word`] says, whatever the amounts.
+    /// Of the 64 hosts from slot `64 * word` on, those that satisfy everything but capacity: a
+    /// superset of [`Self::word`], whatever the amounts.
     #[must_use]
     pub fn kind_word(&self, word: usize) -> u64 {
         self.anchors.kind_word(&self.plan, word)
     }
 
-    /// Whether the answer for a host depends on more than its own tree.
+    /// Whether the result for a host can depend on providers outside its own tree.
     #[must_use]
     pub fn takes_shared(&self) -> bool {
         !self.anchors.sharing.is_empty()
@@ -153,7 +157,7 @@ impl<'a> HostSearch<'a> {
                 && self.searched(host, |search, scratch| search.next(&self.plan, scratch)))
     }
 
-    /// The ways in which a host can serve the query, at most so many. They come without summaries.
+    /// The candidates of a host, at most `most` of them, without provider summaries.
     #[must_use]
     pub fn of_host(&self, host: ProviderId, most: usize) -> Candidates {
         let mut found = Candidates::new(self.plan.groups);
@@ -171,7 +175,7 @@ impl<'a> HostSearch<'a> {
         found
     }
 
-    /// What a search of a tree gives; false where some choice has no place in it.
+    /// Runs a tree search; false if some choice has no place in the tree.
     fn searched(
         &self,
         root: ProviderId,
@@ -189,7 +193,7 @@ impl<'a> HostSearch<'a> {
         found
     }
 
-    /// Whether a tree may have a place for each choice.
+    /// A cheap necessary condition: whether the tree may have a place for each choice.
     fn is_possible(&self, root: ProviderId) -> bool {
         let asked = self.asked.get();
         if asked < TREES_ASKED {

@@ -1,4 +1,4 @@
-//! From names to numbers and masks: what both the search and the list of providers need.
+//! Resolves names to numbers and masks, for the candidate search and the list of providers.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
 use crate::slot_set::SlotSet;
 use crate::state::State;
 
-/// Sets of which each asks for membership in one of its members.
+/// A conjunction of disjunctions: one member of each inner list must hold.
 pub(crate) type AnyOf<T> = SmallVec<[SmallVec<[T; 2]>; 4]>;
 
 pub(crate) fn class_id(state: &State, name: &str) -> Result<ClassId, QueryRefusal> {
@@ -36,7 +36,7 @@ where
         .collect()
 }
 
-/// The numbers of required traits, list by list.
+/// Resolves lists of required traits.
 pub(crate) fn any_of_traits(
     state: &State,
     lists: &[Vec<String>],
@@ -45,11 +45,11 @@ pub(crate) fn any_of_traits(
     Ok(each_once(lists.collect::<Result<_, _>>()?))
 }
 
-/// Up to so many lists are compared with each other; of more, a map knows those that were there.
+/// Up to this many lists are deduplicated by comparison; beyond, with a hash map.
 const FEW_LISTS: usize = 8;
 
-/// Lists without those that were there before: who repeats one asks for nothing more, and each costs a
-/// look at every provider.
+/// Removes duplicate lists: a repetition asks for nothing more, and each list costs a pass over
+/// all providers.
 pub(crate) fn each_once<T>(mut lists: AnyOf<T>) -> AnyOf<T>
 where
     T: Copy + Eq + std::hash::Hash,
@@ -67,7 +67,7 @@ where
     lists
 }
 
-/// The numbers of the aggregates that anybody is in; the others have no members.
+/// Resolves aggregates; unknown ones are dropped because they have no members.
 pub(crate) fn aggregate_ids<'a, I, C>(state: &State, uuids: I) -> C
 where
     I: IntoIterator<Item = &'a String>,
@@ -79,7 +79,7 @@ where
         .collect()
 }
 
-/// The provider that a client named; only the canonical form of a UUID in lower case does.
+/// The provider that a client named. Only the canonical form of a UUID in lower case matches.
 pub(crate) fn provider_named(state: &State, text: &str) -> Option<ProviderId> {
     let uuid = uuid::Uuid::try_parse(text).ok()?;
     let mut buffer = uuid::Uuid::encode_buffer();
@@ -88,7 +88,7 @@ pub(crate) fn provider_named(state: &State, text: &str) -> Option<ProviderId> {
         .flatten()
 }
 
-/// A set of providers that the state keeps.
+/// A set of providers that the state maintains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Members {
     Trait(TraitId),
@@ -108,12 +108,12 @@ impl Members {
     }
 }
 
-/// Masks of 64 providers each, put together from the sets that a filter names.
+/// A filter over sets of providers, evaluated as bit masks of 64 providers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetFilter {
-    /// A provider must be in one set of each list.
+    /// Conjunction of disjunctions: a provider must be in one set of each list.
     pub(crate) all: SmallVec<[SmallVec<[Members; 2]>; 4]>,
-    /// A provider must be in none of these.
+    /// Sets that a provider must not be in.
     pub(crate) none: SmallVec<[Members; 4]>,
 }
 
@@ -141,7 +141,7 @@ impl SetFilter {
             .extend(ids.iter().map(|id| Members::Aggregate(*id)));
     }
 
-    /// Which of the 64 providers from `64 * word` on pass; those outside the mask do not.
+    /// Which of the 64 providers from `64 * word` on pass, restricted to the mask.
     #[inline]
     pub(crate) fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
         for any in &self.all {
@@ -171,8 +171,8 @@ impl SetFilter {
     }
 }
 
-/// Which of the 64 providers from `64 * word` on could give an amount of a class now, in one
-/// allocation; those outside the mask could not.
+/// Which of the 64 providers from `64 * word` on can give an amount of a class in one allocation
+/// now, restricted to the mask.
 #[inline]
 pub(crate) fn room_word(
     state: &State,
@@ -187,7 +187,8 @@ pub(crate) fn room_word(
     if mask == 0 {
         return 0;
     }
-    // One provider is looked at alone: it is in fewer cache lines.
+    // A single provider is looked up in its record, which touches fewer cache lines than the
+    // block.
     if mask.is_power_of_two() {
         if !block.has_room_for(mask, small) {
             return 0;
@@ -211,7 +212,7 @@ pub(crate) fn room_word(
     mask
 }
 
-/// Which of the 64 providers of a mask could give so much of a class in several allocations of one
+/// Which of the 64 providers of a mask can give this much of a class in several allocations of one
 /// consumer.
 #[inline]
 pub(crate) fn room_for_total(

@@ -1,4 +1,4 @@
-//! Shuffling by a seed, without drawing a random number.
+//! Deterministic shuffling from a seed.
 
 /// A small generator of well-mixed numbers (SplitMix64); equal seeds give equal sequences.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ impl Shuffle {
         usize::try_from(wide >> 64).unwrap_or(0)
     }
 
-    /// Puts the items into an order of its own (Fisher-Yates).
+    /// Shuffles the items (Fisher-Yates).
     pub(crate) fn order<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

@@ -1,4 +1,5 @@
-//! A query made ready for the search: who may serve what, and which rules bind the choices together.
+//! A query prepared for the search: which providers may serve what, and which rules bind the
+//! choices.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,41 +14,42 @@ use crate::ids::{ClassId, ProviderId};
 use crate::slot_set::SlotSet;
 use crate::state::{Provider, State};
 
-/// One choice to make: a suffixed group, or one resource class of the group without suffix.
+/// A decision variable of the search: a suffixed group, or one resource class of the unsuffixed
+/// group.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// The place of the group in the query.
+    /// The index of its group in the query.
     pub(crate) group: usize,
-    /// Who may serve it.
+    /// The index of its [`Kind`].
     pub(crate) kind: usize,
-    /// What it takes of the classes that several choices take: (place in `contended`, amount).
+    /// The amounts that it takes of contended classes: (index in `contended`, amount).
     pub(crate) contended: SmallVec<[(usize, i64); 4]>,
-    /// The sets of `subtrees` that it is in.
+    /// Indexes of the `subtrees` sets that contain it.
     pub(crate) sets: SmallVec<[usize; 2]>,
-    /// Choices with the same number can be exchanged for each other.
+    /// Symmetry class: choices with the same number are interchangeable.
     pub(crate) twin: usize,
-    /// Choices with different numbers never compete for room.
+    /// Connected component: choices of different components never compete for capacity.
     pub(crate) component: usize,
-    /// Whether it is a suffixed group.
+    /// Whether it stands for a whole suffixed group.
     pub(crate) granular: bool,
 }
 
-/// Who may serve a choice; equal choices share one.
+/// The conditions on the provider of a choice; equal choices share one kind.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) resources: SmallVec<[(ClassId, i64); 4]>,
     pub(crate) filter: SetFilter,
-    /// For the group without suffix: aggregates in which the provider or the root must be.
+    /// For the unsuffixed group: aggregates that the provider or its root must be in.
     pub(crate) spanning: SetFilter,
-    /// The members of the only tree that may serve it.
+    /// The members of the only tree that may serve it (`in_tree`), if it names one.
     pub(crate) tree: Option<SlotSet>,
-    /// Whether providers of other trees that share with this one may serve it.
+    /// Whether a sharing provider of another tree may serve it.
     pub(crate) takes_shared: bool,
 }
 
 impl Kind {
-    /// Which of the 64 providers from `64 * word` on may serve it, aggregates that span a tree left
-    /// aside.
+    /// Which of the 64 providers from `64 * word` on may serve it, without the aggregates that
+    /// span a tree.
     pub(crate) fn word(&self, state: &State, word: usize, mut mask: u64) -> u64 {
         mask = self.filter.word(state, word, mask);
         if let Some(tree) = &self.tree {
@@ -59,22 +61,22 @@ impl Kind {
         mask
     }
 
-    /// Whether one provider may serve it, aggregates that span a tree left aside.
+    /// Whether one provider may serve it, without the aggregates that span a tree.
     pub(crate) fn admits(&self, state: &State, id: ProviderId) -> bool {
         self.word(state, id.index() / 64, 1 << (id.0 % 64)) != 0
     }
 }
 
-/// What an explanation leaves out of a query's rules.
+/// The rules of a query that an explanation relaxes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leniency {
-    /// Whether groups may ask for no resources as they like, of any provider or of one tree's.
+    /// Whether a group without resources is allowed, with any provider or with one of its tree.
     pub(crate) bare_groups: bool,
-    /// Classes of which the sum over several groups need not fit.
+    /// Contended classes whose sum is not checked.
     pub(crate) apart: SmallVec<[ClassId; 4]>,
 }
 
-/// A query made ready, and what it is asked of.
+/// A prepared query bound to a state.
 #[derive(Clone)]
 pub(crate) struct Plan<'a> {
     pub(crate) state: &'a State,
@@ -89,35 +91,35 @@ impl Deref for Plan<'_> {
     }
 }
 
-/// A query made ready: all names are numbers.
+/// A prepared query: all names are resolved to numbers.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) choices: Vec<Choice>,
     pub(crate) kinds: Vec<Kind>,
-    /// How many groups the query has.
+    /// The number of groups of the query.
     pub(crate) groups: usize,
-    /// What the root of a tree must be.
+    /// The conditions on the root of a tree.
     pub(crate) root: SetFilter,
-    /// The classes that more than one choice takes.
+    /// The contended classes: those that more than one choice takes.
     pub(crate) contended: SmallVec<[ClassId; 4]>,
-    /// How much of each of them all choices want.
+    /// By contended class: the sum that all choices take.
     pub(crate) wanted: SmallVec<[i64; 4]>,
-    /// Whether suffixed groups must not share a provider.
+    /// Whether suffixed groups must be served by different providers (`group_policy=isolate`).
     pub(crate) isolate: bool,
-    /// How many suffixed groups there are.
+    /// The number of suffixed groups.
     pub(crate) granular: usize,
     /// The kinds of the suffixed groups.
     pub(crate) granular_kinds: Bits,
-    /// Choices whose providers must lie under one of them.
+    /// The `same_subtree` sets: one provider of each set must be an ancestor of all the others.
     pub(crate) subtrees: Vec<SmallVec<[usize; 4]>>,
-    /// One of each list must be among the traits of the providers of the group without suffix.
+    /// Collective traits: of each list, some provider of the unsuffixed group must have one.
     pub(crate) collective: Vec<SmallVec<[Members; 2]>>,
-    /// Whether a candidate may take several providers of one tree.
+    /// Whether a candidate may use several providers of one tree.
     pub(crate) nested: bool,
-    /// Whether choices of one component all take the same, so that exchanging choices one by one
-    /// finds room if there is any.
+    /// Whether all choices of each component take the same amounts. Augmenting paths are then
+    /// complete: if they find no placement, there is none.
     pub(crate) uniform: bool,
-    /// The groups, by number.
+    /// The groups with their names resolved, by index.
     pub(crate) resolved: Vec<ResolvedGroup>,
 }
 
@@ -131,7 +133,7 @@ impl<'a> Plan<'a> {
         Self::lenient(state, query, root, groups, &Leniency::default())
     }
 
-    /// As [`Self::new`], with some rules left out.
+    /// As [`Self::new`], with some rules relaxed.
     pub(crate) fn lenient(
         state: &'a State,
         query: &CandidateQuery,
@@ -201,7 +203,8 @@ impl Form {
         self.root.forbid_aggregates(&group.forbidden_aggregates);
         let mut required = SetFilter::default();
         required.require_traits(&group.required);
-        // With one class there is one provider: what the group must have, that one must have.
+        // A single class is served by a single provider, which must itself have all required
+        // traits.
         let alone = group.resources.len() <= 1;
         if !alone {
             self.collective = required.all.iter().cloned().collect();
@@ -254,7 +257,7 @@ impl Form {
         });
     }
 
-    /// Choices of one kind that the same sets of `same_subtree` name can be exchanged.
+    /// Choices of one kind that are in the same `same_subtree` sets are interchangeable.
     fn number_twins(&mut self) {
         for (number, set) in self.subtrees.iter().enumerate() {
             for choice in set {
@@ -270,8 +273,8 @@ impl Form {
         }
     }
 
-    /// Choices that take of a common class compete, directly or through others; so do all suffixed
-    /// groups when each wants a provider of its own.
+    /// Choices of a common class compete, directly or transitively; so do all suffixed groups when
+    /// they are isolated.
     fn number_components(&mut self) {
         let mut component: Vec<usize> = (0..self.choices.len()).collect();
         for later in 0..self.choices.len() {
@@ -290,7 +293,8 @@ impl Form {
             self.choices[index].component = *number;
             let (choice, first) = (&self.choices[index], &self.choices[*number]);
             let alike = if self.isolate {
-                // One suffixed group a provider: its size matters only against the one without.
+                // With isolation a provider takes one suffixed group; its amounts matter only
+                // against the unsuffixed group.
                 choice.granular == first.granular
             } else {
                 choice.contended == first.contended
@@ -310,7 +314,7 @@ impl Form {
             })
     }
 
-    /// Whether nothing but room and isolation binds the choices together.
+    /// Whether capacity and isolation are the only rules that bind the choices together.
     pub(crate) fn only_room_binds(&self) -> bool {
         self.subtrees.is_empty() && self.collective.is_empty() && self.nested
     }
@@ -322,7 +326,7 @@ fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> Kin
     filter.require_aggregates(&group.member_of);
     let bare = group.resources.is_empty() && !may_be_bare;
     if bare && filter.all.is_empty() {
-        // The reference finds nobody for a group that asks for nothing positive.
+        // The reference finds no provider for a group that asks for nothing positive.
         filter.all.push(SmallVec::new());
     }
     filter.forbid_traits(&group.forbidden);
@@ -331,7 +335,7 @@ fn granular_kind(state: &State, group: &ResolvedGroup, may_be_bare: bool) -> Kin
         resources: group.resources.clone(),
         filter,
         spanning: SetFilter::default(),
-        // The reference looks at the tree together with inventories only.
+        // The reference applies `in_tree` only together with resources.
         tree: group
             .tree
             .filter(|_| !bare)
@@ -362,7 +366,8 @@ fn contended_classes(groups: &[ResolvedGroup]) -> SmallVec<[ClassId; 4]> {
     contended
 }
 
-/// How much more of a class a provider could give to one consumer; negative when it has none.
+/// How much more of a class a consumer could take from a provider; negative without an inventory
+/// or when overcommitted.
 pub(crate) fn headroom(provider: &Provider, class: ClassId) -> i64 {
     provider.inventory(class).map_or(-1, |record| {
         (record.capacity.saturating_sub(record.used)).min(i64::from(record.inventory.max_unit))

@@ -1,4 +1,4 @@
-//! What can be asked of the search, typed.
+//! The typed query of the search for candidates.
 
 use thiserror::Error;
 
@@ -12,18 +12,18 @@ pub struct CandidateQuery {
     pub groups: Vec<RequestGroup>,
     /// How the suffixed groups relate to each other.
     pub group_policy: Option<GroupPolicy>,
-    /// Sets of suffixes: the providers of each set lie under one of them.
+    /// Sets of suffixes: one of the providers of each set must be an ancestor of the others.
     pub same_subtree: Vec<Vec<String>>,
     /// Traits that the root of the tree must have.
     pub root_required: Vec<String>,
     /// Traits that the root of the tree must not have.
     pub root_forbidden: Vec<String>,
-    /// The most candidates to answer with.
+    /// The maximum number of candidates in the answer.
     pub limit: Option<usize>,
     /// Whether the client knows of nested providers (microversion 1.29): without it no candidate
     /// takes two providers of one tree, and the summaries name only providers in use.
     pub nested: bool,
-    /// How the server was told to search.
+    /// Operator settings of the search.
     pub options: SearchOptions,
 }
 
@@ -33,14 +33,14 @@ pub struct CandidateQuery {
 /// from one that shares with it; every other group takes all from one provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestGroup {
-    /// What tells the group from others; empty for the one without.
+    /// The suffix that tells the group from others; empty for the unsuffixed group.
     pub suffix: String,
     /// Names of resource classes, each once, with amounts of at least 1. A suffixed group that
     /// `same_subtree` names may have none.
     pub resources: Vec<(String, i64)>,
-    /// Names of traits: one of each list must be there.
+    /// Names of traits: at least one of each list is required.
     pub required: Vec<Vec<String>>,
-    /// Names of traits that must not be there.
+    /// Names of traits that are forbidden.
     pub forbidden: Vec<String>,
     /// UUIDs of aggregates, as the client wrote them: membership in one of each list.
     pub member_of: Vec<Vec<String>>,
@@ -60,18 +60,18 @@ pub enum GroupPolicy {
     Isolate,
 }
 
-/// How the server was told to search; the same for all requests.
+/// Operator settings of the search; the same for all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SearchOptions {
-    /// In which order trees are looked at.
+    /// The order in which trees are searched.
     pub strategy: Strategy,
-    /// The most candidates to generate for any request, whatever its limit.
+    /// The maximum number of candidates to generate for any request, whatever its limit.
     pub max_candidates: Option<usize>,
     /// Shuffles the order of trees and of choices within them; equal seeds give equal answers.
     pub seed: Option<u64>,
 }
 
-/// In which order the search looks at trees.
+/// The order in which candidates are enumerated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// All candidates of one tree before the next tree.
@@ -87,13 +87,13 @@ pub enum QueryRefusal {
     /// No resource class has this name.
     #[error("No such resource class {name}.")]
     UnknownClass {
-        /// The name.
+        /// The name that no resource class has.
         name: String,
     },
     /// No trait has this name.
     #[error("No such trait(s): {name}.")]
     UnknownTrait {
-        /// The name.
+        /// The name that no trait has.
         name: String,
     },
 }

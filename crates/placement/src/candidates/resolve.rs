@@ -1,4 +1,4 @@
-//! From a query's names to the state's numbers, in the order in which the reference looks.
+//! Resolves a query's names to the state's numbers, in the order in which the reference does.
 
 use smallvec::SmallVec;
 
@@ -9,7 +9,7 @@ use super::query::{CandidateQuery, QueryRefusal, RequestGroup};
 use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
 use crate::state::State;
 
-/// A group with its names looked up.
+/// A group with its names resolved.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ResolvedGroup {
     /// Whether the group must be served by one provider.
@@ -30,13 +30,13 @@ pub(crate) struct ResolvedRoot {
     pub(crate) forbidden: SmallVec<[TraitId; 4]>,
 }
 
-/// What becomes of looking up names.
+/// The result of resolving names.
 pub(crate) enum Resolved<T> {
-    /// All names exist.
+    /// All names exist, and the value holds their numbers.
     Found(T),
-    /// Nothing can match, whatever follows.
+    /// Nothing can match, so the answer is empty whatever follows.
     Nothing,
-    /// A name does not exist.
+    /// A name does not exist, and the query is refused.
     Refused(QueryRefusal),
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn resolve_root(
     })
 }
 
-/// Looks a group's names up: classes, aggregates, traits, the tree. The first of them that does not
-/// exist or that nobody is in decides.
+/// Resolves a group: classes, aggregates, traits, the tree, in this order. The first name that is
+/// unknown, or that has no members, decides the outcome.
 pub(crate) fn resolve_group(state: &State, group: &RequestGroup) -> Resolved<ResolvedGroup> {
     let mut resolved = ResolvedGroup {
         granular: !group.suffix.is_empty(),

@@ -1,11 +1,11 @@
-//! The rules that bind the choices within one tree together.
+//! The rules that bind the choices within one tree.
 
 use super::bits::Bits;
 use super::plan::{Choice, Plan};
 use super::tree::{NOWHERE, TreeSearch};
 
 impl TreeSearch {
-    /// Whether a place has room for one more choice.
+    /// Whether a place has capacity for one more choice.
     #[inline]
     pub(super) fn fits(&self, plan: &Plan<'_>, choice: &Choice, place: u32) -> bool {
         let place = place as usize;
@@ -19,7 +19,7 @@ impl TreeSearch {
             .all(|(class, amount)| self.residual[row + class] >= *amount)
     }
 
-    /// Takes the room that a choice needs at a place.
+    /// Takes the capacity that a choice needs at a place.
     #[inline]
     pub(super) fn load(&mut self, plan: &Plan<'_>, choice: &Choice, place: u32) {
         let place = place as usize;
@@ -31,7 +31,7 @@ impl TreeSearch {
         }
     }
 
-    /// Gives the room back.
+    /// Releases the capacity that a choice took.
     #[inline]
     pub(super) fn unload(&mut self, plan: &Plan<'_>, choice: &Choice, place: u32) {
         let place = place as usize;
@@ -43,25 +43,25 @@ impl TreeSearch {
         }
     }
 
-    /// Makes a choice.
+    /// Assigns a place to a choice and takes the capacity.
     pub(super) fn put(&mut self, plan: &Plan<'_>, choice: usize, place: u32) {
         self.load(plan, &plan.choices[choice], place);
         self.chosen[choice] = place;
     }
 
-    /// Takes a choice back.
+    /// Releases the place of a choice and its capacity; the inverse of [`Self::put`].
     pub(super) fn take(&mut self, plan: &Plan<'_>, choice: usize) {
         self.unload(plan, &plan.choices[choice], self.chosen[choice]);
         self.chosen[choice] = NOWHERE;
     }
 
-    /// Whether a choice can be made as far as the choices made so far, and what is open to each of
-    /// the others alone, can tell.
+    /// Whether a choice can be assigned to a place, judged by the choices made so far and by the
+    /// open places of each other choice on its own.
     pub(super) fn admits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
         self.fits(plan, &plan.choices[choice], place) && self.leaves_rules(plan, choice, place)
     }
 
-    /// As [`Self::admits`], but for room.
+    /// As [`Self::admits`], without capacity.
     pub(super) fn leaves_rules(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
         (plan.nested || self.one_of_its_tree(place))
             && (plan.collective.is_empty() || self.leaves_traits(plan, choice, place))
@@ -71,7 +71,7 @@ impl TreeSearch {
                 .all(|set| self.leaves_subtree(plan, &plan.subtrees[*set], choice, place))
     }
 
-    /// Whether no other provider of a place's tree is taken.
+    /// Whether no other provider of the place's tree is in use.
     fn one_of_its_tree(&self, place: u32) -> bool {
         let tree = self.tree_of[place as usize];
         self.chosen.iter().all(|other| {
@@ -79,7 +79,7 @@ impl TreeSearch {
         })
     }
 
-    /// Whether a set of choices can still lie under one of them when this one is made.
+    /// Whether a `same_subtree` set can still be satisfied when this choice is made.
     fn leaves_subtree(&self, plan: &Plan<'_>, set: &[usize], choice: usize, place: u32) -> bool {
         let others = || set.iter().copied().filter(|other| *other != choice);
         let mut common = self.above[place as usize].clone();
@@ -88,7 +88,8 @@ impl TreeSearch {
                 common.intersect(&self.above[self.chosen[other] as usize]);
             }
         }
-        // What may be on top: a place chosen, or one still open to another choice.
+        // Candidates for the common ancestor: an assigned place, or one still open to another
+        // choice.
         let mut tops = Bits::default();
         tops.insert(place as usize);
         for other in others() {
@@ -98,7 +99,7 @@ impl TreeSearch {
             }
         }
         tops.intersect(&common);
-        // They lie on one line to the root, so the highest has all below it.
+        // All candidates are ancestors of one place, so the highest of them covers the most.
         let Some(top) = tops.iter().min_by_key(|top| self.above[*top].len()) else {
             return false;
         };
@@ -108,7 +109,7 @@ impl TreeSearch {
         })
     }
 
-    /// Whether the places of a set of choices lie under one of them.
+    /// Whether one of the places of a set of choices is an ancestor of all the others.
     pub(super) fn in_one_subtree(&self, set: &[usize], place_of: impl Fn(usize) -> u32) -> bool {
         let mut common = self.above[place_of(set[0]) as usize].clone();
         for choice in &set[1..] {
@@ -118,7 +119,7 @@ impl TreeSearch {
             .any(|choice| common.contains(place_of(*choice) as usize))
     }
 
-    /// Whether a complete set of choices keeps the rules that are not about room.
+    /// Whether a complete assignment satisfies every rule except capacity.
     pub(super) fn keeps_rules(&self, plan: &Plan<'_>, place_of: impl Fn(usize) -> u32) -> bool {
         let one_a_tree = || {
             (0..self.chosen.len()).all(|one| {
@@ -144,8 +145,8 @@ impl TreeSearch {
             && (plan.collective.is_empty() || traits())
     }
 
-    /// Whether at least one place that only this tree can use is chosen or can still be, where
-    /// that is wanted.
+    /// Where the candidate must use the tree's own providers: whether one of them is assigned or
+    /// still can be.
     pub(super) fn leaves_own(&self, plan: &Plan<'_>, depth: usize, place: u32) -> bool {
         let own = |place: u32| !self.shared[place as usize];
         !self.only_with_own

@@ -1,6 +1,7 @@
-//! The walk over the roots: depth first, breadth first, or shuffled.
+//! The enumeration over the roots: depth first, breadth first, or shuffled.
 //!
-//! A walk can stop after any root and any candidate and go on later, on the state as it is then.
+//! An enumeration can be suspended after any root or candidate and resumed later on the state as
+//! it is then.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -15,24 +16,24 @@ use super::tree::TreeSearch;
 use crate::hash::{Map, hash_of};
 use crate::ids::ProviderId;
 
-/// What the candidates beyond one a root may take, in choices, unless the operator says how many
-/// there may be: a wide tree has more ways to serve a request than there is memory.
+/// The bound, in choices, on all candidates beyond the first of each root, unless the operator
+/// sets one: a wide tree has more candidates than fit in memory.
 const CHOICES: usize = 500_000;
 
-/// The roots in their order, 64 at a time.
+/// An iterator over the roots, by words of 64.
 #[derive(Default)]
 struct Roots {
-    /// The word that comes next.
+    /// The index of the next word.
     next: usize,
-    /// What is left of the one before.
+    /// Flat hosts and trees of the current word that remain.
     hosts: u64,
     trees: u64,
-    /// Which of its roots were not passed yet.
+    /// The roots of the current word that were not yet passed.
     ahead: u64,
 }
 
 impl Roots {
-    /// The next root, and whether its tree is to be searched.
+    /// The next root, and whether it has to be searched as a tree.
     #[inline]
     fn next(&mut self, plan: &Plan<'_>, anchors: &Anchors) -> Option<(ProviderId, bool)> {
         loop {
@@ -56,7 +57,7 @@ impl Roots {
         }
     }
 
-    /// Looks anew at what is left, as the state is now.
+    /// Reclassifies the remaining roots of the current word after a change of state.
     fn renew(&mut self, plan: &Plan<'_>, anchors: &Anchors) {
         let Some(word) = self.next.checked_sub(1) else {
             return;
@@ -66,13 +67,14 @@ impl Roots {
     }
 }
 
-/// The trees that had a candidate in the first of several rounds.
+/// The trees that had a candidate in the first of several breadth-first rounds.
 struct FirstRound {
-    /// One search for all of them.
+    /// One search whose buffers all of them share.
     search: TreeSearch,
-    /// The seed of the order within each, if it is to be random.
+    /// The seed of the order within each tree, if shuffled.
     seed: Option<u64>,
-    /// Each with what its search was told, and how many candidates it made.
+    /// Each root with the `only_with_own` flag of its search and the number of its candidates so
+    /// far.
     trees: Vec<(ProviderId, bool, usize)>,
 }
 
@@ -86,56 +88,57 @@ impl FirstRound {
     }
 }
 
-/// How far a walk has come.
+/// The position of a suspended enumeration.
 enum Walk {
-    /// All candidates of one tree before the next.
+    /// Depth first: all candidates of one tree before the next.
     Deep {
         roots: Roots,
         search: Box<TreeSearch>,
-        /// Whether the search is in the midst of a tree.
+        /// Whether the search is within a tree.
         is_open: bool,
     },
-    /// One candidate of each root.
+    /// First round of a breadth-first enumeration: one candidate of each root.
     First {
         roots: Roots,
-        /// The roots in random order, and how many of them are behind.
+        /// The shuffled roots and the number of them already done.
         shuffled: Option<(Vec<(ProviderId, bool)>, usize)>,
         first: Box<FirstRound>,
     },
-    /// One more candidate of each tree in turn.
+    /// Further rounds: one more candidate of each tree in turn.
     Rounds {
         first: Box<FirstRound>,
-        /// How many of its trees have a search of their own.
+        /// The number of trees that already have a search of their own.
         opened: usize,
         searches: Vec<TreeSearch>,
-        /// The search whose turn it is, and how many before it have more.
+        /// The index of the current search, and the number of those before it that have more
+        /// candidates.
         place: usize,
         kept: usize,
     },
     Over,
 }
 
-/// What one root costs, and one candidate for each of its choices, in steps of about 10 ns.
+/// Cost of one root, and of one candidate for each of its choices, in steps of about 10 ns.
 const ROOT_STEPS: usize = 4;
 const CHOICE_STEPS: usize = 6;
 
-/// One run of the search.
+/// A resumable enumeration of candidates.
 pub(crate) struct Run {
     anchors: Anchors,
     most: usize,
-    /// Whether `most` is less than what the client asks for.
+    /// Whether the bound `most` is below the limit that the client asks for.
     cut: bool,
     answer: Candidates,
     scratch: Scratch,
-    /// Hashes of the candidates of sharing providers only, by their place in the answer: several
-    /// trees can have the same.
+    /// Hash set of the candidates that use sharing providers only, by index in the answer: several
+    /// trees can produce the same one.
     shared: HashTable<usize>,
-    /// What the trees seen so far could take of sharing providers.
+    /// The sets of sharing providers available to the trees seen so far.
     shared_options: Map<Vec<u32>, ()>,
     walk: Walk,
-    /// Steps left before it stops for others.
+    /// Steps that remain of the current slice.
     left: usize,
-    /// What a candidate costs.
+    /// The cost of one candidate in steps.
     candidate_steps: usize,
 }
 
@@ -176,7 +179,7 @@ impl Run {
         }
     }
 
-    /// All candidates, of a search that nobody has to wait for.
+    /// Runs to the end and returns all candidates, for callers that may hold the state that long.
     pub(crate) fn search(mut self, plan: &Plan<'_>) -> Candidates {
         self.go_on(plan, usize::MAX);
         self.finish(plan)
@@ -187,21 +190,22 @@ impl Run {
         &self.answer
     }
 
-    /// The candidates, with the providers that a client should be told about.
+    /// The candidates with the provider summaries.
     pub(crate) fn finish(mut self, plan: &Plan<'_>) -> Candidates {
         let is_cut = self.is_cut();
         self.answer.finish(plan.state, plan.nested, is_cut);
         self.answer
     }
 
-    /// The candidates alone.
+    /// The candidates without provider summaries.
     pub(crate) fn into_found(mut self) -> Candidates {
         let is_cut = self.is_cut();
         self.answer.note_incomplete(is_cut);
         self.answer
     }
 
-    /// Whether candidates within the client's limit are missing.
+    /// Whether candidates within the client's limit are missing: a bound or the step budget was
+    /// reached.
     fn is_cut(&self) -> bool {
         self.scratch.gave_up() || (self.cut && self.is_full())
     }
@@ -210,7 +214,7 @@ impl Run {
         self.answer.len() >= self.most
     }
 
-    /// Takes over who may serve what, as the state is now.
+    /// Replaces the prepared anchors after a change of state.
     pub(crate) fn renew(&mut self, plan: &Plan<'_>, anchors: Anchors) {
         self.anchors = anchors;
         match &mut self.walk {
@@ -221,7 +225,7 @@ impl Run {
         }
     }
 
-    /// Goes on for about so many steps. True when there is nothing more to find.
+    /// Continues for about `steps` steps. True at the end of the enumeration.
     pub(crate) fn go_on(&mut self, plan: &Plan<'_>, steps: usize) -> bool {
         self.left = steps;
         let mut walk = std::mem::replace(&mut self.walk, Walk::Over);
@@ -266,7 +270,7 @@ impl Run {
         }
     }
 
-    /// Takes steps away. False when there were none left.
+    /// Spends steps; false when none were left.
     #[inline]
     fn spend(&mut self, steps: usize) -> bool {
         let has_some = self.left > 0;
@@ -307,7 +311,7 @@ impl Run {
         }
     }
 
-    /// Takes what is left of a word that has lone hosts only, which is what most words are.
+    /// Takes the rest of a word that has flat hosts only, the common case.
     #[inline]
     fn push_hosts(&mut self, plan: &Plan<'_>, roots: &mut Roots) {
         let base = u32::try_from((roots.next - 1) * 64).unwrap_or(u32::MAX);
@@ -325,7 +329,8 @@ impl Run {
         self.left = self.left.saturating_sub(pushed * ROOT_STEPS);
     }
 
-    /// Takes the first candidate of each root; a tree that has one is noted for more.
+    /// Takes the first candidate of each root; a tree that has one is remembered for the next
+    /// rounds.
     fn go_first(
         &mut self,
         plan: &Plan<'_>,
@@ -365,7 +370,8 @@ impl Run {
         }
     }
 
-    /// Gives the trees of the first round a search of their own: mostly that round was enough.
+    /// Opens a search for each tree of the first round. This is deferred because the first round
+    /// is usually enough.
     fn open_all(
         &mut self,
         plan: &Plan<'_>,
@@ -388,7 +394,7 @@ impl Run {
         true
     }
 
-    /// One candidate of each tree after the other until there are no more.
+    /// Takes one candidate of each tree in turn until none has more.
     fn go_round(
         &mut self,
         plan: &Plan<'_>,
@@ -451,7 +457,7 @@ impl Run {
         !search.only_with_own || search.has_own()
     }
 
-    /// Adds the next candidate of a tree that is not there yet.
+    /// Adds the next candidate of a tree that is not a duplicate.
     fn step(&mut self, plan: &Plan<'_>, search: &mut TreeSearch) -> bool {
         while search.next(plan, &mut self.scratch) {
             self.left = self.left.saturating_sub(self.candidate_steps);
@@ -464,7 +470,7 @@ impl Run {
         false
     }
 
-    /// Whether the last candidate differs from all earlier ones of sharing providers only.
+    /// Whether the last candidate is no duplicate among those that use sharing providers only.
     fn is_new(&mut self) -> bool {
         let answer = &self.answer;
         let last = answer.len() - 1;
@@ -484,7 +490,7 @@ impl Run {
     }
 }
 
-/// The roots in random order: the reference draws its sample from all candidates of all roots.
+/// The roots in random order, as the reference draws its sample from the candidates of all roots.
 fn shuffled(plan: &Plan<'_>, anchors: &Anchors, seed: u64) -> Vec<(ProviderId, bool)> {
     let mut roots = Roots::default();
     let mut all: Vec<_> = std::iter::from_fn(|| roots.next(plan, anchors)).collect();

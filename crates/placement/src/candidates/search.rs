@@ -1,4 +1,4 @@
-//! The search in slices: for those who must not keep the state for as long as all of it takes.
+//! The search in slices, so that the state is not locked for as long as all of it takes.
 
 use uuid::Uuid;
 
@@ -13,35 +13,36 @@ use crate::ids::ProviderId;
 use crate::state::State;
 use std::sync::Arc;
 
-/// So often a search begins anew because names changed meanwhile. Then it goes through in one slice.
+/// How often a search is restarted because names changed meanwhile. After that it runs in one
+/// slice.
 const ANEW_MAX: u32 = 8;
 
-/// A search for candidates that goes on where it stopped, on the state as it is then.
+/// A resumable search for candidates: each slice runs on the state as it is then.
 ///
-/// Each candidate was right when it was looked at. While nothing changes, the candidates are those of
+/// Each candidate was feasible when it was found. While nothing changes, the result equals that of
 /// [`find_candidates`](super::find_candidates).
 pub struct CandidateSearch {
     query: CandidateQuery,
     under_way: Option<UnderWay>,
-    /// How often it began.
+    /// How often the search was started.
     begun: u32,
-    /// The providers of the candidates, as long as there are several slices: a number may be
-    /// somebody else's later.
+    /// UUIDs of the providers that candidates name, when there are several slices: a slot may be
+    /// reused by another provider later.
     providers: Map<ProviderId, Uuid>,
-    /// How much of the candidates is among them.
+    /// How many allocations and mapped providers of the answer were already noted.
     noted: (usize, usize),
 }
 
 struct UnderWay {
     form: Arc<Form>,
     run: Run,
-    /// What the state was like: changes in any tree, and changes of names.
+    /// The positions in the touch log (changes of any tree, changes of names) at the last slice.
     position: u64,
     structure: u64,
 }
 
 impl CandidateSearch {
-    /// A search that has not begun.
+    /// A search that was not started yet.
     #[must_use]
     pub fn new(query: &CandidateQuery) -> Self {
         Self {
@@ -53,7 +54,7 @@ impl CandidateSearch {
         }
     }
 
-    /// Goes on for about so many steps of 10 ns. True when there is nothing more to find.
+    /// Continues for about `steps` steps of 10 ns. True when there is nothing more to find.
     ///
     /// # Errors
     ///
@@ -119,8 +120,8 @@ impl CandidateSearch {
         Ok(is_over)
     }
 
-    /// Keeps in mind who the providers of the candidates are, in the slice that found them: for whoever
-    /// looks at the candidates later.
+    /// Remembers the UUIDs of the providers that the candidates name. Call it in the slice that
+    /// found them, because slots may be reused later.
     pub fn note_providers(&mut self, state: &State) {
         let Some(under_way) = &self.under_way else {
             return;
@@ -136,15 +137,15 @@ impl CandidateSearch {
         self.noted = found.size();
     }
 
-    /// The candidates found so far; none before the first slice, and none where nobody can serve the
-    /// query.
+    /// The candidates found so far; `None` before the first slice, and if no provider can serve
+    /// the query.
     #[must_use]
     pub fn found(&self) -> Option<&Candidates> {
         Some(self.under_way.as_ref()?.run.found())
     }
 
-    /// The candidates with the providers that a client should be told about: in the slice that found
-    /// the last of them, if that was the first one.
+    /// The candidates with provider summaries, if the first slice found all of them; otherwise
+    /// without.
     #[must_use]
     pub fn finish(self, state: &State) -> Candidates {
         let Some(UnderWay { form, run, .. }) = self.under_way else {
@@ -153,7 +154,8 @@ impl CandidateSearch {
         run.finish(&Plan { state, form })
     }
 
-    /// The candidates without summaries, and who their providers are, as far as that was noted.
+    /// The candidates without summaries, and the UUIDs of their providers as far as they were
+    /// noted.
     #[must_use]
     pub fn into_found(self) -> (Candidates, FoundProviders) {
         let found = match self.under_way {
@@ -164,7 +166,7 @@ impl CandidateSearch {
     }
 }
 
-/// Who the providers of candidates are.
+/// UUIDs of the providers that candidates name by slot.
 #[derive(Debug, Default)]
 pub struct FoundProviders(Map<ProviderId, Uuid>);
 
@@ -175,7 +177,7 @@ impl FoundProviders {
         self.0.get(&id).copied()
     }
 
-    /// How many there are.
+    /// The number of providers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()

@@ -1,4 +1,4 @@
-//! Providers that share what they have with the trees of their aggregates.
+//! Sharing providers, which offer their inventory to the trees of their aggregates.
 
 use smallvec::SmallVec;
 
@@ -6,19 +6,19 @@ use super::plan::Plan;
 use crate::ids::{AggregateId, ProviderId};
 use crate::slot_set::bits;
 
-/// The sharing providers that could serve something of a request, and whom they serve.
+/// The sharing providers relevant to a request, and the aggregates they share through.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     /// By aggregate number: its sharing members.
     by_aggregate: Vec<SmallVec<[ProviderId; 2]>>,
-    /// All of them, in rising order.
+    /// All of them, in rising order of slot.
     providers: Vec<ProviderId>,
-    /// Words of the providers that are members of an aggregate with a sharing one.
+    /// Bit mask of the providers in an aggregate that has a sharing member.
     reached: Vec<u64>,
 }
 
 impl Sharing {
-    /// Gathers the sharing providers that may serve any choice of the plan.
+    /// Collects the sharing providers that may serve any choice of the plan.
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let state = plan.state;
         let mut sharing = Self::default();
@@ -54,17 +54,17 @@ impl Sharing {
         sharing
     }
 
-    /// Whether nobody shares anything that the request could take.
+    /// Whether no sharing provider is relevant to the request.
     pub(crate) fn is_empty(&self) -> bool {
         self.providers.is_empty()
     }
 
-    /// Whether a provider is one of them: then other trees may use it too.
+    /// Whether a provider is a relevant sharing provider, and so may be used by other trees too.
     pub(crate) fn contains(&self, id: ProviderId) -> bool {
         self.providers.binary_search(&id).is_ok()
     }
 
-    /// All of them with the aggregates that they share in, in rising order.
+    /// Each of them with the aggregates it shares through, in rising order.
     pub(crate) fn providers<'p>(
         &'p self,
         plan: &'p Plan<'_>,
@@ -75,12 +75,13 @@ impl Sharing {
         })
     }
 
-    /// Which of the 64 providers from `64 * word` on are in an aggregate with a sharing one.
+    /// Which of the 64 providers from `64 * word` on are in an aggregate that has a sharing
+    /// member.
     pub(crate) fn reached_word(&self, word: usize) -> u64 {
         self.reached.get(word).copied().unwrap_or(0)
     }
 
-    /// Adds the sharing providers that a member of a tree can use, as often as it can.
+    /// Adds the sharing providers in reach of a member of a tree; duplicates are possible.
     pub(crate) fn collect(&self, plan: &Plan<'_>, member: ProviderId, into: &mut Vec<ProviderId>) {
         let Some(provider) = plan.state.provider(member) else {
             return;
@@ -92,7 +93,7 @@ impl Sharing {
         }
     }
 
-    /// Puts in the roots of all trees that a sharing provider serves.
+    /// Sets the bits of the roots of all trees in reach of a sharing provider.
     pub(crate) fn mark_served_roots(&self, plan: &Plan<'_>, id: ProviderId, roots: &mut [u64]) {
         let Some(provider) = plan.state.provider(id).filter(|_| self.contains(id)) else {
             return;
@@ -108,7 +109,7 @@ impl Sharing {
     }
 }
 
-/// Puts in the root of a provider's tree.
+/// Sets the bit of the root of a provider's tree.
 pub(crate) fn mark_root(plan: &Plan<'_>, id: ProviderId, roots: &mut [u64]) {
     if let Some(provider) = plan.state.provider(id) {
         let root = provider.root;

@@ -1,4 +1,4 @@
-//! Traits that the providers of the group without suffix must have together.
+//! Collective traits: those that the providers of the unsuffixed group must have between them.
 
 use smallvec::SmallVec;
 
@@ -7,14 +7,14 @@ use super::complete::Scratch;
 use super::plan::Plan;
 use super::tree::{NOWHERE, TreeSearch};
 
-/// How many steps a first look at traits may take.
+/// The step budget of the first attempt to cover the traits.
 const STEPS: u32 = 200;
 
-/// The places open to a choice, one for each set of wanted traits that some of them have.
+/// The places open to a choice, one representative for each distinct subset of the wanted traits.
 pub(super) type Offers = SmallVec<[(Bits, u32); 4]>;
 
 impl TreeSearch {
-    /// Notes what each place and each kind has of the traits.
+    /// Records which wanted traits each place has, and which subsets each kind can offer.
     pub(super) fn note_collective(&mut self, plan: &Plan<'_>) {
         if plan.collective.is_empty() {
             return;
@@ -40,7 +40,7 @@ impl TreeSearch {
         }
     }
 
-    /// Whether the providers of the group without suffix can still have all traits together.
+    /// Whether the providers of the unsuffixed group can still cover all collective traits.
     pub(super) fn leaves_traits(&self, plan: &Plan<'_>, choice: usize, place: u32) -> bool {
         if plan.choices[choice].granular {
             return true;
@@ -61,7 +61,8 @@ impl TreeSearch {
         cover(&open, &missing, &mut SmallVec::new(), &mut steps) || steps == 0
     }
 
-    /// Makes the witness one that has all traits, room left aside. False when there is none.
+    /// Makes the witness cover all collective traits, regardless of capacity. False when it
+    /// cannot.
     pub(super) fn aim_for_traits(
         &mut self,
         plan: &Plan<'_>,
@@ -128,8 +129,8 @@ impl TreeSearch {
     }
 }
 
-/// Finds offers, one of each choice, that cover what is missing; `NOWHERE` for a choice that is not
-/// needed. False also when the steps run out.
+/// Selects one offer of each choice so that together they cover the missing traits (set cover by
+/// backtracking); `NOWHERE` for a choice that is not needed. False also when the steps run out.
 fn cover(
     offers: &[&Offers],
     missing: &Bits,

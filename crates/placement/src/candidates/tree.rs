@@ -1,4 +1,4 @@
-//! One tree as the search sees it: who in it, or sharing with it, may serve which choice.
+//! The search of one tree: which of its members and sharing providers serve which choice.
 
 use smallvec::SmallVec;
 
@@ -11,65 +11,67 @@ use super::traits::Offers;
 use crate::hash::Map;
 use crate::ids::ProviderId;
 
-/// No place chosen.
+/// Marks a choice that no place is assigned to.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// The providers that may serve the kinds of a plan, as words of 64 each.
+/// By kind: a bit mask of the providers that may serve it.
 pub(crate) type Matches = Vec<Vec<u64>>;
 
-/// The search for all ways in which one tree, with those who share with it, can serve a request.
+/// Enumerates all ways in which one tree, with the sharing providers in its reach, can serve a
+/// request.
 ///
-/// It goes through the choices one after the other and tries the places of each. Before it goes
-/// deeper it makes sure that the rest can be completed, so it never looks for the next candidate in
-/// a branch that has none.
+/// It backtracks over the choices in a fixed order. Before it descends it proves that the rest can
+/// be completed, so it never searches a branch without a candidate.
 pub(crate) struct TreeSearch {
-    /// The providers that may serve anything: members of the tree from its root downwards, then
-    /// those who share.
+    /// The usable providers ("places" below): members of the tree from the root downwards, then
+    /// sharing providers.
     pub(super) places: Vec<ProviderId>,
-    /// By kind: the places that may serve it, in the order in which they are tried.
+    /// By kind: the places that may serve it, in the order of trial.
     pub(super) options: Vec<Vec<u32>>,
     /// By place: the kinds that it may serve.
     pub(super) serves: Vec<Bits>,
-    /// By place and contended class: what is left.
+    /// By place and contended class: the remaining capacity.
     pub(super) residual: Vec<i64>,
-    /// By place: whether other trees can use it too.
+    /// By place: whether it is a sharing provider, which other trees can use too.
     pub(super) shared: Vec<bool>,
-    /// By place: the places above it, and itself. Only with `same_subtree`.
+    /// By place: its ancestors and itself. Filled only with `same_subtree`.
     pub(super) above: Vec<Bits>,
-    /// By place: the places under it, and itself. Only with `same_subtree`.
+    /// By place: its descendants and itself. Filled only with `same_subtree`.
     pub(super) below: Vec<Bits>,
-    /// By kind: the places that may serve it, as a set. Only with `same_subtree`.
+    /// By kind: the places that may serve it, as a set. Filled only with `same_subtree`.
     pub(super) serving: Vec<Bits>,
-    /// By place: which lists of collective traits it has one of. Only with such lists.
+    /// By place: the collective trait lists that it satisfies. Filled only with such lists.
     pub(super) covers: Vec<Bits>,
-    /// By kind: places that may serve it, for each set of lists that one has. Only with such lists.
+    /// By kind: its offers of collective traits. Filled only with such lists.
     pub(super) offers: Vec<Offers>,
-    /// By place: the root of its tree. Only when no two providers of a tree may be taken.
+    /// By place: the root of its tree. Filled only when a candidate may use one provider of a
+    /// tree.
     pub(super) tree_of: Vec<ProviderId>,
-    /// By place: how many choices are there, and how many of them are suffixed groups.
+    /// By place: the number of choices assigned to it, and of suffixed groups among them.
     pub(super) count_at: Vec<u32>,
     pub(super) granular_at: Vec<u32>,
-    /// The choices in the order in which they are made.
+    /// The choices in the order of assignment.
     pub(super) order: Vec<usize>,
-    /// By choice: its place.
+    /// By choice: the assigned place, or [`NOWHERE`].
     pub(super) chosen: Vec<u32>,
-    /// By depth: the next option to try.
+    /// By depth: the index of the next option to try.
     cursor: Vec<usize>,
-    /// By depth: options that were tried and leave nothing.
+    /// By depth: options that were tried and proved infeasible.
     failed: Vec<SmallVec<[u32; 4]>>,
-    /// By choice: a place in a completion that is known to work, as far as `witnessed` says.
+    /// By choice: its place in a known completion; valid while `witnessed`.
     pub(super) witness: Vec<u32>,
-    /// Whether the witness completes what is chosen now.
+    /// Whether the witness completes the current assignment.
     witnessed: bool,
-    /// Whether candidates of shared places only were found from another tree.
+    /// Whether candidates that use sharing providers only are skipped, because another tree
+    /// produced them.
     pub(super) only_with_own: bool,
-    /// How many candidates were made of this tree.
+    /// The number of candidates found in this tree.
     pub(super) made: usize,
     started: bool,
 }
 
 impl TreeSearch {
-    /// Buffers for trees of this plan.
+    /// Allocates buffers for searching trees with this plan.
     pub(crate) fn new(plan: &Plan<'_>) -> Self {
         let choices = plan.choices.len();
         Self {
@@ -98,7 +100,7 @@ impl TreeSearch {
         }
     }
 
-    /// Takes up a tree. False when some choice has no place in it.
+    /// Starts on a tree. False when some choice has no place in it.
     pub(crate) fn open(
         &mut self,
         plan: &Plan<'_>,
@@ -142,9 +144,9 @@ impl TreeSearch {
         true
     }
 
-    /// What taking the tree up cost, in steps of about 10 ns.
+    /// The cost of starting on the tree, in steps of about 10 ns.
     pub(super) fn size(&self, plan: &Plan<'_>) -> usize {
-        // Members that may serve nothing were looked at as well; most trees have few of them.
+        // Members without use were scanned as well; most trees have few of them.
         8 + self.places.len() * (2 + plan.kinds.len() / 2)
     }
 
@@ -196,7 +198,7 @@ impl TreeSearch {
         }
     }
 
-    /// Adds the providers of other trees that share with any member of this one.
+    /// Adds the sharing providers in reach of any member.
     fn add_sharing(
         &mut self,
         plan: &Plan<'_>,
@@ -284,7 +286,7 @@ impl TreeSearch {
         }
     }
 
-    /// Puts choices and their places into a random order.
+    /// Shuffles the choices and the options of each.
     pub(crate) fn shuffle(&mut self, shuffle: &mut Shuffle) {
         shuffle.order(&mut self.order);
         for options in &mut self.options {
@@ -292,8 +294,8 @@ impl TreeSearch {
         }
     }
 
-    /// The sharing providers that each kind could take: trees that agree in this have the same
-    /// candidates of sharing providers only. Empty when some choice has none.
+    /// A signature of the sharing providers that each kind can use: trees with equal signatures
+    /// produce the same sharing-only candidates. Empty when some choice has none.
     pub(crate) fn shared_options(&self) -> Vec<u32> {
         let mut signature = Vec::new();
         for options in &self.options {
@@ -313,17 +315,17 @@ impl TreeSearch {
         signature
     }
 
-    /// Whether any place is one that only this tree can use.
+    /// Whether the tree itself has a usable provider.
     pub(crate) fn has_own(&self) -> bool {
         self.shared.contains(&false)
     }
 
-    /// Whether every place chosen can be used by other trees too.
+    /// Whether the assignment uses sharing providers only.
     pub(crate) fn all_shared(&self) -> bool {
         self.chosen.iter().all(|place| self.shared[*place as usize])
     }
 
-    /// Goes to the next way to serve the request; [`Self::place_of`] tells it.
+    /// Advances to the next candidate; [`Self::place_of`] reads it. False at the end.
     pub(crate) fn next(&mut self, plan: &Plan<'_>, scratch: &mut Scratch) -> bool {
         let count = self.order.len();
         let mut depth = 0;
@@ -357,7 +359,7 @@ impl TreeSearch {
         }
     }
 
-    /// Makes the next possible choice at a depth.
+    /// Assigns the next feasible option at a depth.
     fn advance(&mut self, plan: &Plan<'_>, depth: usize, scratch: &mut Scratch) -> bool {
         let choice = self.order[depth];
         let kind = plan.choices[choice].kind;
@@ -366,7 +368,7 @@ impl TreeSearch {
             if !self.admits(plan, choice, place) || !self.leaves_own(plan, depth, place) {
                 continue;
             }
-            // What only the name tells from a place without a future has none either.
+            // An option that is interchangeable with a failed one fails too.
             if self.failed[depth]
                 .iter()
                 .any(|other| self.alike(plan, *other, place))
@@ -386,7 +388,7 @@ impl TreeSearch {
         false
     }
 
-    /// Where a choice is.
+    /// The provider assigned to a choice.
     pub(crate) fn place_of(&self, choice: usize) -> ProviderId {
         self.places[self.chosen[choice] as usize]
     }

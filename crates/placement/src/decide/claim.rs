@@ -21,8 +21,8 @@ pub(super) fn claim(
     Ok(Outcome::Done)
 }
 
-/// Decides what the consumers hold from now on. The facts about the consumers go to `changes`; the
-/// result are the providers whose generation counts up, in order of first mention.
+/// Decides the new allocations of consumers. The facts about consumers go to `changes`; the result
+/// are the providers whose generation is incremented, in order of first mention.
 pub(super) fn decide_claims(
     state: &State,
     consumers: &[ConsumerClaim],
@@ -66,7 +66,7 @@ pub(super) fn check_consumer_generation(
     })
 }
 
-/// States the facts of claims that fit. `wanted` holds the amounts of all of them, in order.
+/// Adds the facts of claims that fit. `wanted` has the amounts of all of them, in order.
 pub(super) fn record_all(
     state: &State,
     consumers: &[ConsumerClaim],
@@ -124,7 +124,7 @@ fn record_consumer(
     }
 }
 
-/// A consumer that now holds nothing on the host that it was put on is not there any more.
+/// A consumer that no longer has allocations from its host is no longer placed there.
 fn left_host(state: &State, existing: Option<&Consumer>, wanted: &[Wanted]) -> Option<Change> {
     let existing = existing?;
     let host = existing.placing?.host;
@@ -154,7 +154,7 @@ fn consumer_type(
     })
 }
 
-/// Counts up the generations of providers.
+/// Increments the generations of providers.
 pub(super) fn count_up(state: &State, visited: &Visited, at: Timestamp, changes: &mut Vec<Change>) {
     for provider in visited.iter().filter_map(|id| state.provider(id)) {
         let (uuid, generation): (Uuid, u64) = (provider.uuid, provider.generation + 1);

@@ -1,8 +1,9 @@
 //! Claiming the first candidate that fits.
 //!
-//! A scheduler ranks candidates on what it saw. Here, at the intent's place in the one order of
-//! all changes, the first candidate is taken that still fits and keeps every hard rule. A race
-//! between schedulers costs a look at the next candidate and is visible to nobody.
+//! A scheduler ranks candidates on a state that may be out of date. Here, at the intent's place in
+//! the total order of changes, the first candidate is taken that still fits and satisfies every
+//! hard rule. A race between schedulers costs a look at the next candidate and is invisible to
+//! callers.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -17,7 +18,7 @@ use crate::ids::{ConsumerId, ConsumerUuid, ProviderId, Timestamp};
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// What was decided for the intents of one command so far.
+/// The decisions made so far for the intents of one command.
 struct Round<'a> {
     state: &'a State,
     at: Timestamp,
@@ -64,10 +65,10 @@ pub(super) fn claim_first(
 }
 
 impl Round<'_> {
-    /// The index of the candidate taken, or why the first one was not.
+    /// The index of the claimed candidate, or why the first candidate was rejected.
     ///
-    /// The outer error refuses the whole command: it is about the request, not about room. Two
-    /// different noes, told apart by the caller.
+    /// The outer error refuses the whole command, because the request itself is wrong; the inner
+    /// one only says that no candidate fits.
     fn claim(
         &mut self,
         intent: &Intent,
@@ -187,8 +188,8 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// The hosts of some consumers and of a group's other members, each consumer once, with what
-    /// this command placed.
+    /// The hosts of some consumers and of a group's other members, each consumer once, including
+    /// those placed by this command.
     fn hosts_towards(
         &self,
         intent: &Intent,
@@ -213,7 +214,7 @@ impl Round<'_> {
         consumers.iter().filter_map(host_of).collect()
     }
 
-    /// The hosts of the group's other members, those of this command among them.
+    /// The hosts of the group's other members, including those placed by this command.
     fn group_hosts<'b>(
         &'b self,
         intent: &'b Intent,
@@ -234,7 +235,7 @@ impl Round<'_> {
     }
 }
 
-/// A rule in words.
+/// Describes a rule for people.
 fn describe(rule: &Rule) -> String {
     let place = match &rule.scope {
         crate::group::Scope::Host => "host",

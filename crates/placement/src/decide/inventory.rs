@@ -1,5 +1,5 @@
-//! Setting what a provider has. Lowering an inventory below its usage is allowed, as in the
-//! reference: it stops new allocations and keeps the old ones.
+//! Sets inventories. Lowering one below its usage is allowed, as in the reference: it stops new
+//! allocations and keeps the old ones.
 
 use uuid::Uuid;
 
@@ -84,7 +84,8 @@ impl Edit<'_> {
                 classes: in_use,
             });
         }
-        // The last class goes first and comes last: then nothing that follows it has to be moved.
+        // Removed in reverse order of class, so that removing one never moves the records behind
+        // it.
         changes.extend(gone().rev().map(|record| self.remove(record.class)));
         wanted.sort_by_key(|(class, _)| *class);
         let wanted = wanted.iter();

@@ -1,4 +1,4 @@
-//! Whether amounts fit, counting what the same command gives back and takes.
+//! Checks whether amounts fit, taking into account what the same command releases and claims.
 
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use crate::state::{Consumer, State};
 /// Most claims are of one consumer on one provider for a handful of classes.
 pub(super) type Few<T> = SmallVec<[T; 6]>;
 
-/// Up to so many are looked through one after the other; beyond, an index is kept.
+/// Up to this many entries are scanned linearly; beyond, an index is kept.
 const FEW: usize = 16;
 
 /// The inventories against which allocations are checked.
@@ -27,7 +27,7 @@ pub(super) trait Inventories {
     fn has_any(&self, state: &State, provider: ProviderId, classes: &Map<ClassId, ()>) -> bool;
 }
 
-/// The inventories as they are.
+/// The inventories of the present state.
 pub(super) struct Current;
 
 impl Inventories for Current {
@@ -47,7 +47,7 @@ impl Inventories for Current {
 #[derive(Default)]
 pub(super) struct Visited {
     order: Few<ProviderId>,
-    /// All of them, once there are more than a few.
+    /// An index of all of them, kept once there are more than [`FEW`].
     known: Map<ProviderId, ()>,
 }
 
@@ -78,7 +78,7 @@ impl Visited {
     }
 }
 
-/// One amount that somebody wants, with its provider and class looked up.
+/// One requested amount, with its provider and class resolved.
 pub(super) struct Wanted {
     pub(super) provider: ProviderId,
     pub(super) uuid: Uuid,
@@ -91,13 +91,13 @@ impl Wanted {
         AllocationFact {
             provider: self.uuid,
             class: self.class,
-            // Never more than the largest unit, which is an i32.
+            // At most `max_unit`, which is an `i32`.
             amount: u32::try_from(self.amount).unwrap_or(u32::MAX),
         }
     }
 }
 
-/// The sum of what is given back to and wanted from one inventory.
+/// The net change of one inventory: released and requested amounts.
 #[derive(Clone)]
 struct Balance {
     provider: ProviderId,
@@ -106,16 +106,16 @@ struct Balance {
     wanted: i64,
 }
 
-/// What one command gives back and takes, so far.
+/// Running balances: what one command gives back and takes so far.
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     balances: Few<Balance>,
-    /// The place of each balance, once there are more than a few.
+    /// The index of each balance, kept once there are more than [`FEW`].
     places: Map<(ProviderId, ClassId), usize>,
 }
 
 impl Ledger {
-    /// What a consumer holds now is free for what is wanted instead.
+    /// Counts a consumer's present allocations as free, because the new ones replace them.
     pub(super) fn give_back(&mut self, consumer: &Consumer) {
         for held in &consumer.allocations {
             self.balance(held.provider, held.class).given_back += i64::from(held.amount);
@@ -151,7 +151,7 @@ impl Ledger {
         place
     }
 
-    /// Takes amounts in their order; the first that does not fit is the refusal.
+    /// Claims amounts in order; the first that does not fit is the refusal.
     pub(super) fn take(
         &mut self,
         state: &State,
@@ -187,7 +187,7 @@ impl Ledger {
         let balance = self.balance(item.provider, item.class);
         balance.wanted = balance.wanted.saturating_add(item.amount);
         let used_after = (used_before - balance.given_back).saturating_add(balance.wanted);
-        // An overcommitted provider may stay so as long as it does not get worse.
+        // An overcommitted inventory may stay overcommitted as long as it does not get worse.
         let no_worse = used_before > 0 && used_after <= used_before;
         if used_after <= capacity || no_worse {
             return Ok(());
@@ -200,7 +200,7 @@ impl Ledger {
     }
 }
 
-/// Finds providers and classes; unknown providers are refused before unknown classes.
+/// Resolves providers and classes; unknown providers are refused before unknown classes.
 pub(super) fn look_up<'a>(
     state: &State,
     requests: impl Iterator<Item = &'a AllocationRequest> + Clone,
@@ -225,7 +225,7 @@ pub(super) fn look_up<'a>(
     Ok(wanted)
 }
 
-/// A provider that has none of the classes wanted anywhere in the command is refused first.
+/// Refuses a provider that has none of the classes requested anywhere in the command.
 fn check_classes_present(
     state: &State,
     wanted: &[Wanted],

@@ -177,7 +177,7 @@ pub(super) fn delete_trait(
     Ok(Outcome::Done)
 }
 
-/// The lowest number from `first` on that no name has.
+/// The lowest unused number from `first` on.
 fn free_number<'a>(first: u16, name_of: impl Fn(u16) -> &'a str) -> Result<u16, Refusal> {
     (first..u16::MAX)
         .find(|number| name_of(*number).is_empty())

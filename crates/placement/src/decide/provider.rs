@@ -61,7 +61,8 @@ pub(super) fn update(
     let parent = new_parent(state, provider, old, change)?;
     check_name(state, uuid, name)?;
     if *provider.name == *name && parent == old {
-        // Clients see when a provider was last written, and this would write nothing.
+        // An update without a change is not recorded, because clients would see a new time of
+        // update.
         return Ok(Outcome::Provider(ProviderView::new(state, provider)));
     }
     changes.push(Change::ProviderUpdated {

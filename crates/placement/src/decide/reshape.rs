@@ -15,17 +15,17 @@ use crate::inventory::Inventory;
 use crate::refusal::Refusal;
 use crate::state::{Provider, State};
 
-/// What one provider is to have.
+/// The new inventories of one provider.
 struct Plan<'a> {
     id: ProviderId,
     provider: &'a Provider,
     inventories: Vec<(ClassId, &'a Inventory)>,
 }
 
-/// What all providers are to have, with an index: a tree may have thousands.
+/// The new inventories of all providers, indexed because a tree may have thousands.
 struct Plans<'a> {
     all: Vec<Plan<'a>>,
-    /// The first plan of each provider.
+    /// The index of the first plan of each provider.
     by_provider: Map<ProviderId, usize>,
     /// By the place of a plan and a class: the first inventory that it names.
     by_class: Map<(usize, ClassId), &'a Inventory>,
@@ -53,7 +53,7 @@ impl<'a> Plans<'a> {
     }
 }
 
-/// The union of old and new inventories.
+/// Evaluates against the union of old and new inventories.
 impl Inventories for Plans<'_> {
     fn of(&self, state: &State, provider: ProviderId, class: ClassId) -> Option<(Inventory, i64)> {
         let planned = self.by_provider.get(&provider);
@@ -122,7 +122,7 @@ fn plan<'a>(
             inventories: Vec::new(),
         });
     }
-    // An unknown class is told after all that is wrong with consumers and their providers.
+    // An unknown class is reported after all errors of consumers and their providers.
     for claim in consumers {
         check_consumer_generation(state, claim.consumer, claim.generation)?;
     }
@@ -134,13 +134,13 @@ fn plan<'a>(
     }
     for (plan, replacement) in plans.iter_mut().zip(replacements) {
         plan.inventories = inventory::resolve(state, &replacement.inventories)?;
-        // In this order none has to make room among others.
+        // In rising order of class, inserting one never moves the records behind it.
         plan.inventories.sort_by_key(|(class, _)| *class);
     }
     Ok(plans)
 }
 
-/// By provider and class: what consumers hold from now on, less what they hold now.
+/// By provider and class: the new allocations of the consumers minus their present ones.
 type Differences = Map<(ProviderId, ClassId), i64>;
 
 fn differences(state: &State, consumers: &[ConsumerClaim]) -> Differences {
@@ -167,8 +167,8 @@ fn differences(state: &State, consumers: &[ConsumerClaim]) -> Differences {
     differences
 }
 
-/// Removes the inventories that the request does not name, unless somebody would still hold
-/// something of them.
+/// Removes the inventories that the request does not name, unless allocations would remain on
+/// them.
 fn remove_rest(
     state: &State,
     plan: &Plan<'_>,
@@ -200,8 +200,8 @@ fn remove_rest(
     })
 }
 
-/// A provider counts up once for the union (unless its new inventories are none at all), once for
-/// the allocations, once for the new inventories.
+/// Increments a provider's generation once for the union (unless its new inventories are empty),
+/// once for the allocations, once for the new inventories.
 fn count_up(
     state: &State,
     plans: &Plans<'_>,

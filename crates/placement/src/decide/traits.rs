@@ -21,7 +21,7 @@ pub(super) fn set_traits(
     let traits = resolve(state, names)?;
     let named = traits.iter().filter_map(|id| state.trait_named(*id));
     let modified_at = named.map(|named| named.modified_at).max();
-    // Setting what is there already counts nothing up: no client needs to look again.
+    // Setting the same traits does not increment the generation: no client has to read it again.
     if traits == provider.traits {
         return Ok(Outcome::Traits {
             generation: provider.generation,

@@ -21,13 +21,13 @@ pub enum Scope {
     Group(String),
 }
 
-/// One condition of a query. Its `Display` form is the part of the query string that says it, with
-/// a few words where no single part does.
+/// One condition of a query. Its `Display` form is the corresponding part of the query string,
+/// with a few words where no single part does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    /// One of these traits must be there.
+    /// One of these traits is required.
     Required(Scope, Vec<String>),
-    /// This trait must not be there.
+    /// This trait is forbidden.
     Forbidden(Scope, String),
     /// Membership in one of these aggregates.
     MemberOf(Scope, Vec<String>),
@@ -35,29 +35,30 @@ pub enum Constraint {
     NotMemberOf(Scope, Vec<String>),
     /// The tree of this provider.
     InTree(Scope, String),
-    /// A group without resources has to ask for a trait or an aggregate.
+    /// A group without resources must require a trait or an aggregate.
     AsksForNothing(Scope),
-    /// Room for an amount of a class.
+    /// Capacity for an amount of a class.
     Resource {
-        /// The group.
+        /// The request group that asks for it.
         scope: Scope,
-        /// The resource class.
+        /// The name of the resource class.
         class: String,
-        /// How much in one allocation.
+        /// The amount of one allocation.
         amount: i64,
     },
-    /// Room for what all groups together take of a class where they meet.
+    /// Capacity for the sum over all groups of a class, on providers that they share.
     Together {
-        /// The resource class.
+        /// The name of the resource class.
         class: String,
         /// How much all groups take.
         amount: i64,
     },
-    /// A provider of its own for each suffixed group.
+    /// A different provider for each suffixed group.
     Isolate,
-    /// The providers of these groups lie under one of them.
+    /// One of the providers of these groups must be an ancestor of the others.
     SameSubtree(Vec<String>),
-    /// The client knows of no trees (before microversion 1.29): one provider of each.
+    /// The client does not know nested providers (before microversion 1.29): one provider of each
+    /// tree.
     OneProviderOfTree,
 }
 
@@ -105,7 +106,7 @@ impl fmt::Display for Constraint {
     }
 }
 
-/// What a constraint adds to a relaxed query.
+/// The resolved form of a constraint, by which queries are relaxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     RootRequired(TraitId),
@@ -115,7 +116,7 @@ pub(super) enum Part {
     MemberOf(usize, SmallVec<[AggregateId; 2]>),
     NotMemberOf(usize, SmallVec<[AggregateId; 4]>),
     InTree(usize, ProviderId),
-    /// Nobody can serve it.
+    /// No provider can serve it.
     Nobody,
     Resource(usize, ClassId, i64),
     Together(ClassId, i64),
@@ -125,8 +126,9 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// What it asks of one provider, whoever asks; nothing for what binds several. What must not
-    /// be is told by what is, so both are one condition.
+    /// What it asks of one provider, whichever group asks; `None` for a condition that binds
+    /// several. A forbidden and a required trait are the same condition, one being the negation of
+    /// the other.
     pub(super) fn without_group(&self) -> Option<Self> {
         Some(match self {
             Self::RootRequired(id) | Self::RootForbidden(id) | Self::Forbidden(_, id) => {
@@ -146,11 +148,11 @@ impl Part {
     }
 }
 
-/// A query taken apart.
+/// A query split into its constraints.
 pub(super) struct Parts {
-    /// In the order applied.
+    /// In the order of application.
     pub(super) constraints: Vec<Constraint>,
-    /// The same, looked up.
+    /// The same constraints, resolved.
     pub(super) parts: Vec<Part>,
 }
 
@@ -215,7 +217,7 @@ impl Parts {
             let constraint = Constraint::InTree(scope(), uuid.clone());
             match named {
                 None => self.add(constraint, Part::Nobody),
-                // A group without resources is not bound to the tree.
+                // `in_tree` does not apply to a group without resources.
                 Some(_) if group.resources.is_empty() => {}
                 Some(provider) => self.add(constraint, Part::InTree(index, provider.root)),
             }
@@ -273,7 +275,7 @@ impl Parts {
 }
 
 impl Parts {
-    /// What a group takes of a class.
+    /// The amounts of a class that a group requests.
     pub(super) fn amounts_of(&self, group: usize, class: ClassId) -> impl Iterator<Item = i64> {
         self.parts.iter().filter_map(move |part| match part {
             Part::Resource(of, other, amount) if (*of, *other) == (group, class) => Some(*amount),
@@ -281,8 +283,8 @@ impl Parts {
         })
     }
 
-    /// Whether a root that can serve each of some constraints alone can serve all of them: each
-    /// speaks of a provider that none of the others speaks of.
+    /// Whether a root that can serve each of some constraints alone can serve all of them: true
+    /// when no two of them can concern the same provider.
     pub(super) fn are_independent(
         &self,
         query: &CandidateQuery,
@@ -312,15 +314,15 @@ impl Parts {
         (bound.iter().zip(&query.groups)).all(|(on, group)| {
             let all = on.required + on.resources + on.others;
             let is_loose = group.suffix.is_empty() && on.others == 0;
-            // Resources without suffix may come from different providers. While one of them is
-            // missing, its provider may have the traits: see `push_loosely`.
+            // Resources of the unsuffixed group may come from different providers. While one of
+            // them is missing, its provider may have the traits: see `push_loosely`.
             let is_missing = on.resources < group.resources.len();
             all <= 1 || is_loose && (on.required == 0 || is_missing)
         })
     }
 }
 
-/// How many constraints of a set are on a group.
+/// The number of constraints of a set that concern a group.
 #[derive(Clone, Copy, Default)]
 struct OnGroup {
     required: usize,
@@ -328,19 +330,19 @@ struct OnGroup {
     others: usize,
 }
 
-/// The parts of a query that a set of constraints leaves in force.
+/// The query that remains when only some constraints are selected.
 pub(super) struct Selected {
     pub(super) query: CandidateQuery,
     pub(super) root: ResolvedRoot,
     pub(super) groups: Vec<ResolvedGroup>,
-    /// Classes of several groups whose sum need not fit.
+    /// Contended classes whose sum is not checked.
     pub(super) apart: SmallVec<[ClassId; 4]>,
-    /// Whether a constraint is in force that nobody can serve.
+    /// Whether a constraint is selected that no provider can serve.
     pub(super) nobody: bool,
 }
 
 impl Parts {
-    /// Puts together what the constraints that `includes` admits ask for.
+    /// Builds the query of the constraints that `includes` selects.
     pub(super) fn select(
         &self,
         query: &CandidateQuery,
@@ -362,7 +364,7 @@ impl Parts {
                 ..ResolvedGroup::default()
             })
             .collect();
-        // Groups that nothing binds are left out, unless a relation speaks of them.
+        // Groups without any constraint are left out, unless a relation between groups names them.
         let mut spoken_of = vec![false; groups.len()];
         for (index, part) in self.parts.iter().enumerate() {
             if includes(index) {
@@ -439,8 +441,8 @@ impl Selected {
         self.groups.push(group);
     }
 
-    /// Adds the group without suffix when not all of its resources are in force: the providers of
-    /// the missing ones, too, could have the traits, so each may come from any provider.
+    /// Adds the unsuffixed group when not all of its resources are selected. The providers of the
+    /// missing ones could have the traits too, so each trait may come from any provider.
     fn push_loosely(&mut self, query: &CandidateQuery, index: usize, mut group: ResolvedGroup) {
         let required = std::mem::take(&mut group.required);
         for any in required {

@@ -13,26 +13,26 @@ use crate::ids::{AggregateId, ProviderId};
 use crate::slot_set::bits;
 use crate::state::State;
 
-/// How many searches of trees each part of an explanation may take.
+/// The number of tree searches that each part of an explanation may run.
 ///
-/// Trees of one shape are searched once, so this bounds the kinds of trees, not their number.
+/// Trees of one shape are searched once, so this bounds the number of shapes, not of trees.
 const SEARCHES: u32 = 1_000;
 
-/// What is known about every root.
+/// For every root, the constraints that it can serve.
 pub(super) struct Ledger<'a> {
     pub(super) state: &'a State,
     pub(super) query: &'a CandidateQuery,
     pub(super) parts: &'a Parts,
-    /// Words of hosts that are no trees and that nobody shares with: a constraint binds them alone
-    /// as it does together with others.
+    /// Bit mask of flat hosts (no tree, no sharing provider in reach): for them the constraints
+    /// are independent.
     pub(super) hosts: Vec<u64>,
-    /// Words of all other roots.
+    /// Bit mask of all other roots.
     pub(super) trees: Vec<u64>,
-    /// By constraint: words of the roots that can serve it alone.
+    /// By constraint: bit mask of the roots that can serve it alone.
     pub(super) serve: Vec<Vec<u64>>,
-    /// Trees that can serve each constraint alone but not all together, once that was found out.
+    /// Trees that can serve each constraint alone but not all together; filled by the searches.
     pub(super) puzzles: Vec<Puzzle>,
-    /// How many trees there was no time to search.
+    /// The number of trees that the budget did not suffice to search.
     pub(super) unsearched: usize,
     pub(super) lineage: &'a Lineage,
     /// The aggregates that have a sharing member, in rising order.
@@ -43,15 +43,15 @@ pub(super) struct Ledger<'a> {
 
 /// Trees of one shape that can serve each constraint alone but not all together.
 pub(super) struct Puzzle {
-    /// One of them.
+    /// A representative of these trees.
     pub(super) example: ProviderId,
-    /// How many there are.
+    /// The number of trees of this shape.
     pub(super) roots: usize,
-    /// The first constraint that they cannot serve together with those before it.
+    /// The first constraint that they cannot serve together with all before it.
     pub(super) end: usize,
 }
 
-/// What is looked up before constraints are.
+/// Look-ups that do not depend on the constraints.
 pub(super) struct Basis {
     lineage: Lineage,
     /// The aggregates that have a sharing member, in rising order.
@@ -69,13 +69,13 @@ impl Basis {
 
 /// Which roots can serve a query.
 pub(super) struct Outcomes {
-    /// How many roots each constraint removed of those that the ones before it left.
+    /// By constraint: how many roots it removed of those that the ones before it left.
     pub(super) removed: Vec<usize>,
-    /// How many are left.
+    /// The number of roots that remain.
     pub(super) left: usize,
-    /// Words of those.
+    /// Bit mask of the roots that remain.
     pub(super) serving: Vec<u64>,
-    /// Words of the trees that there was no time to search and that can serve each constraint alone.
+    /// Bit mask of the trees that can serve each constraint alone but were not searched.
     pub(super) unknown: Vec<u64>,
 }
 
@@ -121,29 +121,29 @@ impl<'a> Ledger<'a> {
         ledger
     }
 
-    /// Takes one search of the allowance. False when there is none left.
+    /// Takes one search from the budget. False when none is left.
     pub(super) fn may_search(&self) -> bool {
         let left = self.searches.get();
         self.searches.set(left.saturating_sub(1));
         left > 0
     }
 
-    /// Gives the next part of the explanation an allowance of its own.
+    /// Resets the budget for the next part of the explanation.
     pub(super) fn renew_allowance(&self) {
         self.searches.set(SEARCHES);
     }
 
-    /// Whether the allowance is used up.
+    /// Whether the budget is used up.
     pub(super) fn is_cut(&self) -> bool {
         self.searches.get() == 0
     }
 
-    /// The query with the constraints that `includes` admits.
+    /// The query reduced to the constraints that `includes` selects.
     pub(super) fn relaxed(&self, includes: impl Fn(usize) -> bool) -> Option<Relaxed<'a>> {
         Relaxed::new(self.state, self.query, self.parts, includes)
     }
 
-    /// The shape of a tree.
+    /// The equivalence class of a tree; see [`Shapes`].
     pub(super) fn shape(&self, root: ProviderId) -> Shape {
         let mut shapes = self.shapes.borrow_mut();
         let new = || {
@@ -158,12 +158,12 @@ impl<'a> Ledger<'a> {
         shapes.get_or_insert_with(new).of(root)
     }
 
-    /// Whether the roots that can serve each constraint of a set can serve all.
+    /// Whether roots that can serve each constraint of a set can serve all of them together.
     pub(super) fn are_independent(&self, includes: impl Fn(usize) -> bool) -> bool {
         self.parts.are_independent(self.query, includes)
     }
 
-    /// A constraint before this one that says the same for another suffixed group.
+    /// An earlier constraint that is equal except for the suffixed group.
     fn same_as(&self, index: usize) -> Option<usize> {
         let part = &self.parts.parts[index];
         let (Part::Resource(group, _, _) | Part::Required(group, _)) = part else {
@@ -226,7 +226,7 @@ impl<'a> Ledger<'a> {
         self.state.roots().len() - serving as usize
     }
 
-    /// What becomes of the roots as one constraint after the other is applied.
+    /// Applies the constraints in order and records what becomes of the roots.
     pub(super) fn apply_in_order(&mut self) -> Outcomes {
         let count = self.parts.parts.len();
         let mut found = Outcomes {
@@ -240,7 +240,8 @@ impl<'a> Ledger<'a> {
             found.left += left.count_ones() as usize;
             found.serving.push(left);
         }
-        // As long as constraints do not meet in a provider, trees are as hosts.
+        // As long as no two constraints can concern the same provider, masks are exact for trees
+        // too.
         let independent = (1..=count)
             .take_while(|length| self.are_independent(|index| index < *length))
             .last()
@@ -261,7 +262,8 @@ impl<'a> Ledger<'a> {
         found
     }
 
-    /// Applies the first so many constraints to some roots of a word. Those that are left.
+    /// Applies the first `length` constraints to some roots of a word and returns the roots that
+    /// remain.
     fn apply_to_word(&self, word: usize, roots: u64, length: usize, removed: &mut [usize]) -> u64 {
         let mut left = roots;
         for (served, removed) in self.serve.iter().zip(removed).take(length) {
@@ -271,8 +273,8 @@ impl<'a> Ledger<'a> {
         left
     }
 
-    /// Finds out what becomes of the trees that can serve the first constraints, and the next one
-    /// alone: by a search of one of each shape.
+    /// Decides which trees, of those that can serve each constraint alone, serve all together,
+    /// with one search for each shape.
     fn search_trees(&mut self, trees: &[u64], independent: usize, found: &mut Outcomes) {
         let count = self.parts.parts.len();
         let mut prefixes = Prefixes {
@@ -327,29 +329,30 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// What became of the trees of one shape.
+/// The outcome of the trees of one shape.
 struct Outcome {
     example: ProviderId,
     roots: usize,
     /// The first constraint that they cannot serve even alone; the number of constraints if there
     /// is none.
     first_alone: usize,
-    /// The first constraint that they cannot serve together with those before it, if it was found.
+    /// The first constraint that they cannot serve together with all before it; `None` if not
+    /// searched.
     end: Option<usize>,
 }
 
-/// The query with its first constraint, its first two, and so on.
+/// The prefixes of the query: its first constraint, its first two, and so on.
 struct Prefixes<'l, 'a> {
     ledger: &'l Ledger<'a>,
     ready: Vec<Option<Option<Relaxed<'a>>>>,
-    /// Where the last tree ended: many trees are alike.
+    /// The end of the previous tree, used as a first guess: many trees are alike.
     last_end: usize,
-    /// So many constraints are served together if each is served alone.
+    /// The length of the prefix for which serving each alone means serving all.
     independent: usize,
 }
 
 impl Prefixes<'_, '_> {
-    /// Whether a tree can serve the first so many constraints; nothing when there is no time.
+    /// Whether a tree can serve the first `length` constraints; `None` when the budget is used up.
     fn fits(&mut self, root: ProviderId, length: usize) -> Option<bool> {
         if !self.ledger.may_search() {
             return None;
@@ -364,7 +367,7 @@ impl Prefixes<'_, '_> {
     /// it can serve all.
     /// `first_alone` is the first that it cannot serve even alone.
     fn end_of_tree(&mut self, root: ProviderId, first_alone: usize) -> Option<usize> {
-        // The first `low` constraints can be served, the first `high` cannot.
+        // Binary search: the first `low` constraints can be served, the first `high` cannot.
         let (mut low, mut high) = (self.independent, first_alone);
         if high <= low || self.fits(root, high)? {
             self.last_end = high;

@@ -1,4 +1,4 @@
-//! What roots lack of a constraint that they fail, 64 at a time where columns can tell.
+//! What roots lack of a constraint that they fail, computed 64 at a time where columns suffice.
 
 use super::constraint::Part;
 use super::effects::Ledger;
@@ -7,25 +7,25 @@ use crate::ids::{ClassId, ProviderId};
 use crate::slot_set::bits;
 use crate::state::State;
 
-/// By how much a constraint is failed. The lesser the nearer.
+/// By how much a constraint is failed, from the nearest to the farthest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
-    /// So much more would have to be free.
+    /// The additional amount that would have to be free.
     Amount(i64),
-    /// The condition does not hold.
+    /// The condition does not hold; there is no partial fulfilment.
     Condition,
-    /// There is enough, but one allocation may not take this amount of it (`min_unit`, `max_unit`,
-    /// `step_size`).
+    /// There is enough, but the units do not allow an allocation of this amount (`min_unit`,
+    /// `max_unit`, `step_size`).
     Units,
     /// There is no inventory of the class.
     Inventory,
 }
 
-/// What lacking all that is asked for counts.
+/// The score of lacking everything that is asked for; partial lacks are fractions of it.
 pub(super) const WHOLE: i64 = 1 << 20;
 
 impl Lack {
-    /// How far off a lack of a constraint is; a whole for all that is asked for.
+    /// The distance to satisfying a constraint, up to [`WHOLE`].
     pub(super) fn score(self, part: &Part) -> i64 {
         match self {
             Self::Amount(missing) => share(missing, asked(part)),
@@ -36,7 +36,7 @@ impl Lack {
     }
 }
 
-/// How much a constraint asks for.
+/// The amount that a constraint requests.
 pub(super) fn asked(part: &Part) -> i64 {
     match part {
         Part::Resource(_, _, amount) | Part::Together(_, amount) => *amount,
@@ -44,13 +44,13 @@ pub(super) fn asked(part: &Part) -> i64 {
     }
 }
 
-/// A part of a whole, at most one.
+/// A fraction of [`WHOLE`], at most 1.
 fn share(missing: i64, asked: i64) -> i64 {
     let asked = asked.max(1);
     if missing >= asked {
         return WHOLE;
     }
-    // Less than a whole, so it fits.
+    // A fraction below 1, so the result fits.
     match missing.checked_mul(WHOLE) {
         Some(product) => product / asked,
         None => i64::try_from(i128::from(missing) * i128::from(WHOLE) / i128::from(asked))
@@ -58,23 +58,23 @@ fn share(missing: i64, asked: i64) -> i64 {
     }
 }
 
-/// The most that may be missing of what was asked for with a score of at most this.
+/// The largest missing amount whose score is at most this: the inverse of [`share`].
 fn missing_within(score: i64, asked: i64) -> i64 {
     let more = (i128::from(score) + 1) * i128::from(asked.max(1)) - 1;
     i64::try_from(more / i128::from(WHOLE)).unwrap_or(i64::MAX)
 }
 
-/// What 64 neighbouring providers have of a class, as a constraint sees it.
+/// The columns of a class for 64 neighbouring providers, as a constraint reads them.
 struct ClassBlock<'a> {
     class: ClassId,
     amount: i64,
-    /// Whether it is taken in one allocation: units bind it then.
+    /// Whether the amount is one allocation, so that `min_unit`, `max_unit` and `step_size` apply.
     at_once: bool,
     columns: Option<(&'a Block, &'a [i32; BLOCK_SLOTS])>,
 }
 
 impl<'a> ClassBlock<'a> {
-    /// Nothing for a constraint that is not about room.
+    /// `None` for a constraint that is not about capacity.
     fn new(state: &'a State, part: &Part, word: usize) -> Option<Self> {
         let (class, amount, at_once) = match part {
             Part::Resource(_, class, amount) => (*class, *amount, true),
@@ -90,11 +90,11 @@ impl<'a> ClassBlock<'a> {
         })
     }
 
-    /// The largest unit and the room of a provider, if these say what it lacks.
+    /// The `max_unit` and the headroom of a provider, if these alone say what it lacks.
     fn regular(&self, bit: usize) -> Option<(i64, i64)> {
         let (block, units) = self.columns?;
         let is_irregular = self.at_once && block.irregular >> bit & 1 == 1;
-        // What is below nothing is not in the column.
+        // A negative headroom is not stored exactly, so the record has to be read.
         let room = block.headroom[bit];
         (!is_irregular && room >= 0).then(|| (i64::from(units[bit]), i64::from(room)))
     }
@@ -107,9 +107,9 @@ impl<'a> ClassBlock<'a> {
         }
         match self.regular(bit) {
             Some((unit, _)) if unit < self.amount => Lack::Units,
-            // The unit does not bind, so the room is all that is free.
+            // `max_unit` does not limit the headroom, so it equals the free amount.
             Some((_, room)) if room < self.amount => Lack::Amount(self.amount - room),
-            // Something else of the group keeps this provider out.
+            // Another condition of the group excludes this provider.
             Some(_) => Lack::Condition,
             None => lack_of_record(
                 state,
@@ -121,8 +121,7 @@ impl<'a> ClassBlock<'a> {
         }
     }
 
-    /// Those of the 64 that may lack the same as one of them, which does: some, and none that lacks
-    /// something else.
+    /// Of the 64, providers that certainly lack the same as a given one; possibly not all of them.
     fn alike(&self, bit: usize, lack: Lack) -> u64 {
         let own = 1 << bit;
         let Some((block, units)) = self.columns else {
@@ -149,7 +148,7 @@ impl<'a> ClassBlock<'a> {
         regular & same | own
     }
 
-    /// Those of the 64 that may lack no more than this score.
+    /// Of the 64, a superset of the providers that lack no more than this score.
     fn within(&self, score: i64) -> u64 {
         if score >= WHOLE {
             return u64::MAX;
@@ -173,7 +172,7 @@ fn compare(numbers: &[i32; BLOCK_SLOTS], holds: impl Fn(i32) -> bool) -> u64 {
     })
 }
 
-/// What a provider lacks of a class, from its record.
+/// What a provider lacks of a class, computed from its record.
 pub(super) fn lack_of_record(
     state: &State,
     id: ProviderId,
@@ -196,13 +195,13 @@ pub(super) fn lack_of_record(
     } else if free < amount {
         Lack::Amount(amount - free)
     } else {
-        // There is room: something else of the group keeps this provider out.
+        // There is enough: another condition of the group excludes this provider.
         Lack::Condition
     }
 }
 
 impl Ledger<'_> {
-    /// What a host that is no tree lacks of a constraint that it fails.
+    /// What a flat host lacks of a constraint that it fails.
     pub(super) fn lack_of_host(&self, index: usize, slot: u32) -> Lack {
         let word = slot as usize / BLOCK_SLOTS;
         match ClassBlock::new(self.state, &self.parts.parts[index], word) {
@@ -211,14 +210,14 @@ impl Ledger<'_> {
         }
     }
 
-    /// Those of 64 hosts, which fail a constraint, that may lack the same of it as one of them.
+    /// Of 64 hosts that fail a constraint, some that lack the same as a given one.
     pub(super) fn hosts_alike(&self, index: usize, slot: u32, lack: Lack) -> u64 {
         let (word, bit) = (slot as usize / BLOCK_SLOTS, slot as usize % BLOCK_SLOTS);
         let block = ClassBlock::new(self.state, &self.parts.parts[index], word);
         block.map_or(u64::MAX, |block| block.alike(bit, lack))
     }
 
-    /// Those of 64 hosts that may lack no more of a constraint than this score.
+    /// Of 64 hosts, a superset of those that lack no more of a constraint than this score.
     pub(super) fn hosts_within(&self, index: usize, word: usize, score: i64) -> u64 {
         match ClassBlock::new(self.state, &self.parts.parts[index], word) {
             Some(block) => block.within(score),
@@ -227,7 +226,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// By slot of a root: what its tree lacks at least of a constraint. Only of the trees of a mask.
+    /// By root slot: a lower bound of what its tree lacks of a constraint, for the trees of a
+    /// mask.
     pub(super) fn lacks_of_trees(&self, index: usize, trees: &[u64]) -> Vec<Lack> {
         let part = &self.parts.parts[index];
         if !matches!(part, Part::Resource(_, _, _) | Part::Together(_, _)) {

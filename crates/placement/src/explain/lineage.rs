@@ -1,10 +1,10 @@
-//! Who is part of which tree, in columns: looking a tree up needs no provider's record.
+//! The membership of trees in columns, so that walking a tree reads no provider records.
 
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 use crate::state::State;
 
-/// The trees of a fleet, as far as providers have parents. Empty when none has.
+/// The trees of a fleet. Empty when no provider has a parent.
 #[derive(Default)]
 pub(super) struct Lineage {
     /// By slot of a provider that is no root: the root of its tree.
@@ -42,9 +42,9 @@ impl Lineage {
     }
 }
 
-/// The parts of each provider, in rising order of slot.
+/// The children of each provider, in rising order of slot (compressed sparse rows).
 pub(super) struct Children {
-    /// By slot: where its parts begin; they end where those of the next slot begin.
+    /// By slot: the offset of its children; they end where those of the next slot begin.
     start: Vec<u32>,
     parts: Vec<u32>,
 }
@@ -72,7 +72,7 @@ impl Children {
         Self { start, parts }
     }
 
-    /// The parts of a provider.
+    /// The children of a provider.
     #[inline]
     pub(super) fn of(&self, slot: u32) -> &[u32] {
         let slot = slot as usize;

@@ -1,4 +1,4 @@
-//! Roots that nearly fit, and what they lack.
+//! Near misses: roots that are almost feasible, and what they lack.
 
 use smallvec::SmallVec;
 
@@ -13,18 +13,18 @@ use crate::slot_set::bits;
 /// Roots that fail the same constraints by the same amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearMiss {
-    /// How many roots.
+    /// The number of roots that share these lacks.
     pub roots: usize,
-    /// The first of them in the order of slots.
+    /// The one with the lowest slot.
     pub example: ProviderId,
-    /// The places in the list of effects of the constraints that they fail, with what they lack.
+    /// The constraints that they fail, as indexes into the list of effects, with what they lack.
     pub lacks: Vec<(usize, Lack)>,
 }
 
-/// How many kinds of near misses are told.
+/// The number of kinds of near misses that an explanation lists.
 pub(super) const MOST: usize = 10;
 
-/// What a root fails and by how much.
+/// The constraints that a root fails, with what it lacks.
 type Lacks = SmallVec<[(usize, Lack); 2]>;
 
 /// The nearest misses so far, nearest first.
@@ -34,7 +34,7 @@ struct Nearest {
 }
 
 impl Nearest {
-    /// The largest score that can be among the nearest.
+    /// The score above which an offer is no longer among the nearest.
     fn worst(&self) -> i64 {
         match self.found.last() {
             Some((worst, _)) if self.found.len() >= MOST => *worst,
@@ -66,7 +66,7 @@ impl Nearest {
     }
 }
 
-/// By constraint: the query without it.
+/// By constraint: the query without it, memoised.
 type Rests<'a> = Map<usize, Option<Relaxed<'a>>>;
 
 impl<'a> Ledger<'a> {
@@ -91,7 +91,7 @@ impl<'a> Ledger<'a> {
         nearest.found.into_iter().map(|(_, miss)| miss).collect()
     }
 
-    /// How many constraints each of 64 roots fails alone, as the digits of binary numbers.
+    /// By root of a word: how many constraints it fails alone, as bit-sliced binary digits.
     fn failures(&self, word: usize) -> SmallVec<[u64; 8]> {
         let mut digits: SmallVec<[u64; 8]> = SmallVec::new();
         for served in &self.serve {
@@ -106,8 +106,8 @@ impl<'a> Ledger<'a> {
         digits
     }
 
-    /// The least number of constraints that a root fails, and words of the roots that fail so many
-    /// alone; nothing when no root fails any.
+    /// The smallest number of constraints that a root fails, and a bit mask of the roots that fail
+    /// this many alone; `None` when no root fails any.
     fn fewest_failed(&self) -> Option<(usize, Vec<u64>)> {
         let most = if self.puzzles.is_empty() {
             self.serve.len() + 1
@@ -129,10 +129,10 @@ impl<'a> Ledger<'a> {
         (fewest <= self.serve.len()).then(|| (fewest, failing.collect()))
     }
 
-    /// Offers the hosts of a word that fail fewest constraints.
+    /// Offers the hosts of a word that fail the fewest constraints.
     fn offer_hosts(&self, mut failing: u64, word: usize, nearest: &mut Nearest) {
         while let Some(first) = bits(failing, word).next() {
-            // All that fail the same constraints.
+            // Hosts that fail the same constraints.
             let mut alike = failing;
             let mut failed: SmallVec<[usize; 4]> = SmallVec::new();
             for (index, served) in self.serve.iter().enumerate() {
@@ -191,11 +191,13 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Each constraint can be served, but not all at once: which one is too much?
+    /// Offers trees that serve each constraint but not all at once: the constraint whose removal
+    /// makes the query feasible is the one they lack.
     fn offer_puzzle(&self, puzzle: &Puzzle, rests: &mut Rests<'a>, nearest: &mut Nearest) {
-        // Those after the end do not matter: what is up to it cannot be served.
+        // Constraints after the end are irrelevant: the prefix up to the end is already
+        // infeasible.
         for dropped in 0..=puzzle.end {
-            // All before the last are served, that was found out.
+            // Without the last constraint the prefix is feasible, as was found before.
             let is_last = dropped + 1 == self.serve.len();
             let fits = is_last
                 || self.may_search()
@@ -227,9 +229,10 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// The least positive number that some of 64 roots have, if it is at most this, and which have it.
+/// The smallest positive number that some of 64 roots have, if it is at most `most`, and the roots
+/// that have it.
 fn least_of(digits: &[u64], roots: u64, most: usize) -> Option<(usize, u64)> {
-    // From the highest digit down: those that stay without it, if any of them has anything at all.
+    // From the highest digit down, keep the roots whose digit is 0, as long as there are any.
     let mut left = roots & digits.iter().fold(0, |any, digit| any | digit);
     if left == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! A query with some of its constraints, ready to be asked of one root after the other.
+//! A query reduced to some of its constraints, evaluated root by root.
 
 use super::constraint::Parts;
 use super::lineage::Lineage;
@@ -11,7 +11,7 @@ use crate::ids::ProviderId;
 use crate::slot_set::bits;
 use crate::state::State;
 
-/// A query with some of its constraints.
+/// A query reduced to some of its constraints.
 pub(super) struct Relaxed<'a> {
     plan: Plan<'a>,
     anchors: Anchors,
@@ -20,7 +20,7 @@ pub(super) struct Relaxed<'a> {
 }
 
 impl<'a> Relaxed<'a> {
-    /// Nothing when nobody can serve it.
+    /// `None` when no provider can serve it.
     pub(super) fn new(
         state: &'a State,
         query: &CandidateQuery,
@@ -43,7 +43,7 @@ impl<'a> Relaxed<'a> {
             &leniency,
         );
         Some(Self {
-            // Few trees are searched: each is asked as it comes up.
+            // Few trees are searched, so their classification is computed on demand.
             anchors: Anchors::by_host(&plan),
             search: TreeSearch::new(&plan),
             scratch: Scratch::new(&plan),
@@ -51,7 +51,7 @@ impl<'a> Relaxed<'a> {
         })
     }
 
-    /// The lone hosts that can serve it.
+    /// The flat hosts of a word that can serve it.
     pub(super) fn hosts(&self, word: usize) -> u64 {
         self.anchors.word(&self.plan, word).hosts
     }
@@ -60,7 +60,8 @@ impl<'a> Relaxed<'a> {
     pub(super) fn tree_fits(&mut self, root: ProviderId) -> bool {
         let bit = 1 << (root.0 % 64);
         let word = self.anchors.word(&self.plan, root.index() / 64);
-        // A root that somebody shares with is a lone host for what nobody shares.
+        // A root in reach of a sharing provider counts as a flat host when nothing shared is
+        // requested.
         word.hosts & bit != 0
             || word.trees & bit != 0
                 && (self.plan.choices.is_empty()
@@ -74,8 +75,8 @@ impl<'a> Relaxed<'a> {
 }
 
 impl Relaxed<'_> {
-    /// The roots of the trees that can serve a query of at most one choice. `lone` are hosts that
-    /// are no trees and that nobody shares with: nothing is said of them.
+    /// The roots of the trees that can serve a query of at most one choice. The flat hosts in
+    /// `lone` are left out.
     pub(super) fn served_trees(&self, lone: &[u64], lineage: &Lineage) -> Vec<u64> {
         let plan = &self.plan;
         let words = self.anchors.words;

@@ -1,8 +1,9 @@
-//! Trees that no part of a query can tell from each other.
+//! Equivalence classes of trees that no part of a query can distinguish.
 //!
-//! Two trees have one shape when their providers meet the same conditions, have as much of the
-//! classes that several groups take, can use the same sharing providers, and hang together in the
-//! same way. Then each set of constraints is served by both or by none: one search is enough.
+//! Two trees have one shape when their providers meet the same conditions, have as much left of
+//! the classes that several groups request, can use the same sharing providers, and are nested in
+//! the same way. Then each set of constraints is feasible for both or for none, and one search is
+//! enough.
 
 use smallvec::SmallVec;
 
@@ -14,23 +15,23 @@ use crate::hash::Map;
 use crate::ids::{AggregateId, ClassId, ProviderId};
 use crate::state::State;
 
-/// The number of a shape.
+/// The number of an equivalence class of trees.
 pub(super) type Shape = u32;
 
-/// A provider as a query sees it: the conditions that it meets, what it has left, what shares with
-/// it, and the shapes of its parts in rising order.
+/// The equivalence key of a provider: the conditions that it meets, its useful remaining capacity,
+/// the sharing providers in reach, and the shapes of its children in rising order.
 type Key = SmallVec<[u64; 8]>;
 
-/// How many sums of amounts are told apart for a class; beyond, every amount is.
+/// The number of distinct sums per class that are tabulated; beyond it every amount is distinct.
 const SUMS_MAX: usize = 4_096;
 
-/// A class that several groups take.
+/// A class that several groups request.
 struct Contended {
     class: ClassId,
-    /// What groups can take of it together, in rising order: room between two of these is as good
-    /// as the lower one. Empty when there are too many.
+    /// The sums that groups can take together, in rising order: capacities between two of these
+    /// are equivalent to the lower one. Empty when there are more than [`SUMS_MAX`].
     sums: Vec<i64>,
-    /// What all groups take: more is as good as that.
+    /// What all groups take together; a larger capacity is equivalent to it.
     total: i64,
 }
 
@@ -52,7 +53,7 @@ impl Contended {
         Self { class, sums, total }
     }
 
-    /// What so much room is good for.
+    /// The canonical representative of a capacity.
     fn useful(&self, room: i64) -> i64 {
         let room = room.clamp(0, self.total);
         let above = self.sums.partition_point(|sum| *sum <= room);
@@ -60,35 +61,35 @@ impl Contended {
     }
 }
 
-/// What shares with whom.
+/// The sharing relation: which providers share through which aggregates.
 struct Shared<'a> {
     /// The aggregates that have a sharing member, in rising order.
     aggregates: &'a [AggregateId],
-    /// Words of the sharing providers.
+    /// Bit mask of the sharing providers.
     sharing: Vec<u64>,
-    /// Words of the members of those aggregates.
+    /// Bit mask of the members of those aggregates.
     members: Vec<u64>,
 }
 
-/// The shapes found so far.
+/// The shapes found so far, memoised.
 pub(super) struct Shapes<'a> {
     state: &'a State,
-    /// By condition: words of the providers that meet it.
+    /// By condition: bit mask of the providers that meet it.
     conditions: Vec<Vec<u64>>,
     contended: Vec<Contended>,
     shared: Option<Shared<'a>>,
     children: Children,
     known: Map<Key, Shape>,
-    /// The providers of the tree that is looked at, from the root downwards.
+    /// The providers of the tree under examination, from the root downwards.
     members: Vec<u32>,
-    /// By member: where its parts begin and end among the members.
+    /// By member: the range of its children among the members.
     parts: Vec<(usize, usize)>,
     /// By member: its shape.
     shapes: Vec<Shape>,
 }
 
 impl<'a> Shapes<'a> {
-    /// Looks up who meets which condition of a query. `shared` are the aggregates that have a
+    /// Computes which providers meet each condition. `shared` are the aggregates that have a
     /// sharing member, in rising order.
     pub(super) fn new(
         state: &'a State,
@@ -127,7 +128,7 @@ impl<'a> Shapes<'a> {
         shapes
     }
 
-    /// The shape of a tree.
+    /// The equivalence class of a tree.
     pub(super) fn of(&mut self, root: ProviderId) -> Shape {
         self.members.clear();
         self.parts.clear();
@@ -154,7 +155,7 @@ impl<'a> Shapes<'a> {
         self.shapes[0]
     }
 
-    /// Adds what the query sees of one provider, its parts left aside.
+    /// Adds the key of one provider without its children.
     fn add_own(&self, key: &mut Key, slot: u32) {
         let (word, bit) = (slot as usize / 64, slot % 64);
         for conditions in self.conditions.chunks(64) {
@@ -176,7 +177,7 @@ impl<'a> Shapes<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// Nothing when nobody shares with anybody.
+    /// `None` when no provider shares with another.
     fn new(state: &State, aggregates: &'a [AggregateId]) -> Option<Self> {
         let sharing = state.sharing_trait().filter(|_| !aggregates.is_empty())?;
         let words = state.provider_slots().div_ceil(64);
@@ -195,7 +196,7 @@ impl<'a> Shared<'a> {
 
     fn add_to(&self, key: &mut Key, state: &State, slot: u32) {
         let (word, bit) = (slot as usize / 64, slot % 64);
-        // Nobody else is the same sharing provider.
+        // A sharing provider is distinct from every other.
         let shares = self.sharing[word] >> bit & 1 == 1;
         key.push(if shares { 1 + u64::from(slot) } else { 0 });
         let count = key.len();
@@ -213,7 +214,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Words of the providers that meet a condition.
+/// Bit mask of the providers that meet a condition.
 fn words_that_meet(state: &State, condition: &Part) -> Vec<u64> {
     let words = 0..state.provider_slots().div_ceil(64);
     let existing = |word| state.existing_word(word);

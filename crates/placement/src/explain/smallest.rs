@@ -1,9 +1,10 @@
-//! The smallest set of constraints that leaves nothing.
+//! The smallest set of constraints that is infeasible for every root.
 //!
-//! A set leaves nothing when every root fails it. For a root that does not, the set is grown as far
-//! as that root allows; whatever is still outside then, a set that leaves nothing must have one of
-//! it. Smallest sets that hit all such complements are tried until one leaves nothing: no smaller
-//! one can (implicit hitting sets, as in MARCO-style extraction of smallest unsatisfiable subsets).
+//! For a root that can serve a set, the set is grown to a maximal one that the root can serve. An
+//! infeasible set must contain at least one constraint outside of it, the complement. The smallest
+//! set that hits all complements found so far is tried next; the first one that no root can serve
+//! is the smallest of all (implicit hitting sets, as in MARCO-style extraction of smallest
+//! unsatisfiable subsets).
 
 use super::effects::Ledger;
 use super::shapes::Shape;
@@ -12,9 +13,9 @@ use crate::hash::Map;
 use crate::ids::ProviderId;
 use crate::slot_set::bits;
 
-/// How many sets may be tried.
+/// The number of candidate sets that may be tried.
 const ROUNDS: usize = 500;
-/// How many steps one search for a hitting set may take.
+/// The step budget of one search for a hitting set.
 const STEPS: u32 = 100_000;
 
 impl Ledger<'_> {
@@ -33,8 +34,8 @@ impl Ledger<'_> {
         None
     }
 
-    /// For some root that the set leaves: the constraints that have no place beside a largest set
-    /// that leaves it. `Some(None)` when the set leaves no root, nothing when there is no time.
+    /// For some root that can serve the set: the constraints outside a maximal set that it can
+    /// serve. `Some(None)` when no root can serve the set, `None` when the budget is used up.
     fn outside_of_some_root(&self, set: &[usize]) -> Option<Option<Vec<usize>>> {
         let count = self.parts.parts.len();
         for (word, hosts) in self.hosts.iter().enumerate() {
@@ -69,7 +70,7 @@ impl Ledger<'_> {
         Some(None)
     }
 
-    /// Adds constraints to a set one by one as long as a tree can serve all; what is left out.
+    /// Adds constraints one by one as long as a tree can serve all, and returns those left out.
     fn grow(&self, set: &[usize], root: ProviderId) -> Vec<usize> {
         let mut inside = Bits::default();
         for index in set {
@@ -97,8 +98,8 @@ impl Ledger<'_> {
     }
 }
 
-/// The smallest set, the first in order of those, that has a member of each list. Nothing when it
-/// takes too long to find.
+/// The smallest set, lexicographically first, that has a member of each list (minimum hitting
+/// set). `None` when the step budget is used up.
 fn smallest_hitting(lists: &[Vec<usize>], count: usize) -> Option<Vec<usize>> {
     let mut steps = STEPS;
     for size in 0..=count {
@@ -115,7 +116,8 @@ fn smallest_hitting(lists: &[Vec<usize>], count: usize) -> Option<Vec<usize>> {
     None
 }
 
-/// Whether so many more members can hit all lists; nothing when the steps run out.
+/// Whether at most this many more members can hit all lists; `None` when the step budget is used
+/// up.
 fn hit(
     lists: &[Vec<usize>],
     size: usize,
@@ -130,7 +132,7 @@ fn hit(
     if size == 0 {
         return Some(false);
     }
-    // Lists that have nothing in common need a member each.
+    // Lower bound: pairwise disjoint lists need a member each.
     let mut apart: Vec<&Vec<usize>> = Vec::new();
     for list in lists.iter().filter(missed) {
         if !(apart.iter()).any(|other| other.iter().any(|index| list.contains(index))) {

@@ -1,5 +1,5 @@
-//! Explanations held against their plain definition: every root asked about every constraint, with
-//! no columns, no shapes and no bounds.
+//! Tests explanations against their plain definition: every root is asked about every constraint,
+//! without columns, shapes and bounds.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,8 @@ use fleet::{Fleet, build, device_query, device_tree, fleet as any_fleet, query a
 /// What one root makes of a query.
 struct Plain {
     root: ProviderId,
-    /// Whether it is no tree and nobody shares with it: then one constraint has no bearing on another.
+    /// Whether it is a flat host without sharing providers in reach, for which constraints are
+    /// independent.
     is_lone: bool,
     /// The constraints that it cannot serve even alone.
     alone: Vec<usize>,
@@ -35,7 +36,8 @@ fn plain_roots(state: &State, ledger: &Ledger<'_>) -> Vec<Plain> {
     let look = |root: ProviderId| {
         let is_lone = ledger.hosts[root.index() / 64] >> (root.0 % 64) & 1 == 1;
         let alone = |index: &usize| match &parts[*index] {
-            // What binds several groups is nothing to a tree until they are there.
+            // A relation between groups cannot fail on a tree until the groups themselves are
+            // there.
             Part::Together(_, _)
             | Part::Isolate
             | Part::SameSubtree(_)
@@ -78,7 +80,7 @@ fn serves(ledger: &Ledger<'_>, root: ProviderId, includes: impl Fn(usize) -> boo
     (ledger.relaxed(includes)).is_some_and(|mut relaxed| relaxed.tree_fits(root))
 }
 
-/// Kinds of near misses: those that lack least first, each with its first root.
+/// Kinds of near misses, nearest first, each with its first root.
 fn plain_misses(state: &State, ledger: &Ledger<'_>, roots: &[Plain]) -> Vec<NearMiss> {
     let parts = &ledger.parts.parts;
     let is_puzzle = |plain: &&Plain| plain.alone.is_empty() && plain.end < parts.len();

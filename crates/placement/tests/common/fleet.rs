@@ -11,20 +11,20 @@ use uuid::Uuid;
 
 /// Classes that inventories and queries name.
 pub(crate) const CLASSES: [&str; 4] = ["VCPU", "MEMORY_MB", "DISK_GB", "VGPU"];
-/// Traits that providers have and queries name.
+/// Traits of providers and queries.
 pub(crate) const TRAITS: [&str; 4] = [
     "HW_CPU_X86_AVX",
     "CUSTOM_GOLD",
     "CUSTOM_NUMA",
     "MISC_SHARES_VIA_AGGREGATE",
 ];
-/// The trait of providers that share.
+/// The trait of sharing providers.
 pub(crate) const SHARING: &str = TRAITS[3];
 /// Names that do not exist.
 const NO_CLASS: &str = "CUSTOM_NO_CLASS";
 const NO_TRAIT: &str = "CUSTOM_NO_TRAIT";
 
-/// One inventory and what is held of it.
+/// An inventory with its usage.
 #[derive(Clone, Debug)]
 pub(crate) struct Stock {
     pub(crate) class: &'static str,
@@ -45,7 +45,7 @@ pub(crate) struct Member {
 /// Providers in the order of their slots.
 pub(crate) type Fleet = Vec<Member>;
 
-/// The UUID of the provider at a place.
+/// The UUID of the provider at an index.
 pub(crate) fn uuid_at(place: usize) -> Uuid {
     Uuid::from_u128(0xfee7_0000 + place as u128)
 }
@@ -139,7 +139,7 @@ fn names(
         })
 }
 
-/// Lists of which one member each is asked for.
+/// Lists of alternatives, of which one member each is required.
 fn any_of_traits() -> impl Strategy<Value = Vec<Vec<String>>> {
     prop::collection::vec(
         names(&TRAITS, NO_TRAIT, 2).prop_filter("empty", |list| !list.is_empty()),
@@ -154,7 +154,7 @@ fn any_of_aggregates() -> impl Strategy<Value = Vec<Vec<String>>> {
         0..3,
     )
     .prop_map(|mut lists: Vec<Vec<String>>| {
-        // Mostly none: every list removes most of so small a fleet.
+        // Usually none, because every list removes most of so small a fleet.
         lists.truncate(lists.len().saturating_sub(1));
         lists
     })
@@ -206,7 +206,7 @@ fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
         )
 }
 
-/// A query with up to four groups that use every part of the language.
+/// A query with up to four groups that uses every part of the language.
 pub(crate) fn query() -> impl Strategy<Value = CandidateQuery> {
     let suffixes = prop_oneof![
         2 => Just(1usize..=2),
@@ -399,7 +399,7 @@ pub(crate) fn provider_query() -> impl Strategy<Value = ProviderQuery> {
         })
 }
 
-/// Decides and applies a command. Whether it was accepted.
+/// Decides and applies a command; returns whether it was accepted.
 pub(crate) fn run(state: &mut State, command: &Command) -> bool {
     let mut changes = Vec::new();
     let accepted = decide(state, command, &mut changes).is_ok();
@@ -423,8 +423,8 @@ static NAMED: std::sync::LazyLock<State> = std::sync::LazyLock::new(|| {
     state
 });
 
-/// Builds a fleet through commands. What is held of each stock is what could be claimed of it when
-/// it was ten larger.
+/// Builds a fleet through commands. The usage of each inventory is what could be claimed when it
+/// was larger by ten.
 pub(crate) fn build(fleet: &mut Fleet) -> State {
     let at = Timestamp::default();
     let mut state = NAMED.clone();

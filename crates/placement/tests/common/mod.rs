@@ -64,7 +64,7 @@ fn at() -> impl Strategy<Value = Timestamp> {
     (0i64..1_000).prop_map(Timestamp::from_seconds)
 }
 
-/// A generation that is often the right one in so small a world.
+/// A generation that is often the right one, because the world is so small.
 fn generation() -> impl Strategy<Value = u64> {
     0u64..5
 }
@@ -179,7 +179,7 @@ fn replacement() -> impl Strategy<Value = InventoryReplacement> {
     })
 }
 
-/// Any command.
+/// Generates commands of every kind, valid and invalid.
 pub(crate) fn command() -> impl Strategy<Value = Command> {
     let names = prop::sample::subsequence(TRAITS.map(str::to_owned).to_vec(), 0..4);
     let aggregates = prop::sample::subsequence(vec!["x".to_owned(), "y".to_owned()], 0..3);

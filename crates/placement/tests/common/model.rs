@@ -1,4 +1,4 @@
-//! The rules of candidates by their letter: every combination is made and then judged.
+//! The rules of candidates in their plain form: every combination is generated and then tested.
 //!
 //! Slow, and independent of the search: it works on the description of a fleet, not on the state.
 #![allow(dead_code, reason = "every test takes what it needs")]
@@ -9,24 +9,24 @@ use placewright_placement::{CandidateQuery, GroupPolicy, ProviderQuery, RequestG
 
 use super::fleet::{CLASSES, Fleet, SHARING, TRAITS, uuid_at};
 
-/// What several providers give together, by provider and class.
+/// Amounts by provider and class.
 pub(crate) type Amounts = BTreeMap<(usize, String), i64>;
 
-/// One candidate: allocations by place and class, and the places that serve each group.
+/// A candidate: allocations by place and class, and the places that serve each group.
 pub(crate) type Found = (Amounts, Vec<BTreeSet<usize>>);
 
-/// What a query comes to.
+/// The result of a query.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// An unknown class.
+    /// A resource class is unknown.
     NoClass(String),
-    /// An unknown trait.
+    /// A trait is unknown.
     NoTrait(String),
-    /// The candidates, and the places that a client should be told about.
+    /// The candidates, and the places for the summaries.
     Found(BTreeSet<Found>, BTreeSet<usize>),
 }
 
-/// One way to serve one group.
+/// A way to serve one group.
 #[derive(Clone)]
 struct Way {
     amounts: Amounts,
@@ -188,7 +188,7 @@ impl Model<'_> {
         }
     }
 
-    /// Everything that the query's rules let through, in the order of evaluation of the reference.
+    /// Everything that the query admits, in the reference's order of evaluation.
     pub(crate) fn candidates(&self, query: &CandidateQuery) -> Verdict {
         let nothing = || Verdict::Found(BTreeSet::new(), BTreeSet::new());
         let no_trait = |names: &[String]| {
@@ -239,7 +239,7 @@ impl Model<'_> {
         Verdict::Found(found, told)
     }
 
-    /// How many roots have a candidate.
+    /// The number of roots with a candidate.
     pub(crate) fn serving_roots(&self, query: &CandidateQuery) -> usize {
         let serves = |root: &usize| {
             let mut found = BTreeSet::new();
@@ -256,7 +256,7 @@ impl Model<'_> {
         (0..self.0.len()).filter(serves).count()
     }
 
-    /// Takes one way for each group in all combinations.
+    /// Combines one way for each group in every possible manner.
     fn combine(
         &self,
         query: &CandidateQuery,
@@ -329,7 +329,7 @@ impl Model<'_> {
             .collect()
     }
 
-    /// The providers that pass a filter; an unknown name for one that is refused.
+    /// The providers that pass a filter; an unknown name is an error.
     pub(crate) fn providers(&self, query: &ProviderQuery) -> Result<Vec<usize>, String> {
         let all = || 0..self.0.len();
         let mut tree = None;

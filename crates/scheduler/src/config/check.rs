@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and what in it cannot have an effect.
+//! Validates a configuration: errors, and options that have no effect.
 
 use super::{
     ALL_WEIGHERS, ConfigError, SchedulerConfig, Warning, enabled_filters, enabled_weighers,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::image::known::{Kind, kind};
 
-/// Everything that nothing can be made of, and everything that has no effect though somebody set it.
+/// All errors, and a warning for each option that was set without having an effect.
 #[must_use]
 pub fn check(config: &SchedulerConfig) -> (Vec<ConfigError>, Vec<Warning>) {
     let mut check = Check {
@@ -173,7 +173,7 @@ impl Check<'_> {
         }
     }
 
-    /// Options that were set for filters that are not enabled.
+    /// Warns of options of filters that are not enabled.
     fn options_of_filters(&mut self) {
         let (config, default) = (self.config, SchedulerConfig::default());
         let namespace = &config.aggregate_image_properties_isolation_namespace;
@@ -293,7 +293,7 @@ impl Check<'_> {
         }
     }
 
-    /// Multipliers that were set for weighers that are not enabled.
+    /// Warns of multipliers of weighers that are not enabled.
     fn multipliers(&mut self) {
         let default = SchedulerConfig::default();
         for weigher in crate::weigher::ALL {

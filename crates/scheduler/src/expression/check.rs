@@ -1,16 +1,16 @@
-//! What an expression may name, and what it may cost.
+//! Static checks of expressions: which names they may use, and what they may cost.
 //!
-//! Nothing in the language can loop without end, but lists can be gone through within lists, and
-//! texts grow by `+`. Both are bounded here before anything is computed.
+//! The language has no unbounded loops, but lists can be iterated within lists, and texts grow by
+//! `+`. Upper bounds of both are computed here before anything is evaluated.
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue};
 
 use super::fields;
 
-/// The most steps that computing an expression may take; a step takes about 50 ns.
+/// The upper bound of the cost of an expression, in steps of about 50 ns.
 const COST_MAX: u64 = 65_536;
-/// The most characters and elements that a value on the way may have.
+/// The upper bound of characters and elements of an intermediate value.
 const SIZE_MAX: u64 = 65_536;
 
 /// The functions that expressions may call, besides operators.
@@ -42,21 +42,21 @@ const TYPES: [&str; 8] = [
     "uint",
 ];
 
-/// What is wrong, and with which node.
+/// An error, and the syntax node where it is.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) node: u64,
     pub(super) message: String,
 }
 
-/// What was found out about an expression.
+/// The result of the static analysis.
 #[derive(Debug)]
 pub(super) struct Findings {
     /// Whether its value may differ from host to host.
     pub(super) reads_host: bool,
 }
 
-/// How much a node costs, how large its value can be, and how many elements it has at most.
+/// Upper bounds for a node: its cost, the size of its value, and its number of elements.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     cost: u64,
@@ -80,7 +80,7 @@ impl Estimate {
     }
 }
 
-/// Looks through an expression.
+/// Analyses an expression without evaluating it.
 pub(super) fn check(expression: &IdedExpr) -> Result<Findings, Wrong> {
     let mut walk = Walk {
         variables: Vec::new(),
@@ -92,8 +92,9 @@ pub(super) fn check(expression: &IdedExpr) -> Result<Findings, Wrong> {
     })
 }
 
+/// The state of the analysis while it walks the syntax tree.
 struct Walk<'e> {
-    /// The variables of the lists that are gone through, with the size of what they hold.
+    /// The loop variables in scope, each with the size of its elements.
     variables: Vec<(&'e str, u64)>,
     reads_host: bool,
 }
@@ -229,12 +230,12 @@ impl<'e> Walk<'e> {
             largest.count = largest.count.max(one.count);
             all = all.and(one);
         }
-        // Texts are looked through a thousand characters in the time of a step.
+        // A step covers a thousand characters of text.
         let cost = all.cost.saturating_add(all.size / 1024);
         let (size, count) = match name {
             "_+_" => (all.size, all.count),
             "_?_:_" | "_[_]" | "string" | "dyn" => (largest.size, largest.count),
-            // Everything else comes to a number, a bool or a type.
+            // Every other function yields a number, a boolean or a type.
             _ => (1, 1),
         };
         Ok(Estimate { cost, size, count })
@@ -248,7 +249,7 @@ impl<'e> Walk<'e> {
         if let Some(second) = &node.iter_var2 {
             self.variables.push((second, range.size));
         }
-        // What is gathered counts once, with what one turn adds to it.
+        // The accumulator starts at size 0; what one iteration adds is multiplied below.
         self.variables.push((&node.accu_var, 0));
         let condition = self.estimate(&node.loop_cond)?;
         let step = self.estimate(&node.loop_step)?;

@@ -19,9 +19,9 @@ use crate::host_table::{HostTable, column};
 use crate::image::ImageProperties;
 use crate::request::RequestSpec;
 
-/// How many characters a text of a host or a request is thought to have at most.
+/// The assumed maximum size of a text of a host or a request, in characters.
 pub(super) const SIZE_MAX: u64 = 1024;
-/// The most elements of a list of a request; a longer one is not there for expressions.
+/// The maximum length of a list of a request that expressions can see; longer ones are absent.
 pub(super) const COUNT_MAX: u64 = 64;
 
 /// The fields of `host`.
@@ -72,7 +72,7 @@ pub(super) const REQUEST: &[&str] = &[
     "vcpus",
 ];
 
-/// One host and the request.
+/// The values of `host` and `request`: one host and the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
     hosts: &'a HostTable,
@@ -201,7 +201,7 @@ fn table(table: Table<'_>) -> CowVal<'_, '_> {
     CowVal::owned(table)
 }
 
-/// A map from texts that can be looked into but not gone through: it has no order.
+/// A map from texts that supports look-up but not iteration, because it has no order.
 #[derive(Clone, Copy, Debug)]
 enum Table<'a> {
     Texts(&'a BTreeMap<String, String>),
@@ -315,7 +315,7 @@ impl Sizer for Table<'_> {
     }
 }
 
-/// A table with one host that has something of everything, to try expressions out on.
+/// A table with one host that has a value for every field, for checking expressions.
 pub(super) fn sample_hosts() -> HostTable {
     let mut hosts = HostTable::new(&SchedulerConfig::default());
     let uuid = Uuid::from_u128(1);
@@ -328,7 +328,7 @@ pub(super) fn sample_hosts() -> HostTable {
     hosts
 }
 
-/// A request for trying expressions out.
+/// A request for checking expressions.
 pub(super) fn sample_request() -> RequestSpec {
     RequestSpec::default()
 }

@@ -7,7 +7,7 @@ use crate::image::ImageProperties;
 use crate::image::known::{Kind, kind};
 use crate::verdict::Verdict;
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "AggregateImagePropertiesIsolation",
     is_once_per_request: true,
@@ -17,7 +17,7 @@ pub(super) const FILTER: Filter = Filter {
             .config
             .aggregate_image_properties_isolation_namespace;
         let aggregates = context.hosts.aggregates();
-        // No known property has a prefix, so nothing is left to compare.
+        // No known property starts with a prefix, so there is nothing to compare.
         let is_prefixed = prefix.as_ref().is_some_and(|prefix| !prefix.is_empty());
         let Some(image) = context.request.image.as_ref().filter(|_| !is_prefixed) else {
             return Ok(Verdict::All);
@@ -39,7 +39,7 @@ pub(super) const FILTER: Filter = Filter {
     },
 };
 
-/// A known property as metadata spells it; nothing if it is unset, empty, zero or no.
+/// A known property in the spelling of metadata; `None` if it is unset, empty, zero or false.
 fn property_text(properties: &ImageProperties, name: &str) -> Option<String> {
     match name {
         "traits_required" => {

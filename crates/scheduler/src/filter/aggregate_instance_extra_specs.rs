@@ -1,14 +1,15 @@
-//! `AggregateInstanceExtraSpecsFilter`: what extra specs ask of the host's aggregates.
+//! `AggregateInstanceExtraSpecsFilter`: extra specs that constrain the metadata of the host's
+//! aggregates.
 
 use super::Filter;
 use crate::dynamic::strip;
 use crate::extra_spec_ops::Requirement;
 use crate::verdict::Verdict;
 
-/// The scope of extra specs that are meant for this filter. Those without a scope count as well.
+/// The scope prefix of extra specs for this filter. Those without a scope count as well.
 const SCOPE: &str = "aggregate_instance_extra_specs";
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "AggregateInstanceExtraSpecsFilter",
     is_once_per_request: true,

@@ -1,15 +1,15 @@
-//! `AggregateMultiTenancyIsolation`: aggregates that list projects take no others.
+//! `AggregateMultiTenancyIsolation`: aggregates that list projects accept no others.
 //!
-//! It keeps others out; it does not keep those projects in.
+//! It keeps other projects out; it does not confine those projects to the aggregate.
 
 use super::Filter;
 use crate::dynamic::strip;
 use crate::verdict::Verdict;
 
-/// How the metadata keys start that list projects.
+/// The prefix of the metadata keys that list projects.
 const KEY_PREFIX: &str = "filter_tenant_id";
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "AggregateMultiTenancyIsolation",
     is_once_per_request: true,

@@ -1,4 +1,4 @@
-//! `AggregateTypeAffinityFilter`: aggregates that list flavors take no others.
+//! `AggregateTypeAffinityFilter`: aggregates that list flavors accept no others.
 
 use super::Filter;
 use crate::aggregate::Aggregates;
@@ -8,7 +8,7 @@ use crate::verdict::Verdict;
 /// The metadata key that lists flavors.
 const KEY: &str = "instance_type";
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "AggregateTypeAffinityFilter",
     is_once_per_request: true,

@@ -1,9 +1,9 @@
-//! `AllHostsFilter`: everybody passes.
+//! `AllHostsFilter`: every host passes.
 
 use super::Filter;
 use crate::verdict::Verdict;
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "AllHostsFilter",
     is_once_per_request: true,

@@ -1,4 +1,4 @@
-//! `ComputeCapabilitiesFilter`: what extra specs ask of a host's attributes.
+//! `ComputeCapabilitiesFilter`: extra specs that constrain a host's attributes.
 
 use serde_json::Value;
 
@@ -11,15 +11,15 @@ use crate::host_table::HostTable;
 use crate::platform::Make;
 use crate::verdict::{Kinds, Verdict};
 
-/// The scope of extra specs that are meant for this filter. Those without a scope count where a host
+/// The scope prefix of extra specs for this filter. Those without a scope count only where a host
 /// has an attribute of that name.
 const SCOPE: &str = "capabilities";
-/// An extra spec that stands for a condition on the CPU's description.
+/// A short form of a condition on the CPU's description.
 const ADDRESS_BITS: &str = "hw:maxphysaddr_bits";
-/// The extra spec that says the same.
+/// The long form of the same condition, which the short form overrides.
 const ADDRESS_BITS_WRITTEN_OUT: &str = "capabilities:cpu_info:maxphysaddr:bits";
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "ComputeCapabilitiesFilter",
     is_once_per_request: true,
@@ -27,12 +27,12 @@ pub(super) const FILTER: Filter = Filter {
     compile,
 };
 
-/// One extra spec: where to look and what must be there.
+/// A requirement: the path of an attribute and the condition on its value.
 #[derive(Clone, Debug)]
 struct Wish {
-    /// The attribute's name, then where in it.
+    /// The attribute's name, followed by the keys within its value.
     path: Vec<String>,
-    /// Whether the wish is void where there is no such attribute.
+    /// Whether the requirement is dropped for hosts without this attribute.
     is_optional: bool,
     requirement: Requirement,
 }
@@ -62,7 +62,7 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
 
 fn wishes(context: &Context<'_>) -> Vec<Wish> {
     let specs = &context.request.flavor.extra_specs;
-    // The special spelling takes the place of the same condition written out.
+    // The short form replaces the same condition in the long form.
     let bits = specs.get(ADDRESS_BITS);
     let bits = bits.map(|bits| Wish {
         path: ["cpu_info", "maxphysaddr", "bits"]
@@ -79,7 +79,7 @@ fn wishes(context: &Context<'_>) -> Vec<Wish> {
 }
 
 impl Wish {
-    /// The wish of an extra spec; nothing if it is meant for somebody else.
+    /// Parses an extra spec; `None` if its scope is that of another consumer.
     fn read(key: &str, value: &str) -> Option<Self> {
         let path = match key.split_once(':') {
             None => key,
@@ -106,13 +106,13 @@ impl Wish {
         self.is_met(attribute)
     }
 
-    /// Whether an attribute has, at the end of the path, what is asked for.
+    /// Whether the value at the end of the path satisfies the condition.
     fn is_met(&self, attribute: Option<Value>) -> bool {
         let Some(mut value) = attribute else {
             return false;
         };
         for name in &self.path[1..] {
-            // A text inside is a description of its own.
+            // A text within the path is parsed as JSON.
             if let Value::String(text) = &value {
                 let Ok(read) = serde_json::from_str(text) else {
                     return false;

@@ -1,11 +1,11 @@
-//! `ComputeFilter`: the host is enabled and was heard of lately.
+//! `ComputeFilter`: the host is enabled and up.
 
 use std::borrow::Cow;
 
 use super::Filter;
 use crate::verdict::Verdict;
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "ComputeFilter",
     is_once_per_request: true,

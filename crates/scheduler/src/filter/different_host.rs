@@ -1,11 +1,12 @@
-//! `DifferentHostFilter` and `SameHostFilter`: away from, or next to, instances that a hint names.
+//! `DifferentHostFilter` and `SameHostFilter`: away from, or together with, instances named by a
+//! hint.
 
 use uuid::Uuid;
 
 use super::{Context, Filter};
 use crate::verdict::Verdict;
 
-/// `DifferentHostFilter`: none of the instances of the hint `different_host` is there.
+/// `DifferentHostFilter`: the host has none of the instances in the hint `different_host`.
 pub(super) const DIFFERENT: Filter = Filter {
     name: "DifferentHostFilter",
     is_once_per_request: true,
@@ -18,13 +19,13 @@ pub(super) const DIFFERENT: Filter = Filter {
     },
 };
 
-/// `SameHostFilter`: one of the instances of the hint `same_host` is there.
+/// `SameHostFilter`: the host has at least one of the instances in the hint `same_host`.
 pub(super) const SAME: Filter = Filter {
     name: "SameHostFilter",
     is_once_per_request: true,
     runs_on_rebuild: false,
     compile: |context| {
-        // An empty text is no wish.
+        // An empty text counts as no hint.
         let is_void = match context.request.hints("same_host") {
             [] => true,
             [only] => only.is_empty(),
@@ -37,7 +38,7 @@ pub(super) const SAME: Filter = Filter {
     },
 };
 
-/// The hosts of the instances that a hint names; what is no UUID is the name of no instance.
+/// The hosts of the instances that a hint names; values that are not UUIDs are ignored.
 fn hosts_of_instances(context: &Context<'_>, hint: &str) -> impl Iterator<Item = u32> {
     let uuids = context.request.hints(hint).iter();
     let uuids = uuids.filter_map(|text| text.parse::<Uuid>().ok());

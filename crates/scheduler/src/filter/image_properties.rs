@@ -1,4 +1,5 @@
-//! `ImagePropertiesFilter`: the host can run what the image is made for.
+//! `ImagePropertiesFilter`: the host supports the architecture, hypervisor, machine mode and
+//! address width that the image asks for.
 
 use super::{Context, Filter};
 use crate::dynamic::strip;
@@ -7,7 +8,7 @@ use crate::platform::Make;
 use crate::verdict::{Kinds, Verdict};
 use crate::version::Version;
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "ImagePropertiesFilter",
     is_once_per_request: true,
@@ -73,7 +74,7 @@ struct VersionPredicate {
     conditions: Vec<(&'static str, Version)>,
 }
 
-/// The comparisons, longer ones first.
+/// The comparison operators, longer ones first so that they are recognised first.
 const OPERATORS: [&str; 6] = ["<=", ">=", "!=", "==", "<", ">"];
 
 impl VersionPredicate {

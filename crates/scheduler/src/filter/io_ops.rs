@@ -1,10 +1,10 @@
-//! `IoOpsFilter` and `AggregateIoOpsFilter`: the host has not too many busy instances.
+//! `IoOpsFilter` and `AggregateIoOpsFilter`: the host has fewer busy instances than a limit.
 
 use super::Filter;
 use super::num_instances::fewer_than;
 use crate::host_table::column;
 
-/// `IoOpsFilter`
+/// `IoOpsFilter` as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "IoOpsFilter",
     is_once_per_request: false,
@@ -15,7 +15,7 @@ pub(super) const FILTER: Filter = Filter {
     },
 };
 
-/// `AggregateIoOpsFilter`: aggregates may say another limit; of several the smallest counts.
+/// `AggregateIoOpsFilter`: aggregates may override the limit; the smallest of several applies.
 pub(super) const AGGREGATE: Filter = Filter {
     name: "AggregateIoOpsFilter",
     is_once_per_request: false,

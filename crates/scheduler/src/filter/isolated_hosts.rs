@@ -1,9 +1,9 @@
-//! `IsolatedHostsFilter`: some images have hosts of their own.
+//! `IsolatedHostsFilter`: dedicates hosts to some images.
 
 use super::Filter;
 use crate::verdict::Verdict;
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "IsolatedHostsFilter",
     is_once_per_request: true,

@@ -11,7 +11,7 @@ use crate::host_attributes;
 use crate::host_table::HostTable;
 use crate::verdict::Verdict;
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "JsonFilter",
     is_once_per_request: false,
@@ -32,7 +32,7 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
     let condition = Condition::read(query).map_err(wrong)?;
     let hosts = context.hosts;
     Ok(Verdict::Each(Box::new(move |slot| {
-        // Where the parts cannot be compared, the answer is no.
+        // Operands that cannot be compared make the host fail.
         let answer = condition.answer(hosts, slot);
         answer.is_some_and(|answer| match answer {
             Value::Array(answers) => answers.iter().any(is_true),
@@ -54,7 +54,7 @@ enum Operator {
     And,
 }
 
-/// An operator with what it is applied to.
+/// An operator with its operands.
 #[derive(Debug)]
 struct Condition {
     operator: Operator,
@@ -64,7 +64,7 @@ struct Condition {
 #[derive(Debug)]
 enum Operand {
     Constant(Value),
-    /// An attribute of the host, and where in it.
+    /// The path of an attribute of the host.
     Attribute(Vec<String>),
     Condition(Condition),
 }
@@ -95,7 +95,7 @@ impl Condition {
         })
     }
 
-    /// What the condition comes to for a host; nothing if its parts cannot be compared.
+    /// The value of the condition for a host; `None` if its operands cannot be compared.
     fn answer(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
         let mut values = Vec::with_capacity(self.operands.len());
         for operand in &self.operands {
@@ -123,7 +123,8 @@ impl Condition {
     }
 }
 
-/// Whether the first value relates to every other so; nothing if one of them cannot be compared.
+/// Whether the relation holds between the first value and every other; `None` if they cannot be
+/// compared.
 fn compare_first(values: &[Value], holds: fn(Ordering) -> bool) -> Option<bool> {
     let mut all = true;
     for value in &values[1..] {
@@ -133,7 +134,7 @@ fn compare_first(values: &[Value], holds: fn(Ordering) -> bool) -> Option<bool> 
 }
 
 impl Operand {
-    /// Nothing for an operand that counts as absent.
+    /// `None` for an operand that counts as absent.
     fn read(part: Value) -> Result<Option<Self>, &'static str> {
         Ok(Some(match part {
             Value::Null => return Ok(None),
@@ -148,8 +149,7 @@ impl Operand {
         }))
     }
 
-    /// Its value for a host: null if absent, nothing if the path leads through something that has
-    /// no parts.
+    /// Its value for a host: null if absent, `None` if the path goes through a scalar.
     fn value(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
         match self {
             Self::Constant(value) => Some(value.clone()),
@@ -160,7 +160,8 @@ impl Operand {
                     return Some(Value::Null);
                 };
                 if path[0] == "host_ip" {
-                    // An address is no text: it equals none and is ordered with none.
+                    // An address is no text in the reference: it equals no text and has no order
+                    // with one.
                     return (path.len() == 1).then(|| json!({ "address": value }));
                 }
                 for name in &path[1..] {

@@ -1,10 +1,10 @@
-//! Filters whose question placement answers: pinned CPUs, NUMA nodes and PCI devices are granular
-//! groups over nested providers here. The names are accepted, with a warning.
+//! Filters whose question placement answers here: pinned CPUs, NUMA nodes and PCI devices are
+//! granular groups over nested providers. The names are accepted with a warning.
 
 use super::Filter;
 use crate::verdict::Verdict;
 
-/// `NUMATopologyFilter`
+/// `NUMATopologyFilter`: accepted for compatibility, lets every host pass.
 pub(super) const NUMA_TOPOLOGY: Filter = Filter {
     name: "NUMATopologyFilter",
     is_once_per_request: false,
@@ -12,7 +12,7 @@ pub(super) const NUMA_TOPOLOGY: Filter = Filter {
     compile: |_| Ok(Verdict::All),
 };
 
-/// `PciPassthroughFilter`
+/// `PciPassthroughFilter`: accepted for compatibility, lets every host pass.
 pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     name: "PciPassthroughFilter",
     is_once_per_request: false,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::Filter;
 use crate::verdict::Verdict;
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "MetricsFilter",
     is_once_per_request: false,

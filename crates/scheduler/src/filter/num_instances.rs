@@ -1,10 +1,11 @@
-//! `NumInstancesFilter` and `AggregateNumInstancesFilter`: the host has not too many instances.
+//! `NumInstancesFilter` and `AggregateNumInstancesFilter`: the host has fewer instances than a
+//! limit.
 
 use super::{Context, Filter};
 use crate::host_table::column;
 use crate::verdict::Verdict;
 
-/// `NumInstancesFilter`
+/// `NumInstancesFilter` as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "NumInstancesFilter",
     is_once_per_request: false,
@@ -15,7 +16,8 @@ pub(super) const FILTER: Filter = Filter {
     },
 };
 
-/// `AggregateNumInstancesFilter`: aggregates may say another limit; of several the smallest counts.
+/// `AggregateNumInstancesFilter`: aggregates may override the limit; the smallest of several
+/// applies.
 pub(super) const AGGREGATE: Filter = Filter {
     name: "AggregateNumInstancesFilter",
     is_once_per_request: false,
@@ -27,7 +29,7 @@ pub(super) const AGGREGATE: Filter = Filter {
     },
 };
 
-/// Hosts whose number in a column is below a limit, which aggregates may override.
+/// Hosts whose value in a column is below a limit, which aggregates may override.
 pub(super) fn fewer_than<'a>(
     context: &Context<'a>,
     column: usize,

@@ -1,4 +1,4 @@
-//! The hard policies of server groups. Placement checks them once more with the claim.
+//! The hard policies of server groups. Placement enforces them again with the claim.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{Context, Filter};
 use crate::request::{GroupPolicy, ServerGroup};
 use crate::verdict::Verdict;
 
-/// `ServerGroupAntiAffinityFilter`: fewer members on the host than may be there.
+/// `ServerGroupAntiAffinityFilter`: the host has fewer members than the policy allows.
 pub(super) const ANTI_AFFINITY: Filter = Filter {
     name: "ServerGroupAntiAffinityFilter",
     is_once_per_request: false,
@@ -17,7 +17,7 @@ pub(super) const ANTI_AFFINITY: Filter = Filter {
         };
         let most = group.max_server_per_host.unwrap_or(1);
         if most == 0 {
-            // Only where the instance already is.
+            // With a limit of 0, only a host that the instance is already on passes.
             let present = context.hosts.hosts_of(context.instance);
             return Ok(Verdict::only(present.iter().copied()));
         }
@@ -29,7 +29,7 @@ pub(super) const ANTI_AFFINITY: Filter = Filter {
     },
 };
 
-/// `ServerGroupAffinityFilter`: one of the group's hosts, if it has any.
+/// `ServerGroupAffinityFilter`: the host is one of the group's hosts, if it has any.
 pub(super) const AFFINITY: Filter = Filter {
     name: "ServerGroupAffinityFilter",
     is_once_per_request: false,
@@ -52,13 +52,13 @@ fn group_of<'a>(context: &Context<'a>, policy: GroupPolicy) -> Option<&'a Server
     (group.policy == Some(policy)).then_some(group)
 }
 
-/// Whether the instance whose turn it is is on a host already: a move may look at its own host.
+/// Whether the scheduled instance is on the host already, as in a move.
 fn is_there(context: &Context<'_>, slot: u32) -> bool {
     context.hosts.hosts_of(context.instance).contains(&slot)
 }
 
-/// How many members of a group each host has that has any: those that the request names, and those
-/// that hosts say are members.
+/// The number of members on each host that has any: members named by the request, and those that
+/// hosts report.
 pub(crate) fn members_by_host(context: &Context<'_>, group: &ServerGroup) -> BTreeMap<u32, u32> {
     let mut counts = BTreeMap::new();
     let named = group.members.iter().copied();

@@ -7,7 +7,7 @@ use crate::dynamic::parse_int;
 use crate::error::BadRequest;
 use crate::verdict::Verdict;
 
-/// The filter.
+/// The filter as registered in [`super::ALL`].
 pub(super) const FILTER: Filter = Filter {
     name: "SimpleCIDRAffinityFilter",
     is_once_per_request: true,
@@ -28,7 +28,7 @@ pub(super) const FILTER: Filter = Filter {
     },
 };
 
-/// An address and how many of its first bits count.
+/// A network: an address and its prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
@@ -43,7 +43,7 @@ fn bits(address: IpAddr) -> (u128, u32) {
 }
 
 impl Network {
-    /// Reads an address with what a second hint appends to it.
+    /// Parses an address with the suffix from the second hint.
     fn parse(near: &str, size: &str) -> Result<Self, BadRequest> {
         let text = format!("{near}{size}");
         let (address, size) = match text.split_once('/') {
@@ -72,7 +72,7 @@ impl Network {
     }
 }
 
-/// The prefix length that a number, a netmask or an inverted netmask says.
+/// The prefix length given as a number, a netmask or an inverted netmask.
 fn prefix_length(address: IpAddr, size: &str) -> Option<u32> {
     let (_, width) = bits(address);
     if let Some(number) = parse_int(size) {

@@ -1,33 +1,33 @@
-//! Where hosts are in the operator's topology: for each level the place of every host.
+//! The operator's topology: for each level (rack, row, …) the place of every host.
 
 use hashbrown::HashMap;
 use placewright_placement::{ProviderId, State};
 use smallvec::SmallVec;
 
-/// The place of a host that is in none of a level.
+/// The place of a host that is in no place of a level.
 pub const NOWHERE: u32 = u32::MAX;
 
-/// The places of a host by level, the smallest first.
+/// The places of a host by level, from the smallest level on.
 pub type Chain = SmallVec<[u32; 4]>;
 
-/// Where all hosts are.
+/// The topology of all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     levels: Vec<LevelPlaces>,
-    /// By two places, the smaller number first.
+    /// The operator's distances by pair of places, the smaller number first.
     distances: HashMap<(u32, u32), u32, foldhash::fast::FixedState>,
     farthest: u32,
-    /// Placement's count of changes of the topology that this follows; nothing before the first.
+    /// The version of placement's topology that this was read from; `None` at first.
     structure: Option<u64>,
 }
 
-/// One level: the racks, say.
+/// One level of the topology, such as the racks.
 #[derive(Clone, Debug)]
 pub struct LevelPlaces {
     name: String,
-    /// By slot.
+    /// By slot: the place of the host, or [`NOWHERE`].
     of_host: Vec<u32>,
-    /// By place, how many hosts are there.
+    /// By place: the number of hosts in it.
     hosts: HashMap<u32, u32, foldhash::fast::FixedState>,
 }
 
@@ -99,7 +99,7 @@ impl Places {
         hops
     }
 
-    /// No two hosts are farther apart.
+    /// An upper bound of the distance between two hosts.
     #[must_use]
     pub fn farthest(&self) -> u32 {
         self.farthest

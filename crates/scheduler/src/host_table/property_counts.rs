@@ -1,4 +1,4 @@
-//! How many instances of a host have which image property.
+//! Counts the instances of each host by image property.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use crate::image::known::kind;
 
 type Map<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
 
-/// A dictionary of the property values that occur, and how often each occurs on each host.
+/// A reference-counted dictionary of property values, with the number of instances that have each,
+/// by host.
 #[derive(Clone, Debug, Default)]
 pub struct PropertyCounts {
     numbers: Map<(Box<str>, Box<str>), u32>,
@@ -54,7 +55,8 @@ impl PropertyCounts {
     /// The number of a property value, if any instance has it.
     #[must_use]
     pub fn number(&self, name: &str, value: &str) -> Option<u32> {
-        // The map owns its keys, so a look-up builds one; it happens a few times a request.
+        // The look-up allocates a key because the map owns its keys; it happens a few times a
+        // request.
         self.numbers.get(&(name.into(), value.into())).copied()
     }
 
@@ -70,7 +72,7 @@ impl PropertyCounts {
             .map_or(0, |index| counts[index].1)
     }
 
-    /// Enters an instance's properties into the dictionary; returns their numbers.
+    /// Adds references to an instance's properties; returns their numbers.
     pub(super) fn enter(&mut self, properties: &ImageProperties) -> Box<[u32]> {
         let compared = compared(properties).into_iter();
         compared
@@ -78,7 +80,7 @@ impl PropertyCounts {
             .collect()
     }
 
-    /// Takes an instance's properties out of the dictionary.
+    /// Drops the references to an instance's properties.
     pub(super) fn leave(&mut self, numbers: &[u32]) {
         for number in numbers {
             let entry = &mut self.entries[*number as usize];
@@ -91,7 +93,7 @@ impl PropertyCounts {
         }
     }
 
-    /// Counts an instance's properties on a host.
+    /// Adds an instance's properties to the counts of a host.
     pub(super) fn count_in(&mut self, slot: u32, numbers: &[u32]) {
         let index = slot as usize;
         if index >= self.by_host.len() {
@@ -106,7 +108,7 @@ impl PropertyCounts {
         }
     }
 
-    /// Counts an instance's properties on a host no more.
+    /// Removes an instance's properties from the counts of a host.
     pub(super) fn count_out(&mut self, slot: u32, numbers: &[u32]) {
         let Some(counts) = self.by_host.get_mut(slot as usize) else {
             return;

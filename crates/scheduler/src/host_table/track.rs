@@ -1,4 +1,4 @@
-//! Carrying updates out, and keeping columns, sets and indexes in step with the states of hosts.
+//! Applies updates, and keeps columns, sets and indexes consistent with the states of hosts.
 
 use std::cmp::Reverse;
 
@@ -14,11 +14,11 @@ use crate::host_state::{
 };
 use crate::image::ImageProperties;
 
-/// More free PCI devices than this make no difference.
+/// A larger number of free PCI devices makes no difference to the weigher.
 const DEVICES_MAX: i64 = 99;
 
 impl HostTable {
-    /// Takes a host's state out of its place, to change it.
+    /// Takes a host's state out of the table in order to change it.
     pub(super) fn take_state(&mut self, host: Uuid) -> Option<(Option<u32>, Box<HostState>)> {
         match self.slot_of.get(&host).copied() {
             Some(slot) => Some((Some(slot), self.hosts[slot as usize].take()?)),
@@ -26,7 +26,7 @@ impl HostTable {
         }
     }
 
-    /// Puts a host's state back and brings everything in step with it.
+    /// Puts a host's state back and updates everything derived from it.
     pub(super) fn put_back(&mut self, slot: Option<u32>, state: Box<HostState>) {
         if let Some(slot) = slot {
             self.hosts[slot as usize] = Some(state);
@@ -39,7 +39,7 @@ impl HostTable {
         }
     }
 
-    /// Carries an update out on a state that was taken out.
+    /// Applies an update to a state that was taken out.
     pub(super) fn change(&mut self, slot: Option<u32>, state: &mut HostState, update: &HostUpdate) {
         match update {
             HostUpdate::Full(report) => self.replace(slot, state, report),
@@ -66,7 +66,7 @@ impl HostTable {
         state.metrics.clone_from(&report.metrics);
         state.disabled.clone_from(&report.disabled);
         state.is_forced_down = report.is_forced_down;
-        // What was sent there and is not in the report is still on its way.
+        // Expected instances that are missing from the report are still under way.
         let spoken_of =
             |(uuid, instance): (&Uuid, &HostInstance)| (!instance.is_expected).then_some(*uuid);
         let gone: Vec<Uuid> = state.instances.iter().filter_map(spoken_of).collect();
@@ -95,7 +95,7 @@ impl HostTable {
         state.stats.clone_from(&facts.stats);
     }
 
-    /// Enters a host's names into the indexes.
+    /// Adds a host's names to the indexes.
     fn link(&mut self, slot: u32, names: &HostNames) {
         let name: Box<str> = names.service_host.to_lowercase().into();
         let nodes = self.by_service_host.entry(name).or_default();
@@ -130,7 +130,7 @@ impl HostTable {
         self.take_instance(slot, state, report.uuid);
         let properties = if self.tracked.image_properties {
             let canonical = ImageProperties::new(report.image_properties.clone());
-            // What the agent says of an image that nobody could boot from matches no request.
+            // Properties that no image could have are dropped: no request matches them.
             self.properties.enter(&canonical.unwrap_or_default())
         } else {
             Box::default()
@@ -183,7 +183,7 @@ impl HostTable {
         self.properties.count_out(slot, &instance.properties);
     }
 
-    /// Gives a host its slot.
+    /// Binds a host to its slot.
     pub(super) fn bind(&mut self, slot: u32, state: Box<HostState>) {
         let index = slot as usize;
         if index >= self.hosts.len() {
@@ -203,7 +203,7 @@ impl HostTable {
         self.refresh(slot);
     }
 
-    /// Takes a host off its slot.
+    /// Removes a host from its slot and returns its state.
     pub(super) fn unbind(&mut self, slot: u32) -> Option<Box<HostState>> {
         let state = self.hosts.get_mut(slot as usize)?.take()?;
         self.unlink(slot, &state.names);
@@ -235,20 +235,20 @@ impl HostTable {
         Some(state)
     }
 
-    /// Forgets a host without a slot.
+    /// Removes a host without a slot from the indexes.
     pub(super) fn drop_state(&mut self, state: &HostState) {
         for instance in state.instances.values() {
             self.properties.leave(&instance.properties);
         }
     }
 
-    /// Notes what a host has and has free.
+    /// Sets the amounts of a host.
     pub fn set_amounts(&mut self, slot: u32, amounts: Amounts) {
         self.put_amounts(slot, amounts);
         self.touched.push(Touched::all_of(slot));
     }
 
-    /// As [`Self::set_amounts`], for callers that say themselves that the host changed.
+    /// As [`Self::set_amounts`], for callers that record the change themselves.
     pub(super) fn put_amounts(&mut self, slot: u32, amounts: Amounts) {
         let index = slot as usize;
         if index >= self.amounts.len() {
@@ -266,7 +266,7 @@ impl HostTable {
         }
     }
 
-    /// Brings columns and sets in step with a host's state.
+    /// Updates columns and sets from a host's state.
     fn refresh(&mut self, slot: u32) {
         let Some(state) = self.hosts[slot as usize].as_deref() else {
             return;
@@ -275,7 +275,7 @@ impl HostTable {
         let (metrics, lacks_metric) = self.tracked.weigh_metrics(state);
         let version = state.platform.hypervisor_version.unwrap_or(0);
         for (number, value) in [
-            // An instance on its way keeps its host busy.
+            // An expected instance counts as busy.
             (
                 column::IO_OPS,
                 f64::from(state.load.io_ops) + f64::from(expected),
@@ -294,7 +294,7 @@ impl HostTable {
         self.touched.push(Touched::all_of(slot));
     }
 
-    /// Looks whether a host is up, and arranges for the next look.
+    /// Updates whether a host is up, and schedules the next check.
     pub(super) fn refresh_up(&mut self, slot: u32) {
         let Some(state) = self.hosts.get(slot as usize).and_then(Option::as_deref) else {
             return;
@@ -316,7 +316,7 @@ impl HostTable {
 }
 
 impl Tracked {
-    /// The sum of a host's metrics with their ratios, and whether one of them is missing.
+    /// The weighted sum of a host's metrics, and whether one of them is missing.
     ///
     /// A missing metric that would count makes it the raw weight of the unavailable.
     fn weigh_metrics(&self, state: &HostState) -> (f64, bool) {
@@ -339,7 +339,7 @@ impl Tracked {
 }
 
 impl HostTable {
-    /// The sum of the metrics that a host has, with their ratios, whatever it lacks.
+    /// The weighted sum of the metrics that a host has; missing ones are skipped.
     pub(crate) fn sum_of_metrics(&self, slot: u32) -> f64 {
         let Some(state) = self.get(slot) else {
             return 0.0;
@@ -350,7 +350,7 @@ impl HostTable {
     }
 }
 
-/// A new state for a host that nothing was known of.
+/// The initial state of a host that has not reported.
 pub(super) fn unknown(uuid: Uuid) -> Box<HostState> {
     Box::new(HostState {
         uuid,
@@ -358,5 +358,5 @@ pub(super) fn unknown(uuid: Uuid) -> Box<HostState> {
     })
 }
 
-/// A short list of slots, most often of one.
+/// A short list of slots, usually with one entry.
 pub(super) type SlotList = SmallVec<[u32; 1]>;

@@ -5,29 +5,29 @@
 use crate::error::BadRequest;
 use crate::text;
 
-/// What a property may hold.
+/// The type of a property's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Any text.
+    /// Any text without further checks.
     Text,
-    /// Yes or no, in many spellings.
+    /// A boolean, in many spellings.
     Flag,
-    /// A whole number.
+    /// An integer of any size and sign.
     Number,
-    /// One of a few words.
+    /// One of a fixed set of words.
     Word(&'static [&'static str]),
-    /// One of a few words after `Fold` brought other spellings to them.
+    /// One of a fixed set of words, after `Fold` has normalised other spellings.
     Folded(&'static [&'static str], Fold),
     /// Comma-separated conditions on a version, such as `>=2.6,<9`.
     VersionPredicate,
-    /// A structure that has no say in where an instance goes.
+    /// A structure that does not influence placement.
     Structured,
 }
 
-/// Brings other spellings of a word to the canonical one.
+/// Normalises spellings of a word.
 pub type Fold = fn(&str) -> String;
 
-/// Which property took the place of an older one.
+/// The properties that were renamed: (old name, present name).
 pub(crate) const OLD_NAMES: [(&str, &str); 22] = [
     ("architecture", "hw_architecture"),
     ("auto_disk_config", "hw_auto_disk_config"),
@@ -105,7 +105,7 @@ pub(crate) const PCI_NUMA_POLICIES: &[&str] = &["required", "legacy", "preferred
 pub(crate) const TPM_MODELS: &[&str] = &["tpm-tis", "tpm-crb"];
 /// Versions of an emulated TPM.
 pub(crate) const TPM_VERSIONS: &[&str] = &["1.2", "2.0"];
-/// Whether a guest boots signed code only.
+/// Whether a guest requires signed boot code.
 pub(crate) const SECURE_BOOT: &[&str] = &["required", "disabled", "optional"];
 /// Who defines the width of guest addresses.
 pub(crate) const ADDRESS_MODES: &[&str] = &["passthrough", "emulate"];
@@ -180,7 +180,7 @@ const SIGNATURE_KEYS: &[&str] = &[
     "RSA-PSS",
 ];
 
-/// What a known property may hold; nothing for an unknown one.
+/// The type of a known property; `None` for an unknown one.
 #[must_use]
 pub fn kind(name: &str) -> Option<Kind> {
     machine(name)
@@ -188,7 +188,7 @@ pub fn kind(name: &str) -> Option<Kind> {
         .or_else(|| other(name))
 }
 
-/// Devices and firmware of the guest.
+/// Properties of devices and firmware.
 fn machine(name: &str) -> Option<Kind> {
     Some(match name {
         "hw_auto_disk_config" | "hw_disk_type" | "hw_machine_type" => Kind::Text,
@@ -228,7 +228,7 @@ fn machine(name: &str) -> Option<Kind> {
     })
 }
 
-/// Processors and memory of the guest.
+/// Properties of processors and memory.
 fn processor(name: &str) -> Option<Kind> {
     Some(match name {
         "hw_architecture" | "hw_emulation_architecture" => {
@@ -247,7 +247,7 @@ fn processor(name: &str) -> Option<Kind> {
     })
 }
 
-/// How the image is used, and the guest's operating system.
+/// Properties of the image's use and of the guest's operating system.
 fn other(name: &str) -> Option<Kind> {
     Some(match name {
         "img_bdm_v2"
@@ -315,7 +315,7 @@ fn one_of(
     })
 }
 
-/// Whether a text is a comparison with something that begins like a version.
+/// Whether a text is a comparison operator followed by something that starts like a version.
 fn is_version_condition(text: &str) -> bool {
     let text = text.trim();
     let operators = ["<=", ">=", "!=", "==", "<", ">"];

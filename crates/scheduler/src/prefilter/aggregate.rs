@@ -1,4 +1,4 @@
-//! Pre-filters that narrow the search to aggregates.
+//! Pre-filters that restrict the search to aggregates.
 
 use uuid::Uuid;
 
@@ -9,7 +9,7 @@ const TENANT_KEY: &str = "filter_tenant_id";
 /// The metadata key of an aggregate's zone.
 const ZONE_KEY: &str = "availability_zone";
 
-/// The tenant's own aggregates.
+/// Restricts to the aggregates of the request's tenant.
 pub(super) fn tenant(look: &Look<'_>, additions: &mut Additions) -> Result<bool, PrefilterRefusal> {
     if !look.options.limit_tenants_to_placement_aggregate {
         return Ok(false);
@@ -28,7 +28,7 @@ pub(super) fn tenant(look: &Look<'_>, additions: &mut Additions) -> Result<bool,
     Ok(true)
 }
 
-/// The aggregates of the zone that was asked for.
+/// Restricts to the aggregates of the requested zone.
 pub(super) fn zone(look: &Look<'_>, additions: &mut Additions) -> Result<bool, PrefilterRefusal> {
     if !look.options.map_az_to_placement_aggregate {
         return Ok(false);
@@ -48,7 +48,7 @@ pub(super) fn zone(look: &Look<'_>, additions: &mut Additions) -> Result<bool, P
     Ok(true)
 }
 
-/// Aggregates that are kept for a trait that the request does not require.
+/// Excludes aggregates that are reserved for a trait that the request does not require.
 pub(super) fn isolated(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -56,10 +56,10 @@ pub(super) fn isolated(
     if !look.options.enable_isolated_aggregate_filtering {
         return Ok(false);
     }
-    // What pre-filters add does not count: it is not the user's wish.
+    // Traits added by pre-filters do not count, because the user did not ask for them.
     let request = &look.translation.request;
     let asked = request.all_required_traits();
-    // Traits of the flavor and image are the host's where NUMA cells are groups.
+    // When NUMA cells are groups, the traits of flavor and image are required of the host.
     let asked = |name: &str| {
         let of_host = &request.root_required;
         let named_by_caller = &look.spec.request_level_params.root_required;
@@ -72,7 +72,7 @@ pub(super) fn isolated(
     Ok(true)
 }
 
-/// The aggregates of the segments that each network can use.
+/// Restricts to the aggregates of the segments that each routed network can use.
 pub(super) fn routed_networks(
     look: &Look<'_>,
     additions: &mut Additions,

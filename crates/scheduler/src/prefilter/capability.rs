@@ -1,4 +1,4 @@
-//! Pre-filters that require traits: what a host must be able to do.
+//! Pre-filters that require traits of hosts.
 
 use placewright_placement::names::standard_traits;
 
@@ -9,7 +9,7 @@ use crate::translate::accelerator::DEVICE_PROFILE_KEY;
 
 const OWNER: &str = "OWNER_NOVA";
 
-/// Which trait says that a host has the device that a property asks for: a prefix for its value.
+/// Image properties that name a device model, with the prefix of the trait for it.
 const DEVICE_TRAITS: [(&str, &str); 7] = [
     ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS"),
     ("hw_disk_bus", "COMPUTE_STORAGE_BUS"),
@@ -20,7 +20,7 @@ const DEVICE_TRAITS: [(&str, &str); 7] = [
     ("hw_viommu_model", "COMPUTE_VIOMMU_MODEL"),
 ];
 
-/// The image's disk format; a volume has none to speak of.
+/// Requires support of the image's disk format; not for volumes.
 pub(super) fn image_type(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -40,7 +40,7 @@ pub(super) fn image_type(
     ))
 }
 
-/// Not disabled.
+/// Excludes hosts that their operator disabled.
 pub(super) fn compute_status(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -52,7 +52,7 @@ pub(super) fn compute_status(
     Ok(look.options.compute_status_filter)
 }
 
-/// The device models of the image.
+/// Requires support of the image's device models.
 pub(super) fn image_devices(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -70,7 +70,7 @@ pub(super) fn image_devices(
     Ok(true)
 }
 
-/// Accelerators, where the flavor names a device profile.
+/// Requires support of accelerators if the flavor names a device profile.
 pub(super) fn accelerators(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -80,7 +80,7 @@ pub(super) fn accelerators(
     Ok(require_if(is_wanted, "COMPUTE_ACCELERATORS", additions))
 }
 
-/// Packed rings of network devices.
+/// Requires support of packed virtqueues if they are requested.
 pub(super) fn packed_rings(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -93,7 +93,7 @@ pub(super) fn packed_rings(
     ))
 }
 
-/// Ports that a card on the host manages by itself.
+/// Requires remote-managed ports if the request has one.
 pub(super) fn remote_managed_ports(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -108,7 +108,7 @@ pub(super) fn remote_managed_ports(
     ))
 }
 
-/// Encryption of local disks, and its format where one is named.
+/// Requires encryption of local disks, and the format if one is named.
 pub(super) fn disk_encryption(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -125,7 +125,7 @@ pub(super) fn disk_encryption(
     Ok(true)
 }
 
-/// Virtio sound devices.
+/// Requires virtio sound devices if the image or flavor asks for one.
 pub(super) fn sound(look: &Look<'_>, additions: &mut Additions) -> Result<bool, PrefilterRefusal> {
     let is_wanted =
         look.options.virtio_sound_filter && look.wishes.sound_model()? == Some("virtio");
@@ -136,7 +136,7 @@ pub(super) fn sound(look: &Look<'_>, additions: &mut Additions) -> Result<bool, 
     ))
 }
 
-/// The way in which the secret of a TPM is kept.
+/// Requires the security mode of the TPM secret.
 pub(super) fn tpm_secret(
     look: &Look<'_>,
     additions: &mut Additions,
@@ -148,7 +148,8 @@ pub(super) fn tpm_secret(
     Ok(require_if(true, name, additions))
 }
 
-/// Providers of the compute service's own, so that devices of other services are left alone.
+/// Requires providers that belong to the compute service, so that devices of other services are
+/// left alone.
 pub(super) fn owner(look: &Look<'_>, additions: &mut Additions) -> Result<bool, PrefilterRefusal> {
     if !look.options.owner_nova_filter {
         return Ok(false);
@@ -171,7 +172,7 @@ fn require_if(is_wanted: bool, name: &str, additions: &mut Additions) -> bool {
     is_wanted
 }
 
-/// Requires a trait of the host if there is one of this name, or warns.
+/// Requires the host trait of this name if it is a standard one; warns otherwise.
 fn require_standard(
     name: String,
     field: impl FnOnce() -> String,

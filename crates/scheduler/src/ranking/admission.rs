@@ -1,41 +1,42 @@
-//! Who will do: asked of 64 hosts at a glance, and closely of those that matter.
+//! Feasibility of hosts: cheap tests for 64 hosts at a time, exact tests for single hosts on
+//! demand.
 
 use super::BLOCK_HOSTS;
 
-/// Which of 64 hosts will do for a class of requests.
+/// The feasibility of 64 hosts for a class of requests, as far as masks can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
-    /// Those that will do.
+    /// Hosts that are feasible.
     pub sure: u64,
-    /// Those that have to be asked one by one.
+    /// Hosts that need an exact test; [`Admission::admits`] makes it.
     pub unsure: u64,
 }
 
-/// Says which hosts will do.
+/// Decides which hosts are feasible for a request. Conditions of the request's class, whose
+/// results are cached, are separate from those of the single request.
 pub trait Admission {
-    /// The 64 hosts of a block, as far as the class of the request goes. No host is both sure and
-    /// unsure.
+    /// Tests the 64 hosts of a block for the class. No host is both sure and unsure.
     fn block(&self, block: usize) -> Admitted;
 
-    /// The hosts of a block that could do for the class if they had room.
+    /// The hosts of a block that satisfy everything of the class but capacity.
     fn kind(&self, block: usize) -> u64;
 
-    /// Whether an unsure host will do for the class. Asked only of hosts that matter.
+    /// The exact test of an unsure host for the class. Called only for hosts with the best score.
     fn admits(&self, slot: u32) -> bool;
 
-    /// Whether one host will do for the class: what [`Self::block`] and [`Self::admits`] say together,
-    /// for a host whose neighbours nobody asks about.
+    /// The exact test of one host for the class: [`Self::block`] and [`Self::admits`] combined,
+    /// without the cost of testing its neighbours.
     fn admits_alone(&self, slot: u32) -> bool;
 
-    /// Which hosts of a mask this one request does not refuse at a glance.
+    /// The hosts of a mask that this single request does not exclude by masks.
     fn request_block(&self, block: usize, mask: u64) -> u64;
 
-    /// Whether this one request takes a host of which [`Self::request_block`] said yes. Asked only of
-    /// hosts that matter.
+    /// The exact test of a host for this single request, after [`Self::request_block`] let it
+    /// pass. Called only for hosts with the best score.
     fn request_admits(&self, slot: u32) -> bool;
 }
 
-/// What was said of blocks and hosts, remembered for those that come up several times.
+/// A direct-mapped cache of the tests of one search, for blocks that are visited several times.
 pub(super) struct Memo<'a, A> {
     admission: &'a A,
     entries: [Entry; 16],
@@ -45,7 +46,7 @@ pub(super) struct Memo<'a, A> {
 struct Entry {
     block: usize,
     admitted: Admitted,
-    /// What the one request leaves of both masks.
+    /// The hosts of both masks that also satisfy the single request.
     request: u64,
 }
 
@@ -80,23 +81,23 @@ impl<'a, A: Admission> Memo<'a, A> {
         entry
     }
 
-    /// The hosts of a block that may do for the class.
+    /// The hosts of a block that are sure or unsure for the class.
     pub(super) fn class(&mut self, block: usize) -> u64 {
         let admitted = self.entry(block).admitted;
         admitted.sure | admitted.unsure
     }
 
-    /// The hosts of a block that could do for the class if they had room.
+    /// The hosts of a block that satisfy everything of the class but capacity.
     pub(super) fn kind(&self, block: usize) -> u64 {
         self.admission.kind(block)
     }
 
-    /// The hosts of a block that may do for the request.
+    /// The hosts of a block that are sure or unsure for the class and not excluded by the request.
     pub(super) fn request(&mut self, block: usize) -> u64 {
         self.entry(block).request
     }
 
-    /// Whether a host that may do for the class does.
+    /// Whether a host is feasible for the class; an exact test is made once and remembered.
     pub(super) fn class_admits(&mut self, block: usize, bit: usize) -> bool {
         let one = 1 << bit;
         if self.entries[block % 16].block != block {
@@ -113,7 +114,7 @@ impl<'a, A: Admission> Memo<'a, A> {
         does
     }
 
-    /// Whether a host that may do for the request, and does for the class, does.
+    /// Whether a host that is feasible for the class is feasible for the single request too.
     pub(super) fn request_admits(&mut self, block: usize, bit: usize) -> bool {
         if self.entries[block % 16].block != block {
             let one = 1 << bit;

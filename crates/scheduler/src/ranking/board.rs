@@ -1,4 +1,4 @@
-//! What all requests share that weigh alike.
+//! Caches that all requests with the same weighers share.
 
 use crate::host_table::Touched;
 
@@ -8,26 +8,26 @@ use super::end::Side;
 use super::frontier::Frontier;
 use super::{BLOCK_HOSTS, Few, Fleet, Scale, Term, kernel, larger, smaller};
 
-/// How many boards are kept at least and at most, and how many bytes of scores between that.
+/// The minimum and maximum number of boards; between them [`BOARDS_BYTES`] limits their memory.
 const BOARDS: (usize, usize) = (16, 64);
 const BOARDS_BYTES: usize = 16 << 20;
 
-/// After so many changes a block it is cheaper to fill a board anew than to mend it.
+/// From this many changes for each block on, recomputing a board is cheaper than updating it.
 const MENDED_MAX: usize = 3;
 
-/// The scores of all hosts under one scale.
+/// The cached scores of all hosts under one set of scales.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     scales: Few<Scale>,
     scores: Vec<[f64; BLOCK_HOSTS]>,
-    /// The best score in each block, whoever may do.
+    /// By block: the best score, regardless of feasibility.
     tops: Bounds,
     position: Position,
     used: u64,
 }
 
 impl Board {
-    /// The best score in each block, whoever may do.
+    /// By block: the best score, regardless of feasibility.
     pub(super) fn tops(&self) -> &Bounds {
         &self.tops
     }
@@ -38,27 +38,28 @@ impl Board {
     }
 }
 
-/// What is kept for one list of terms.
+/// The caches for one list of terms: boards, and the extremes of blocks. Shared by all classes of
+/// requests with these terms.
 #[derive(Debug)]
 pub struct Standing {
     terms: Vec<Term>,
-    /// Whether a host scores no higher with less room, in all terms.
+    /// Whether less free capacity can never raise a score: true if it is true of all terms.
     prefers_room: bool,
     boards: Vec<Board>,
     clock: u64,
-    /// By term, how far out each block reaches on either side, whoever may do.
+    /// By term and side: the extreme of each block, regardless of feasibility.
     reaches: Vec<[Bounds; 2]>,
-    /// By term, how far out any host lies on either side.
+    /// By term and side: the extreme over all hosts.
     farthest: Vec<[f64; 2]>,
-    /// How many blocks there were.
+    /// The number of blocks at the last update.
     blocks: usize,
     position: Position,
-    /// Room to work in, for one search after the other.
+    /// A reusable buffer for searches.
     frontier: Frontier,
 }
 
 impl Standing {
-    /// Nothing is known yet.
+    /// Empty caches for a list of terms.
     #[must_use]
     pub fn new(terms: Vec<Term>) -> Self {
         Self {
@@ -80,17 +81,17 @@ impl Standing {
         &self.terms
     }
 
-    /// Whether a host scores no higher with less room.
+    /// Whether less free capacity can never raise a score.
     pub(super) fn prefers_room(&self) -> bool {
         self.prefers_room
     }
 
-    /// How far out each block reaches on one side of a term.
+    /// By block: the extreme on one side of a term, regardless of feasibility.
     pub(super) fn reach(&self, term: usize, side: Side) -> &Bounds {
         &self.reaches[term][side as usize]
     }
 
-    /// How far out any host lies on one side of a term, whoever may do.
+    /// The extreme over all hosts on one side of a term, regardless of feasibility.
     pub(super) fn farthest(&self, term: usize, side: Side) -> f64 {
         self.farthest[term][side as usize]
     }
@@ -103,7 +104,7 @@ impl Standing {
         self.frontier = frontier;
     }
 
-    /// Brings the reaches of blocks up to date.
+    /// Updates the extremes of the blocks that changed.
     pub(super) fn follow(&mut self, blocks: usize, fleet: &Fleet<'_>) {
         let changed = fleet.log.since(self.position).map(|changes| changes.all);
         let is_little = |changed: &&[Touched]| self.blocks == blocks && changed.len() < blocks;
@@ -123,7 +124,7 @@ impl Standing {
                 }
                 *farthest = [f64::NEG_INFINITY; 2];
             }
-            // Whether a block that reached farthest does so no more.
+            // Whether the block at the overall extreme has moved away from it.
             let mut is_lost = [false; 2];
             let mut take = |block: usize| {
                 let reach = term.reaches(column.block(block), fleet.hosts.word(block));
@@ -152,7 +153,8 @@ impl Standing {
         self.position = fleet.log.end();
     }
 
-    /// The board of a scale, brought up to date.
+    /// The up-to-date board for a set of scales; the least recently used one makes room if
+    /// necessary.
     pub(super) fn board(
         &mut self,
         scales: &Few<Scale>,
@@ -195,7 +197,7 @@ impl Standing {
 }
 
 impl Board {
-    /// Scores all hosts.
+    /// Computes the scores of all hosts from scratch.
     fn fill(&mut self, terms: &[Term], blocks: usize, fleet: &Fleet<'_>) {
         self.scores.resize(blocks, [0.0; BLOCK_HOSTS]);
         self.tops.reset(blocks, f64::NEG_INFINITY);
@@ -212,7 +214,7 @@ impl Board {
         }
     }
 
-    /// Scores one host anew: the same arithmetic.
+    /// Recomputes the score of one host, with the same arithmetic as [`Self::fill`].
     fn mend(&mut self, terms: &[Term], slot: u32, fleet: &Fleet<'_>) {
         let (block, bit) = (slot as usize / BLOCK_HOSTS, slot as usize % BLOCK_HOSTS);
         let Some(scores) = self.scores.get_mut(block) else {

@@ -1,9 +1,10 @@
-//! Bounds of what the hosts of a block can have, in two layers: a search looks at few groups, and at
-//! the blocks of fewer.
+//! Upper bounds for blocks of hosts in two layers: a search visits few groups, and the blocks of
+//! fewer.
 
 use super::{GROUP_BLOCKS, kernel, larger};
 
-/// For each block, a bound of what its hosts have, and for each group of blocks one that is no less.
+/// For each block an upper bound over its hosts, and for each group an upper bound over its
+/// blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
     blocks: Vec<f64>,
@@ -11,7 +12,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Sets the bounds of so many blocks to the same.
+    /// Sets the number of blocks and gives all the same bound.
     pub(super) fn reset(&mut self, blocks: usize, bound: f64) {
         self.blocks.clear();
         self.blocks.resize(blocks, bound);
@@ -19,23 +20,23 @@ impl Bounds {
         self.groups.resize(blocks.div_ceil(GROUP_BLOCKS), bound);
     }
 
-    /// Sets all bounds to the same.
+    /// Gives all blocks and groups the same bound.
     pub(super) fn fill(&mut self, bound: f64) {
         self.blocks.fill(bound);
         self.groups.fill(bound);
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The bounds of blocks.
+    /// The bounds by block.
     pub(super) fn blocks(&self) -> &[f64] {
         &self.blocks
     }
 
-    /// The bounds of groups.
+    /// The bounds by group.
     pub(super) fn groups(&self) -> &[f64] {
         &self.groups
     }
@@ -47,7 +48,7 @@ impl Bounds {
         &self.blocks[start..end]
     }
 
-    /// Makes the bound of a block no less than this.
+    /// Raises the bound of a block to at least this value.
     #[inline]
     pub(super) fn raise(&mut self, block: usize, bound: f64) {
         if bound > self.blocks[block] {
@@ -57,14 +58,14 @@ impl Bounds {
         }
     }
 
-    /// Gives a block a lower bound; that of its group stays until somebody [tightens](Self::tighten)
-    /// it.
+    /// Lowers the bound of a block; the bound of its group stays until it is
+    /// [tightened](Self::tighten).
     #[inline]
     pub(super) fn lower(&mut self, block: usize, bound: f64) {
         self.blocks[block] = bound;
     }
 
-    /// Gives a block another bound, and its group the one that follows from it.
+    /// Sets the bound of a block and tightens its group.
     pub(super) fn put(&mut self, block: usize, bound: f64) {
         let before = std::mem::replace(&mut self.blocks[block], bound);
         let group = block / GROUP_BLOCKS;
@@ -75,12 +76,12 @@ impl Bounds {
         }
     }
 
-    /// Gives a group the largest bound of its blocks.
+    /// Sets the bound of a group to the largest of its blocks.
     pub(super) fn tighten(&mut self, group: usize) {
         self.groups[group] = kernel::top(self.of_group(group));
     }
 
-    /// Changes the bounds of all blocks.
+    /// Changes the bounds of all blocks, then tightens all groups.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut [f64])) {
         change(&mut self.blocks);
         (0..self.groups.len()).for_each(|group| self.tighten(group));

@@ -1,39 +1,39 @@
-//! Which hosts changed lately: each reader takes up where it left off.
+//! A log of changed hosts, from which each reader continues where it stopped.
 
 use placewright_placement::touch::What;
 
 use crate::host_table::Touched;
 
-/// How many changes are remembered at least. A reader that is further behind starts over.
+/// The minimum number of changes that are remembered. A reader that is further behind starts over.
 const REMEMBERED: usize = 1 << 16;
 
-/// The hosts that changed, in order, some several times.
+/// The changed hosts in order; a host can occur several times.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
     all: Recent,
-    /// Those of them that may have more room than before. Half of what happens to a fleet are
-    /// claims, and most readers need not look at those.
+    /// The changes that can give a host more capacity. Half of all changes are claims, which most
+    /// readers can skip.
     gains: Recent,
 }
 
-/// How much of a log a reader knows.
+/// A reader's position in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     all: u64,
     gains: u64,
 }
 
-/// What a reader does not know yet.
+/// The changes that a reader has not seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Changes<'a> {
-    /// Every change.
+    /// Every change since the position.
     pub all: &'a [Touched],
-    /// The changes but those of hosts that have less room than before, and nothing else.
+    /// The changes except those that only reduced capacity.
     pub gains: &'a [Touched],
 }
 
 impl ChangeLog {
-    /// Takes note of hosts that changed; their values are in the columns already.
+    /// Records changed hosts; the columns must already have their new values.
     pub fn note(&mut self, touched: impl Iterator<Item = Touched>) {
         for one in touched {
             self.all.changed.push(one);
@@ -45,7 +45,7 @@ impl ChangeLog {
         self.gains.trim();
     }
 
-    /// How much there is to know so far.
+    /// The position after the newest change.
     #[must_use]
     pub fn end(&self) -> Position {
         Position {
@@ -54,7 +54,7 @@ impl ChangeLog {
         }
     }
 
-    /// The changes since a position; nothing if that is too long ago.
+    /// The changes since a position; `None` if they are no longer remembered.
     #[must_use]
     pub fn since(&self, position: Position) -> Option<Changes<'_>> {
         Some(Changes {
@@ -64,7 +64,7 @@ impl ChangeLog {
     }
 }
 
-/// The last changes of a kind.
+/// A bounded log of one kind of changes.
 #[derive(Debug, Default)]
 struct Recent {
     changed: Vec<Touched>,

@@ -1,13 +1,13 @@
-//! The ends of a term's range over the hosts that will do for a class of requests.
+//! The extremes of a term over the feasible hosts of a class of requests.
 
 use super::bounds::Bounds;
 use super::changes::{Changes, Position};
 use super::{BLOCK_HOSTS, Fleet, Term, kernel, larger};
 use crate::host_table::Touched;
-/// After so many changes a block it is cheaper to start over than to look at each.
+/// From this many changes for each block on, starting over is cheaper than following each.
 const CHANGED_MAX: usize = 16;
 
-/// Which end of a term's range is looked for.
+/// Which end of a term's range is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Low,
@@ -15,7 +15,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// How far out a value lies on this side: more is farther. Its own inverse.
+    /// Maps a value so that larger means farther out on this side. Its own inverse.
     pub(super) fn far(self, value: f64) -> f64 {
         match self {
             Self::Low => -value,
@@ -23,12 +23,12 @@ impl Side {
         }
     }
 
-    /// How far out the hosts of a mask reach; minus infinity without any.
+    /// The extreme over the hosts of a mask; minus infinity for an empty mask.
     pub(super) fn reach(self, term: &Term, values: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
         term.reaches(values, mask)[self as usize]
     }
 
-    /// The hosts of a mask that reach farthest out.
+    /// The hosts of a mask that are at the extreme.
     pub(super) fn farthest(self, values: &[f64; BLOCK_HOSTS], mask: u64) -> u64 {
         let (low, high) = kernel::range(values, mask);
         mask & match self {
@@ -38,31 +38,32 @@ impl Side {
     }
 }
 
-/// A host at the end of a range.
+/// The host at the end of a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder {
     pub(super) slot: u32,
-    /// How far out it lies.
+    /// Its value, mapped by [`Side::far`].
     pub(super) far: f64,
 }
 
-/// One end of one term that no weigher declares, as far as it is known.
+/// One end of a term that no weigher declares, with cached bounds and the host that was found
+/// last.
 #[derive(Debug)]
 pub(super) struct End {
-    /// The number of the term.
+    /// The index of the term.
     pub(super) term: usize,
     pub(super) side: Side,
-    /// For each block, how far out a host of the mask can reach; none reaches farther.
+    /// By block: an upper bound of how far out its possibly feasible hosts lie.
     pub(super) bounds: Bounds,
     pub(super) holder: Option<Holder>,
-    /// How much of the change log all of this knows. It stays behind for as long as the holder lies
-    /// farthest out of all hosts, whoever may do: then nothing else matters.
+    /// The position in the change log. It is not advanced while the holder is at the extreme of
+    /// the whole fleet, because then nothing else matters.
     position: Position,
 }
 
 impl End {
-    /// Makes the ends that have to be looked for, in the order of the terms, the low one first.
-    /// Nothing is known of them yet.
+    /// Resets the list to the ends that have to be searched, in the order of the terms, low before
+    /// high, without any knowledge.
     pub(super) fn start_over(
         ends: &mut Vec<Self>,
         terms: &[Term],
@@ -94,12 +95,11 @@ impl End {
         ends.truncate(count);
     }
 
-    /// Takes note of the hosts that changed since the last time; `mask` has those that may do now, or
-    /// more of them.
+    /// Applies the changes since the last call; `mask` is a superset of the feasible hosts.
     pub(super) fn follow(&mut self, mask: &[u64], term: &Term, fleet: &Fleet<'_>) {
         let changed = fleet.log.since(self.position);
         self.position = fleet.log.end();
-        // A host that has less room than before cannot come to lie at most ends.
+        // At most ends, a host cannot become the extreme by losing capacity.
         let likes_less = term.likes_less(self.side);
         let changed = changed.map(|Changes { all, gains }| if likes_less { all } else { gains });
         let Some(changed) = changed.filter(|some| some.len() < CHANGED_MAX * mask.len()) else {
@@ -111,7 +111,8 @@ impl End {
         let mut farthest = f64::NEG_INFINITY;
         for Touched { slot, .. } in changed {
             let block = *slot as usize / BLOCK_HOSTS;
-            // No jump depends on whether the host may do: nobody could foresee it.
+            // Branch-free, because feasibility varies from host to host and the branch predictor
+            // cannot learn it.
             let may_do = mask[block] >> (slot % 64) & 1 == 1;
             let here = self.side.far(term.bounded(column.get(*slot)));
             let here = if may_do { here } else { f64::NEG_INFINITY };

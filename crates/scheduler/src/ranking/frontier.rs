@@ -1,25 +1,25 @@
-//! Which block comes next: the one that can hold the best of all that is left.
+//! Best-first search over blocks: yields the block with the largest upper bound.
 
 use super::bounds::Bounds;
 use super::{GROUP_BLOCKS, kernel, smaller};
 
-/// What is left of a search among blocks.
+/// The state of a search over blocks.
 ///
-/// The blocks of a group are looked at when the group comes out on top: for all others the two bounds
-/// of the group are enough.
+/// A group is opened, that is, its blocks are looked at, when its bound is the largest; for all
+/// other groups the bound of the group suffices.
 #[derive(Debug, Default)]
 pub(super) struct Frontier {
-    /// The bounds of blocks, where their group is open.
+    /// By block: its bound, valid where its group is open.
     bounds: Vec<f64>,
-    /// A bound for each group; the largest of its blocks' where it is open.
+    /// By group: its bound, which is that of its best block once it is open.
     groups: Vec<f64>,
     is_open: Vec<bool>,
-    /// The hosts of blocks that nobody has to look at again; none outside of open groups.
+    /// By block: the hosts that are finished with; non-zero only in open groups.
     dealt_with: Vec<u64>,
 }
 
 impl Frontier {
-    /// Starts with two bounds for each block, of which the smaller counts.
+    /// Starts a search with two upper bounds for each block, of which the smaller counts.
     pub(super) fn start(&mut self, own: &Bounds, shared: &Bounds) {
         let open = self
             .is_open
@@ -37,9 +37,9 @@ impl Frontier {
         self.bounds.resize(own.len(), f64::NEG_INFINITY);
     }
 
-    /// The block with the largest bound, the first of several, and the bound; nothing if nobody is
-    /// left. The bounds are those that the search started with: what was changed meanwhile matters
-    /// for blocks of groups that did not come up.
+    /// The block with the largest bound and the bound, the first of equals; `None` when no block
+    /// is left. Bounds of groups are those at the start of the search; changes made since then are
+    /// seen when a group is opened.
     pub(super) fn next(&mut self, own: &mut Bounds, shared: &Bounds) -> Option<(usize, f64)> {
         loop {
             let most = kernel::top(&self.groups);
@@ -64,17 +64,17 @@ impl Frontier {
         }
     }
 
-    /// The hosts of a block that nobody has to look at again.
+    /// The hosts of a block that are finished with.
     pub(super) fn dealt_with(&self, block: usize) -> u64 {
         self.dealt_with[block]
     }
 
-    /// Nobody has to look at these hosts of a block again, one of an open group.
+    /// Marks hosts of a block in an open group as finished.
     pub(super) fn deal_with(&mut self, block: usize, hosts: u64) {
         self.dealt_with[block] |= hosts;
     }
 
-    /// Gives a block that came out on top another bound.
+    /// Sets the bound of the block that [`Self::next`] yielded.
     pub(super) fn set(&mut self, block: usize, bound: f64) {
         self.bounds[block] = bound;
         let group = block / GROUP_BLOCKS;

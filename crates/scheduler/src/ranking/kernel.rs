@@ -1,8 +1,8 @@
-//! The inner loops over one block of 64 hosts, compiled anew for each kind of processor.
+//! Vectorised loops over one block of 64 hosts, compiled for each instruction set.
 //!
-//! All kinds give equal answers: nothing here rounds differently with wider registers. What is
-//! handed to `dispatch` is written as plain loops: a closure inside that is not inlined would be
-//! compiled for the oldest kind.
+//! All versions give equal results, because nothing here rounds differently with wider registers.
+//! The closures passed to `dispatch` are plain loops: a nested closure that is not inlined would
+//! be compiled for the baseline instruction set.
 
 use pulp::Arch;
 #[cfg(target_arch = "x86_64")]
@@ -10,10 +10,11 @@ use pulp::x86::V4;
 
 use super::{BLOCK_HOSTS, larger, smaller};
 
-/// Lanes taken together where masks have to be spread; the mask of a quarter word is a look-up.
+/// The number of lanes processed together where a mask has to be expanded; four mask bits index a
+/// table.
 const LANES: usize = 4;
 
-/// For each four bits, 0 where a bit is set and minus infinity where it is not.
+/// By value of four mask bits: 0.0 for a set bit, minus infinity for a clear one.
 static PENALTIES: [[f64; LANES]; 1 << LANES] = {
     let mut table = [[0.0; LANES]; 1 << LANES];
     let mut bits = 0;
@@ -36,7 +37,7 @@ fn penalties(mask: u64, chunk: usize) -> &'static [f64; LANES] {
     &PENALTIES[usize::try_from(mask >> (chunk * LANES) & 0xf).unwrap_or(0)]
 }
 
-/// The smallest and the largest value among the hosts of the mask; infinities without any.
+/// The minimum and the maximum over the hosts of the mask; infinities for an empty mask.
 pub(super) fn range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
     #[cfg(target_arch = "x86_64")]
     if let Some(v4) = V4::try_new() {
@@ -66,7 +67,7 @@ fn any_range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
     ends
 }
 
-/// The largest value among the hosts of the mask; minus infinity without any.
+/// The maximum over the hosts of the mask; minus infinity for an empty mask.
 pub(super) fn most(values: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
     if mask == 0 {
         return f64::NEG_INFINITY;
@@ -98,7 +99,7 @@ fn any_most(values: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
     most
 }
 
-/// The same where masks are registers of their own: 5 ns a block instead of 24.
+/// The AVX-512 versions, whose mask registers make them 5 ns a block instead of 24.
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use pulp::x86::V4;
@@ -143,7 +144,7 @@ mod wide {
     }
 }
 
-/// Which values are at least so much, one bit each.
+/// Which values are at least `least`, one bit each.
 pub(super) fn at_least(values: &[f64; BLOCK_HOSTS], least: f64) -> u64 {
     Arch::new().dispatch(
         #[inline(always)]
@@ -157,7 +158,7 @@ pub(super) fn at_least(values: &[f64; BLOCK_HOSTS], least: f64) -> u64 {
     )
 }
 
-/// Which values are at most so much, one bit each.
+/// Which values are at most `most`, one bit each.
 pub(super) fn at_most(values: &[f64; BLOCK_HOSTS], most: f64) -> u64 {
     Arch::new().dispatch(
         #[inline(always)]
@@ -171,7 +172,7 @@ pub(super) fn at_most(values: &[f64; BLOCK_HOSTS], most: f64) -> u64 {
     )
 }
 
-/// Adds one term to the scores of a block, its raw values brought within bounds first.
+/// Adds the share of one term to the scores of a block, clamping its raw values first.
 pub(super) fn add_share(
     scores: &mut [f64; BLOCK_HOSTS],
     values: &[f64; BLOCK_HOSTS],
@@ -189,7 +190,7 @@ pub(super) fn add_share(
     );
 }
 
-/// The place of the first number that is equal to one.
+/// The index of the first element equal to a number.
 #[inline]
 pub(super) fn position(numbers: &[f64], one: f64) -> Option<usize> {
     let (chunks, rest) = numbers.as_chunks::<8>();
@@ -206,7 +207,7 @@ pub(super) fn position(numbers: &[f64], one: f64) -> Option<usize> {
     Some(start + place)
 }
 
-/// The largest of some numbers; minus infinity without any.
+/// The maximum of some numbers; minus infinity for none.
 pub(super) fn top(numbers: &[f64]) -> f64 {
     Arch::new().dispatch(
         #[inline(always)]

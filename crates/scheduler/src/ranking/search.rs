@@ -1,4 +1,4 @@
-//! Finding the best hosts for the requests of a class.
+//! Searches the best hosts for the requests of a class.
 
 use placewright_placement::touch::What;
 
@@ -10,39 +10,40 @@ use super::end::{End, Holder, Side};
 use super::frontier::Frontier;
 use super::{BLOCK_HOSTS, Few, Fleet, Ranked, Scale, Standing, kernel, larger};
 
-/// How much of a score rounding may be, for a multiplier of 1: many times what it is.
+/// An upper bound of the rounding error of a score, for a multiplier of 1; the real error is far
+/// smaller.
 const ROUNDING: f64 = 1e-12;
 
-/// What is kept for one class of requests.
+/// The cache for one class of requests.
 #[derive(Debug)]
 pub struct Ranking {
     who: Who,
-    /// The scales that `bounds` is about.
+    /// The scales under which `bounds` are valid.
     scales: Few<Scale>,
-    /// Bounds of the scores of the mask's hosts; none has more.
+    /// Upper bounds of the scores of the mask's hosts.
     bounds: Bounds,
     /// The ends of ranges that no weigher declares.
     ends: Vec<End>,
-    /// How much of the change log the masks and ends know.
+    /// The position in the change log up to which masks and ends are valid.
     position: Position,
-    /// How much of it the bounds of scores know.
+    /// The position up to which the bounds of scores are valid.
     scored: Position,
 }
 
-/// Who may do for the class.
+/// Supersets of the feasible hosts of the class.
 #[derive(Debug)]
 struct Who {
-    /// The hosts that could do for the class if they had room, or more of them: a block is looked at
-    /// when one of its hosts would matter.
+    /// A superset of the hosts that satisfy everything but capacity. A host that gains capacity is
+    /// put back into `mask` only if it is in here.
     kind: Vec<u64>,
-    /// The hosts that may do for the class, or more of them.
+    /// A superset of the feasible hosts.
     mask: Vec<u64>,
-    /// Whether `kind` is found out: not for a request that most likely never comes again.
+    /// Whether `kind` is narrowed; not for a request that most likely never comes again.
     knows_kind: bool,
 }
 
 impl Who {
-    /// Leaves out the hosts of a block that will not do as they are now.
+    /// Removes the hosts of a block that are infeasible now, and returns the remaining ones.
     fn narrow<A: Admission>(&mut self, block: usize, memo: &mut Memo<'_, A>) -> u64 {
         let class = memo.class(block);
         let mask = &mut self.mask[block];
@@ -55,7 +56,7 @@ impl Who {
         *mask
     }
 
-    /// Leaves out a host that was asked, and with it all others of its block that will not do.
+    /// Removes a host that failed the exact test, and the other infeasible hosts of its block.
     fn refuse<A: Admission>(&mut self, block: usize, bit: usize, memo: &mut Memo<'_, A>) {
         self.narrow(block, memo);
         self.mask[block] &= !(1 << bit);
@@ -69,7 +70,7 @@ impl Ranking {
         self.who.knows_kind = false;
     }
 
-    /// Nothing is known yet: everybody may do until somebody looks.
+    /// A ranking without knowledge: every host counts as possibly feasible.
     #[must_use]
     pub fn new(standing: &Standing, blocks: usize, fleet: &Fleet<'_>) -> Self {
         let mut ranking = Self {
@@ -88,7 +89,7 @@ impl Ranking {
         ranking
     }
 
-    /// Forgets everything, for another class: as [`Self::new`], in the same memory.
+    /// Resets the ranking for another class; as [`Self::new`], but reuses the memory.
     pub fn start_over(&mut self, standing: &Standing, blocks: usize, fleet: &Fleet<'_>) {
         for words in [&mut self.who.kind, &mut self.who.mask] {
             words.clear();
@@ -102,7 +103,8 @@ impl Ranking {
         self.scored = fleet.log.end();
     }
 
-    /// Brings the masks up to date with what changed. False if that is not known any more.
+    /// Updates the masks from the change log. False if the log no longer reaches back far enough,
+    /// or the number of blocks changed; then start over.
     #[must_use]
     pub fn follow(&mut self, blocks: usize, fleet: &Fleet<'_>) -> bool {
         let is_same = |_: &_| self.bounds.len() == blocks;
@@ -115,7 +117,8 @@ impl Ranking {
             if block >= blocks {
                 return false;
             }
-            // Of a host of which anything may have changed: more than may do, until somebody looks.
+            // A host that may have changed in any respect counts as possibly feasible until it is
+            // tested.
             kind[block] |= u64::from(touched.what == What::Anything) << bit;
             mask[block] |= kind[block] & 1 << bit;
         }
@@ -123,7 +126,7 @@ impl Ranking {
         true
     }
 
-    /// The best `count` hosts that will do, best first; equal scores in the order of slots.
+    /// The best `count` feasible hosts, best first; equal scores in the order of slots.
     pub fn best<A: Admission>(
         &mut self,
         standing: &mut Standing,
@@ -156,7 +159,8 @@ impl Ranking {
                 frontier.set(block, most);
                 continue;
             }
-            // Its neighbours are not looked at: most likely it will do, and they are not wanted.
+            // Only this host is tested: it is most likely feasible, and its neighbours are not
+            // needed.
             let bit = (kernel::at_least(scores, most) & left).trailing_zeros() as usize;
             if !memo.class_admits(block, bit) {
                 self.who.refuse(block, bit, &mut memo);
@@ -167,7 +171,8 @@ impl Ranking {
                 let slot = slot_of(block, bit);
                 found.push(Ranked { slot, score: most });
             } else {
-                // Most likely its neighbours are refused for the same reason.
+                // The neighbours are most likely excluded for the same reason, so the whole block
+                // is tested.
                 done |= left & !memo.request(block);
             }
             frontier.deal_with(block, done);
@@ -177,7 +182,7 @@ impl Ranking {
         found
     }
 
-    /// Raises the bounds of scores where hosts changed.
+    /// Raises the bounds of scores in the blocks of hosts that changed.
     fn raise(&mut self, board: &Board, prefers_room: bool, fleet: &Fleet<'_>) {
         let changed = fleet.log.since(self.scored);
         self.scored = fleet.log.end();
@@ -194,16 +199,16 @@ impl Ranking {
             let (block, bit) = (touched.slot as usize / BLOCK_HOSTS, touched.slot % 64);
             let may_do = self.who.mask[block] >> bit & 1 == 1;
             let score = board.block(block)[bit as usize];
-            // As where ends are followed: no jump that nobody can foresee.
+            // Branch-free, as in [`End::follow`].
             let score = if may_do { score } else { f64::NEG_INFINITY };
             self.bounds.raise(block, score);
         }
     }
 
-    /// Makes the bounds of scores hold for other scales.
+    /// Adjusts the bounds of scores to other scales, so that they remain upper bounds.
     ///
-    /// Where a term counts for more than before, no host of a block gains more than one would that
-    /// reaches as far as any there; where it counts for less, none gains.
+    /// Where the factor of a term grows, no score in a block grows by more than that of the
+    /// block's extreme; where it shrinks, no score grows.
     fn rescale(&mut self, standing: &Standing, scales: &Few<Scale>) {
         if self.scales == *scales {
             return;
@@ -226,15 +231,15 @@ impl Ranking {
                     }
                 }
             }
-            // A host that will do has no more of a term than its multiplier: this is more than what
-            // adding in another order can change.
+            // A feasible host's share of a term is at most its multiplier, so this exceeds any
+            // difference from adding in another order.
             for bound in bounds {
                 *bound += slack;
             }
         });
     }
 
-    /// The scales of all terms over the hosts that will do, as they are now.
+    /// The scales of all terms over the currently feasible hosts.
     fn scales_now<A: Admission>(
         &mut self,
         standing: &Standing,
@@ -265,7 +270,7 @@ impl Ranking {
     }
 }
 
-/// A search for the end of a range.
+/// A search for one end of a range.
 struct Search<'a> {
     standing: &'a Standing,
     fleet: &'a Fleet<'a>,
@@ -273,7 +278,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Where a term's range ends over the hosts that will do; not a finite number if there are none.
+    /// The end of a term's range over the feasible hosts; infinite if there are none.
     fn end<A: Admission>(
         mut self,
         end: &mut End,
@@ -313,7 +318,8 @@ impl Search<'_> {
         end.side.far(far)
     }
 
-    /// The host farthest out of those that will do for the class, or for the one request, too.
+    /// The feasible host at the extreme: feasible for the class, or for the single request as
+    /// well.
     fn holder<A: Admission>(
         &mut self,
         end: &mut End,
@@ -345,7 +351,7 @@ impl Search<'_> {
                 continue;
             }
             let bit = end.side.farthest(values, among).trailing_zeros() as usize;
-            // A host that is refused leaves the masks: the block is looked at once more.
+            // A rejected host leaves the masks, and the block comes up again.
             if memo.class_admits(block, bit) && (!for_request || memo.request_admits(block, bit)) {
                 let slot = slot_of(block, bit);
                 return Some(Holder { slot, far });

@@ -1,4 +1,4 @@
-//! The ranking against the plain definition of the score.
+//! Compares rankings with the plain definition of the score.
 
 use proptest::prelude::*;
 
@@ -19,8 +19,8 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     )
 }
 
-/// Admits what a test says of the class and of the one request; hosts whose slot is odd have to be
-/// asked.
+/// An [`Admission`] by predicates for the class and for the single request; hosts with odd slots
+/// are unsure, so that both tests are exercised.
 struct Asked<C, R>(C, R);
 
 impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Admission for Asked<C, R> {
@@ -60,7 +60,7 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Admission for Asked<C, R> {
     }
 }
 
-/// The best hosts, by looking at all of them.
+/// The best hosts, by scoring all of them.
 fn brute_force(
     terms: &[Term],
     feasible: &[bool],
@@ -118,7 +118,7 @@ proptest! {
         ];
         let mut columns = vec![Column::default(); 3];
         let mut feasible = vec![false; 2500];
-        // Coarse values make many ties.
+        // Coarse values produce many ties.
         let value = |byte: u8| if coarse { f64::from(byte / 64) } else { f64::from(byte) };
         let set = |columns: &mut Vec<Column>, feasible: &mut Vec<bool>, change: &Change| {
             feasible[change.0 as usize] = change.1;
@@ -134,7 +134,7 @@ proptest! {
         (0..2500).for_each(|slot| { hosts.insert(slot); });
         let mut log = ChangeLog::default();
         let mut standing = Standing::new(terms.clone());
-        // Two rankings share the scores, and one of them is rarely asked.
+        // Two rankings share a board, and one of them is rarely asked.
         let mut rankings: [Option<Ranking>; 2] = [None, None];
         for (round, (changes, left_out, count, rare)) in rounds.iter().enumerate() {
             for change in changes {
@@ -142,7 +142,7 @@ proptest! {
                 let what = if change.1 { What::Room } else { What::LessRoom };
                 log.note(std::iter::once(Touched { slot: change.0, what }));
             }
-            // One host in so many will do, but for a few that are left out.
+            // One host in `rare` is feasible, except for some that are left out.
             let is_wanted = |slot: u32| slot.is_multiple_of(*rare) && !left_out.contains(&slot);
             let odd_class = round % 3 == 2;
             let does = |slot: u32| {

@@ -14,7 +14,7 @@ pub struct RequestedNetwork {
     /// The port, where one exists already.
     #[serde(default)]
     pub port_id: Option<Uuid>,
-    /// The network.
+    /// The UUID of the network.
     #[serde(default)]
     pub network_id: Option<Uuid>,
     /// How the port is attached: `normal`, `direct`, `remote-managed` …
@@ -30,15 +30,15 @@ pub struct RequestedNetwork {
     /// where the network is not a routed one.
     #[serde(default)]
     pub segments: Vec<Uuid>,
-    /// What the network service asks of the host for this port.
+    /// The resources that the network service requests for this port.
     #[serde(default)]
     pub resource_request: Option<PortResourceRequest>,
-    /// The device profile that the port is made of.
+    /// The device profile behind the port.
     #[serde(default)]
     pub device_profile: Option<String>,
 }
 
-/// What a port asks of the host, in either format of the network service.
+/// The resources that a port requests, in either format of the network service.
 ///
 /// One group: `{"resources": {…}, "required": […]}`. Several groups:
 /// `{"request_groups": [{"id": …, "resources": {…}, "required": […]}, …], "same_subtree": [ids]}`.
@@ -51,10 +51,10 @@ pub struct PortResourceRequest {
     /// Traits of the only group.
     #[serde(default)]
     pub required: BTreeSet<String>,
-    /// The groups, where there may be several.
+    /// The groups, in the format with several groups.
     #[serde(default)]
     pub request_groups: Option<Vec<PortRequestGroup>>,
-    /// The groups whose providers lie under one of them.
+    /// Identifiers of groups: one of their providers must be an ancestor of the others.
     #[serde(default)]
     pub same_subtree: BTreeSet<String>,
 }
@@ -63,7 +63,7 @@ pub struct PortResourceRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortRequestGroup {
-    /// What tells it from all other groups.
+    /// The identifier of the group, unique among all groups.
     pub id: String,
     /// Amounts by resource class.
     pub resources: BTreeMap<String, u64>,
@@ -76,24 +76,24 @@ pub struct PortRequestGroup {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PciRequest {
-    /// What tells it from others; device `i` becomes the group `<request_id>-<i>`.
+    /// The identifier of the request; device `i` becomes the group `<request_id>-<i>`.
     pub request_id: String,
-    /// How many devices.
+    /// The number of devices.
     pub count: u32,
     /// The alias that it comes from, for messages.
     #[serde(default)]
     pub alias_name: Option<String>,
-    /// Whether it stands for a port: then the network service's groups say where it can be.
+    /// Whether it belongs to a port; then the network service's groups say where it can be.
     #[serde(default)]
     pub from_port: bool,
-    /// How near to the guest's memory the devices must be.
+    /// The NUMA affinity of the devices.
     #[serde(default)]
     pub numa_policy: PciNumaPolicy,
-    /// The devices that will do, as alternatives. Only one is possible where devices are resources.
+    /// The acceptable devices, as alternatives. Only one is possible where devices are resources.
     pub spec: Vec<PciDeviceSpec>,
 }
 
-/// How near to the guest's memory a PCI device must be.
+/// The NUMA affinity of a PCI device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PciNumaPolicy {
@@ -102,32 +102,32 @@ pub enum PciNumaPolicy {
     /// On a NUMA node of the guest, or on none.
     #[default]
     Legacy,
-    /// Anywhere.
+    /// On any NUMA node or on none.
     Preferred,
     /// In the socket of a NUMA node of the guest.
     Socket,
 }
 
-/// Which PCI devices will do.
+/// A description of acceptable PCI devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PciDeviceSpec {
-    /// Four hexadecimal digits.
+    /// The PCI vendor, as four hexadecimal digits.
     #[serde(default)]
     pub vendor_id: Option<String>,
-    /// Four hexadecimal digits.
+    /// The PCI product, as four hexadecimal digits.
     #[serde(default)]
     pub product_id: Option<String>,
     /// `type-PCI`, `type-PF` or `type-VF`.
     #[serde(default)]
     pub dev_type: Option<String>,
-    /// The resource class that stands for them; without it, one made of vendor and product.
+    /// The resource class of the devices; without it, one made of vendor and product.
     #[serde(default)]
     pub resource_class: Option<String>,
     /// Traits that they must have, separated by commas.
     #[serde(default)]
     pub traits: Option<String>,
-    /// Whether an instance with one of them can be moved while it runs.
+    /// Whether an instance with such a device can be live migrated.
     #[serde(default)]
     pub live_migratable: Option<bool>,
 }
@@ -138,9 +138,10 @@ pub struct PciDeviceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceProfile {
-    /// Its name.
+    /// The name by which flavors and ports refer to it.
     pub name: String,
-    /// Its groups; keys other than `resources:` and `trait:` are the accelerator service's own.
+    /// The groups; keys other than `resources:` and `trait:` are internal to the accelerator
+    /// service.
     pub groups: Vec<DeviceGroup>,
 }
 
@@ -148,7 +149,7 @@ pub struct DeviceProfile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DeviceGroup {
-    /// Its properties.
+    /// The group's properties, such as `resources:FPGA`.
     #[serde(deserialize_with = "text::map")]
     pub properties: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! Instances whose places depend on each other.
+//! Server groups and topology rules: instances whose places depend on each other.
 
 use std::collections::BTreeSet;
 
@@ -15,41 +15,41 @@ use crate::error::BadRequest;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerGroup {
-    /// Its UUID.
+    /// The UUID of the group.
     pub uuid: Uuid,
-    /// What holds between its members; nothing where topology rules alone say it.
+    /// The relation between its members; `None` where topology rules alone express it.
     #[serde(default)]
     pub policy: Option<GroupPolicy>,
-    /// The most members on one host; only with [`GroupPolicy::AntiAffinity`], where it is 1 if
-    /// nothing is said.
+    /// The maximum number of members on one host; only with [`GroupPolicy::AntiAffinity`], 1 by
+    /// default.
     #[serde(default)]
     pub max_server_per_host: Option<u32>,
-    /// Its members.
+    /// The members, where placement does not know the group.
     #[serde(default)]
     pub members: BTreeSet<Uuid>,
-    /// The hosts where members are.
+    /// The names of the hosts that have members.
     #[serde(default)]
     pub hosts: BTreeSet<String>,
-    /// What holds between the places of its members; `to` is empty in each.
+    /// The rules between the places of its members; `to` is empty in each.
     #[serde(default)]
     pub topology_rules: Vec<TopologyRule>,
 }
 
-/// What holds between the members of a server group.
+/// The relation that holds between the members of a server group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupPolicy {
     /// All on one host.
     Affinity,
-    /// At most so many on one host.
+    /// At most a given number on one host.
     AntiAffinity,
-    /// Near each other if possible.
+    /// Together where that is possible.
     SoftAffinity,
-    /// Apart from each other if possible.
+    /// Apart where that is possible.
     SoftAntiAffinity,
 }
 
-/// The level that stands for single hosts.
+/// The name of the level of single hosts.
 pub const HOST_LEVEL: &str = "host";
 
 /// Where instances must or should be in the operator's topology.
@@ -63,35 +63,34 @@ pub struct TopologyRule {
     /// [`HOST_LEVEL`]. Distances go over all levels, so rules about them have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
-    /// What must hold there.
+    /// The relation that the places must satisfy.
     pub relation: TopologyRelation,
-    /// Whether the rule can be broken for want of anything better.
+    /// Whether the rule may be broken if no host satisfies it.
     #[serde(default)]
     pub strength: Strength,
-    /// To which instances; empty for the members of the request's server group and the instances
-    /// of the request itself.
+    /// The instances that the rule compares with; empty for the members of the request's server
+    /// group and the other instances of the request.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub to: BTreeSet<Uuid>,
-    /// With a hard [`TopologyRelation::Spread`]: by how many a place may be above the emptiest one;
-    /// 1 if nothing is said.
+    /// For a hard [`TopologyRelation::Spread`]: by how many instances a place may exceed the
+    /// emptiest one; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_skew: Option<u32>,
-    /// With [`Strength::Soft`]: how much the rule counts beside the others, 1 to [`WEIGHT_MAX`]; 1
-    /// if nothing is said.
+    /// For [`Strength::Soft`]: the weight of the rule, 1 to [`WEIGHT_MAX`]; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
 }
 
-/// The most that a soft rule can count.
+/// The maximum weight of a soft rule.
 pub const WEIGHT_MAX: u32 = 1_000;
 
-/// What holds between the places of instances.
+/// A relation between the places of instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyRelation {
-    /// The same place.
+    /// All in the same place.
     Same,
-    /// A place of its own.
+    /// Each in a place of its own.
     Different,
     /// As evenly as possible over all places.
     Spread,
@@ -101,14 +100,14 @@ pub enum TopologyRelation {
     Far,
 }
 
-/// Whether a rule can be broken.
+/// Whether a rule is a constraint or a preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strength {
-    /// It cannot.
+    /// The rule must hold; without a host that satisfies it, the request fails.
     #[default]
     Hard,
-    /// It can, for want of anything better.
+    /// The rule is a preference, which a weigher takes into account.
     Soft,
 }
 
@@ -126,7 +125,7 @@ impl TopologyRule {
         }
     }
 
-    /// Whether it speaks of distances.
+    /// Whether the relation is about distances.
     #[must_use]
     pub fn is_about_distance(&self) -> bool {
         matches!(
@@ -136,8 +135,8 @@ impl TopologyRule {
     }
 }
 
-/// Refuses what contradicts itself in the topology rules of a request and its server group, and
-/// levels that do not exist.
+/// Checks the topology rules of a request and its server group for contradictions and for levels
+/// that do not exist.
 ///
 /// # Errors
 ///
@@ -166,8 +165,8 @@ pub fn check_topology(
     Ok(())
 }
 
-/// Refuses what contradicts itself in one rule, and a level that does not exist. `path` is where the
-/// rule is, for the error.
+/// Checks one rule for contradictions and for a level that does not exist. `path` is the rule's
+/// position, for the error.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! How many more of a request would fit: the scheduler's own decisions, one after another, on a copy.
+//! Estimates how many more instances of a request fit, by simulating the scheduler's own decisions
+//! on a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,26 +14,26 @@ use crate::host_state::InstanceReport;
 use crate::prepare::Prepared;
 use crate::request::RequestSpec;
 
-/// The ways to be served that are tried of each host.
+/// The number of candidates that are tried of each host.
 const CANDIDATES_OF_HOST: usize = 4;
-/// The hosts that one claim tries.
+/// The number of hosts that one claim tries.
 const HOSTS_OF_CLAIM: usize = 8;
 
-/// How many instances of a request would find a host, if they came one after another now.
+/// How many instances of a request would find a host if they were placed one after another now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// The instances.
+    /// The number of instances placed.
     pub count: usize,
-    /// Whether there would be room for more than were asked about.
+    /// Whether the limit was reached, so that more might fit.
     pub is_cut: bool,
-    /// The hosts that would get at least one.
+    /// The number of hosts that got at least one instance.
     pub hosts: usize,
-    /// The instances by cell.
+    /// The number of instances by cell.
     pub by_cell: BTreeMap<Uuid, usize>,
 }
 
 impl Scheduler {
-    /// A scheduler of its own with the same knowledge, for questions that disturb nothing.
+    /// An independent scheduler with the same knowledge, for simulations.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self {
@@ -47,8 +48,8 @@ impl Scheduler {
         }
     }
 
-    /// Places instances of a request, at most `most`, until one finds no host. Ask a [`Self::fork`],
-    /// with a copy of the state: both remember the instances.
+    /// Places up to `most` instances of a request, until one finds no host. Call it on a
+    /// [`Self::fork`] with a copy of the state, because both are changed.
     ///
     /// Each instance is ranked and claimed as [`Self::rank`] and a claim would, so the number is what
     /// would really be placed: filters, weights, groups and topology included.
@@ -68,7 +69,7 @@ impl Scheduler {
         let mut request = request.clone();
         let mut used = BTreeSet::new();
         let mut found = Capacity::default();
-        // No instance has a UUID as low as these; if one has, it is passed over.
+        // Simulated instances get the lowest UUIDs; one that exists is skipped.
         for number in 1.. {
             let instance = Uuid::from_u128(number);
             if state.consumer(ConsumerUuid::from_uuid(instance)).is_some() {
@@ -96,7 +97,7 @@ impl Scheduler {
     }
 }
 
-/// A claim makes the request's group known to placement; so does this.
+/// Creates the request's group in placement, as a claim would.
 fn know_group(state: &mut State, request: &RequestSpec) {
     let Some(group) = &request.instance_group else {
         return;
@@ -120,7 +121,7 @@ fn carry_out(state: &mut State, command: &Command) -> Option<Outcome> {
 }
 
 impl Scheduler {
-    /// Claims the best host for an instance; the slot of the host.
+    /// Claims the best host for an instance and returns its slot.
     fn place(
         &mut self,
         state: &mut State,

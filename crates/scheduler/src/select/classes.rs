@@ -1,10 +1,10 @@
-//! Requests that were made ready before: an equal one costs a look-up.
+//! A cache of prepared requests: an equal request costs a look-up.
 //!
-//! A request's server group and its topology rules say who else matters for one instance; what is
-//! made of the request does not depend on them. So requests that differ in nothing else are of one
+//! A request's server group and topology rules say which other instances matter to one instance;
+//! the prepared query does not depend on them. Requests that differ in nothing else are of one
 //! class.
 //!
-//! A request is kept when it comes for the second time: those that never come again push nothing out.
+//! A request is cached when it comes for the second time, so one-off requests evict nothing.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -14,15 +14,16 @@ use hashbrown::HashMap;
 use crate::prepare::{Class, PrepareRefusal, Prepared};
 use crate::request::RequestSpec;
 
-/// How many requests are kept.
+/// The capacity of the cache, in requests.
 const KEPT_MAX: usize = 1_024;
 
-/// Of how many requests that came once it is known that they did; those of a common remainder share
-/// a place.
+/// The size of the table of hashes of requests seen once; it is direct-mapped, so hashes with a
+/// common remainder share an entry.
 const ONCE_MAX: usize = 4_096;
 
 type Hashing = foldhash::quality::FixedState;
 
+/// A cache entry: a request with its prepared form.
 #[derive(Debug)]
 struct Kept {
     hash: u64,
@@ -30,23 +31,23 @@ struct Kept {
     prepared: Arc<Prepared>,
 }
 
-/// The requests that were made ready before.
+/// The cache of prepared requests.
 #[derive(Debug, Default)]
 pub(super) struct PreparedShelf {
-    /// What besides the requests the results depend on.
+    /// The versions of aggregates and compute services that the results depend on.
     basis: (u64, u32),
     kept: Vec<Kept>,
     place_of: HashMap<u64, usize, Hashing>,
-    /// The place of the request that was put here first, once all places are taken.
+    /// The next entry to be replaced once the cache is full (FIFO eviction).
     oldest: usize,
-    /// The number of the last class.
+    /// The number of the newest class.
     classes: u64,
-    /// Hashes of requests that came once; empty before the first.
+    /// Hashes of requests seen once; empty before the first.
     once: Vec<u64>,
 }
 
 impl PreparedShelf {
-    /// An empty one that gives no class a number that this one gave.
+    /// An empty cache whose class numbers do not collide with those given out here.
     pub(super) fn fork(&self) -> Self {
         Self {
             classes: self.classes,
@@ -54,8 +55,8 @@ impl PreparedShelf {
         }
     }
 
-    /// What was made of an equal request, or what is made of this one now. Nothing is kept from
-    /// another basis.
+    /// The prepared form of an equal request, or of this one, prepared now. Results for an older
+    /// basis are discarded.
     pub(super) fn get(
         &mut self,
         request: &RequestSpec,
@@ -103,8 +104,8 @@ impl PreparedShelf {
         Ok(prepared)
     }
 
-    /// Whether a request of this hash came lately. Hashes of different requests that are equal only
-    /// keep one too many.
+    /// Whether a request with this hash came lately. A collision of hashes only caches one request
+    /// too many.
     fn came_before(&mut self, hash: u64) -> bool {
         self.once.resize(ONCE_MAX, 0);
         let place = usize::try_from(hash % ONCE_MAX as u64).unwrap_or(0);
@@ -137,11 +138,12 @@ impl PreparedShelf {
     }
 }
 
-/// A request of more bytes of texts and items is not kept: clients choose how long lists are.
+/// Requests with more bytes of texts and items are not cached, because clients choose the length
+/// of lists.
 const BYTES_MAX: usize = 64 << 10;
 const ITEM_BYTES: usize = 64;
 
-/// Whether a request is small enough to be kept.
+/// Whether a request is small enough to be cached.
 fn is_light(request: &RequestSpec) -> bool {
     let texts = |map: &mut dyn Iterator<Item = (&String, &String)>| -> usize {
         map.map(|(key, value)| key.len() + value.len() + ITEM_BYTES)
@@ -175,7 +177,7 @@ fn is_light(request: &RequestSpec) -> bool {
         <= BYTES_MAX
 }
 
-/// Whether what is made of a request depends on hosts or networks too.
+/// Whether the prepared form depends on hosts or networks too, and so cannot be cached.
 fn depends_on_more(request: &RequestSpec) -> bool {
     let names_host = request
         .requested_destination
@@ -184,7 +186,8 @@ fn depends_on_more(request: &RequestSpec) -> bool {
     names_host || request.is_forced() || !request.requested_networks.is_empty()
 }
 
-/// Whether two requests are equal but for who is in the server group and for topology rules.
+/// Whether two requests are equal except for the members of the server group and the topology
+/// rules.
 fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
     let RequestSpec {
         flavor,
@@ -205,7 +208,7 @@ fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
         pci_requests,
         requested_networks,
         device_profiles,
-        // Whom they are about, and where these are, is looked at in each search.
+        // Evaluated in each search, together with the instances that they are about.
         topology_rules: _,
         mates: _,
     } = one;

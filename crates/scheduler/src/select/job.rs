@@ -1,4 +1,4 @@
-//! One search: which hosts will do, for rankings to ask and for weighing all of them.
+//! The feasibility test of one search, used by rankings and by weighing all hosts.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ use crate::policy::CompiledPolicy;
 use crate::ranking::{Admission, Admitted, Ranked};
 use crate::translate::rule::CandidateRule;
 
-/// One search: who will do.
+/// The inputs of one search; its [`Admission`] decides which hosts are feasible.
 pub(super) struct Job<'j, 'a> {
     pub(super) state: &'a State,
     pub(super) hosts: &'a HostTable,
@@ -25,14 +25,15 @@ pub(super) struct Job<'j, 'a> {
     pub(super) rules: &'j Rules,
     pub(super) own_rules: &'j [CandidateRule],
     pub(super) query: &'j CandidateQuery,
-    /// The class of the request, if it has one, and whether this is its second query.
+    /// The class of the request, if it has one, and which of its queries this is.
     pub(super) known: Option<QueryKey>,
     pub(super) cell: Option<Uuid>,
     pub(super) without_cells: &'j [Uuid],
     pub(super) without: &'j [u32],
-    /// Whether the masks of the class do not say everything even of lone hosts.
+    /// Whether masks alone do not decide feasibility for the class even on flat hosts, so that
+    /// every host needs the exact test.
     pub(super) asks_class: bool,
-    /// What is known about trees, and the place of this query there once it was looked for.
+    /// The cache of tree tests, and the index of this query in it once it was looked up.
     pub(super) trees: RefCell<(&'j mut TreeShelf, Option<usize>)>,
 }
 
@@ -109,7 +110,7 @@ impl Admission for Job<'_, '_> {
 }
 
 impl Job<'_, '_> {
-    /// The hosts that pass what holds for all requests of the class, their room aside.
+    /// The hosts that satisfy the conditions of the class, without capacity.
     fn standing_word(&self, word: usize) -> u64 {
         let mask = self.compiled.filters.word(word, true);
         match self.cell {
@@ -118,7 +119,7 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Whether a host has a candidate that keeps the request's own rules.
+    /// Whether a host has a candidate that satisfies the request's own rules.
     fn fits(&self, host: ProviderId) -> bool {
         let rules = self.own_rules;
         if rules.is_empty() {
@@ -136,8 +137,8 @@ impl Job<'_, '_> {
                 })
     }
 
-    /// Weighs every host that will do, or only those of a set that holds them all.
-    /// The weights of those that are ranked go into `told`, if somebody wants to know them.
+    /// Weighs every feasible host, or only those in `among` if that is given. The contributions to
+    /// the scores of the returned hosts go into `told`, if given.
     pub(super) fn weigh_all(
         &self,
         count: usize,

@@ -1,8 +1,8 @@
-//! Whether an instance may be rebuilt from another image where it is.
+//! Checks whether an instance may be rebuilt in place from another image.
 //!
-//! Placement is not asked and nothing is claimed: the instance holds already what it needs, and a
-//! question for room would count it twice. Asked are the filters that look at images, the traits of
-//! the providers that the instance holds something of, and the layout of the guest.
+//! Placement is not asked and nothing is claimed: the instance already holds what it needs, and a
+//! query for capacity would count it twice. The check consists of the filters that depend on
+//! images, the traits of the providers that the instance uses, and the layout of the guest.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use crate::error::BadRequest;
 use crate::request::RequestSpec;
 use crate::translate::translate;
 
-/// Why an instance may not be rebuilt from an image where it is.
+/// Why an instance may not be rebuilt in place from an image.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RebuildRefusal {
     /// The image or the request with it contradicts itself.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
-    /// The host has not told the scheduler about itself.
+    /// The scheduler has no report of the host.
     #[error("the scheduler does not know its host")]
     UnknownHost,
-    /// A filter refuses the host.
+    /// A filter rejects the host.
     #[error("{0} refuses its host")]
     Filter(String),
     /// No provider that the instance uses has traits that the image requires.
@@ -36,8 +36,8 @@ pub enum RebuildRefusal {
 }
 
 impl Scheduler {
-    /// Checks whether an instance may be rebuilt where it is. `request` is the one that the instance
-    /// was placed with, with the new image; `before` the same with the old one.
+    /// Checks whether an instance may be rebuilt in place. `request` is the one that the instance
+    /// was placed with, with the new image; `before` is the same with the old image.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Scheduler {
             .by_uuid(host)
             .ok_or(RebuildRefusal::UnknownHost)?;
         let mut asked = request.clone();
-        // What the instance was once asked to be put on does not matter any more.
+        // The host that was forced at creation is irrelevant to a rebuild.
         asked.force_hosts.clear();
         asked.force_nodes.clear();
         asked.ignore_hosts.clear();
@@ -78,10 +78,10 @@ impl Scheduler {
     }
 }
 
-/// The hint by which a request says that it is a check.
+/// The hint that marks a request as a check.
 pub(crate) const CHECK_HINT: &str = "_nova_check_type";
 
-/// The traits that the image requires and no provider has that the instance holds something of.
+/// The traits that the image requires and that none of the providers used by the instance has.
 fn missing_traits(state: &State, instance: Uuid, request: &RequestSpec) -> Vec<String> {
     let consumer = state.consumer(ConsumerUuid::from_uuid(instance));
     let held = consumer

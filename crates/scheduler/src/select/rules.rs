@@ -1,7 +1,7 @@
-//! Hard rules between the places of instances, as a search sees them.
+//! Hard rules between the places of instances, evaluated during a search.
 //!
-//! Placement checks the same rules once more with the claim; here they only keep hosts from being
-//! offered in vain.
+//! Placement enforces the same rules with the claim; here they only avoid candidates that would be
+//! refused.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,17 @@ use crate::error::BadRequest;
 use crate::request::group::{HOST_LEVEL, Strength, TopologyRelation, check_topology};
 use crate::request::{GroupPolicy, RequestSpec, ServerGroup, TopologyRule};
 
-/// A rule with the places that matter to it.
+/// A rule bound to the places of the other instances.
 #[derive(Debug)]
 struct Bound {
     scope: Scope,
-    /// With others somewhere and [`Relation::Same`]: the only places that will do.
+    /// The only places that satisfy a [`Relation::Same`] rule, if there are others.
     only: Option<Vec<Place>>,
-    /// The places that are full, in rising order.
+    /// The places that cannot take another instance, in rising order.
     full: Vec<Place>,
 }
 
-/// The hard rules of one request.
+/// The hard rules of one request, bound to the present places.
 #[derive(Debug, Default)]
 pub struct Rules {
     bound: Vec<Bound>,
@@ -48,7 +48,7 @@ pub fn of_group(group: &ServerGroup) -> Vec<Rule> {
     by_policy.into_iter().chain(by_topology).collect()
 }
 
-/// The hard topology rules of a request, and towards whom each is.
+/// The hard topology rules of a request, with the instances that each compares with.
 pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + '_ {
     request.topology_rules.iter().filter_map(|rule| {
         let group = request.instance_group.as_ref();
@@ -66,7 +66,7 @@ pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + 
     })
 }
 
-/// What a claim has to keep of a topology rule, if it is hard.
+/// The rule that a claim has to satisfy for a topology rule; `None` for a soft one.
 #[must_use]
 pub fn hard(rule: &TopologyRule) -> Option<Rule> {
     let relation = match rule.relation {
@@ -83,7 +83,7 @@ pub fn hard(rule: &TopologyRule) -> Option<Rule> {
 }
 
 impl Rules {
-    /// The rules of a request for an instance, given where the others are now.
+    /// The rules of a request for an instance, bound to the present places of the others.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Rules {
         if let Some(group) = &request.instance_group {
             let kept = state.group(group.uuid);
             let hosts = if group.members.is_empty() && request.topology_rules.is_empty() {
-                // Nobody else asks who they are.
+                // Only the hosts of the members matter here, and placement stores them in the group.
                 let itself = state.consumer_id(instance);
                 kept.map_or_else(Vec::new, |kept| kept.hosts(itself).collect())
             } else {
@@ -147,7 +147,8 @@ impl Rules {
         match rule.relation {
             Relation::Same => {
                 places.dedup();
-                // Others in two places, or nowhere: no host is where all of them are.
+                // If the others are in different places, or one is nowhere, no host satisfies the
+                // rule.
                 let all_there = places.len() == 1 && places[0].is_some();
                 if !places.is_empty() {
                     let only = if all_there {
@@ -178,7 +179,7 @@ impl Rules {
                         bound.full.push(run[0]);
                     }
                 }
-                // No place is less than one above the emptiest.
+                // With a skew of 0 no place is allowed, because any would exceed the emptiest.
                 if skew == 0 {
                     bound.only = Some(Vec::new());
                 }
@@ -187,7 +188,7 @@ impl Rules {
         self.bound.push(bound);
     }
 
-    /// The hosts that a rule leaves, if one leaves only those of some places.
+    /// The hosts that a rule allows, if some rule allows only explicitly listed places.
     #[must_use]
     pub fn named(&self, state: &State) -> Option<SlotSet> {
         let only = self.bound.iter().find_map(|bound| bound.only.as_ref())?;
@@ -207,7 +208,7 @@ impl Rules {
         Some(named)
     }
 
-    /// The hosts of a mask that keep all rules about hosts. `word` is the place of the mask.
+    /// The hosts of a mask that satisfy all rules at host scope. `word` is the index of the mask.
     #[must_use]
     pub fn word(&self, word: usize, mask: u64) -> u64 {
         let base = u32::try_from(word * 64).unwrap_or(u32::MAX);
@@ -215,7 +216,7 @@ impl Rules {
         about_hosts.fold(mask, |mask, bound| mask & bound.host_word(base))
     }
 
-    /// The hosts of a mask that keep all rules. `word` is the place of the mask.
+    /// The hosts of a mask that satisfy all rules. `word` is the index of the mask.
     #[must_use]
     pub fn left_of(&self, state: &State, word: usize, mask: u64) -> u64 {
         let left = bits(self.word(word, mask), word);
@@ -223,7 +224,7 @@ impl Rules {
         keeping.fold(0, |mask, slot| mask | 1 << (slot % 64))
     }
 
-    /// Whether a host of which [`Self::word`] said yes keeps the rules about other places.
+    /// Whether a host that [`Self::word`] admits satisfies the rules at level scope.
     #[must_use]
     pub fn keeps(&self, state: &State, host: ProviderId) -> bool {
         let mut others = self.bound.iter().filter(|bound| bound.scope != Scope::Host);
@@ -238,7 +239,8 @@ impl Bound {
             && self.full.binary_search(&place).is_err()
     }
 
-    /// The hosts of a word that keep a rule about hosts: most words have none that matters.
+    /// The hosts of a word that satisfy a rule at host scope; most words contain no relevant
+    /// place.
     fn host_word(&self, base: u32) -> u64 {
         let bits = |places: &[Place]| {
             let start = places.partition_point(|place| *place < Place::Host(ProviderId(base)));
@@ -255,7 +257,7 @@ impl Bound {
     }
 }
 
-/// A group's other members: as placement keeps them, and as the request says.
+/// A group's other members, as known to placement and as given by the request.
 fn mates(
     state: &State,
     kept: Option<&Group>,

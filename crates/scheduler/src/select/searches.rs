@@ -1,36 +1,36 @@
-//! Queries that were made ready before: names are looked up once a class.
+//! A cache of resolved queries: names are looked up once for each class of requests.
 
 use hashbrown::HashMap;
 use placewright_placement::{CandidateQuery, HostSearch, KeptSearch, QueryRefusal, State};
 
 use crate::prepare::Class;
 
-/// The queries of how many classes are kept at least: classes are numbered in the order in which they
-/// came.
+/// The minimum number of classes whose queries are cached; classes are numbered in order of
+/// arrival.
 const KEPT_MAX: u64 = 1_024;
 
-/// How many queries of requests that came for the first time are kept, for the claims that follow.
+/// How many queries of first-time requests are cached, for the claims that follow.
 const FRESH_MAX: usize = 8;
 
-/// A class of requests, and whether it is about their second query.
+/// The cache key of a query: the class of the request, and whether it is the fallback query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueryKey {
     pub(super) class: Class,
     pub(super) is_fallback: bool,
 }
 
-/// The queries that were made ready before.
+/// The cache of resolved queries.
 #[derive(Debug, Default)]
 pub(super) struct SearchShelf {
     kept: HashMap<QueryKey, KeptSearch, foldhash::quality::FixedState>,
-    /// Those of requests that came for the first time, in a ring.
+    /// A ring of queries of first-time requests.
     fresh: Vec<(QueryKey, KeptSearch)>,
-    /// The place in the ring that is taken next.
+    /// The next entry of the ring to be replaced.
     next: usize,
 }
 
 impl SearchShelf {
-    /// A query that was made ready before and still is.
+    /// A cached query, if there is one and it is still valid.
     pub(super) fn known<'a>(&self, state: &'a State, key: QueryKey) -> Option<HostSearch<'a>> {
         let kept = if key.class.is_known {
             self.kept.get(&key)
@@ -41,7 +41,7 @@ impl SearchShelf {
         kept?.resume(state)
     }
 
-    /// A query made ready, now or before; nothing if nobody serves it.
+    /// The resolved query, from the cache or resolved now; `None` if no provider can serve it.
     ///
     /// # Errors
     ///

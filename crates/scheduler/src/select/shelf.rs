@@ -1,4 +1,4 @@
-//! What is kept between decisions: rankings of hosts, and which trees fit which queries.
+//! Caches between decisions: rankings of hosts, and which trees are feasible for which queries.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -11,16 +11,16 @@ use crate::host_table::{HostTable, Touched};
 use crate::prepare::Class;
 use crate::ranking::{Admission, ChangeLog, Fleet, Ranked, Ranking, Standing, Term};
 
-/// How many classes' rankings are kept.
+/// The maximum number of classes with a cached ranking.
 const RANKINGS_MAX: usize = 512;
-/// How many queries' fitting trees are kept.
+/// The maximum number of queries with cached trees.
 const QUERIES_MAX: usize = 512;
-/// For how many trees at least and at most it is known at once whether they fit a query.
+/// The minimum and maximum number of entries of the tree cache of a query.
 const TREES_KNOWN: (usize, usize) = (64, 1 << 14);
-/// For how many lists of terms scores are kept.
+/// The maximum number of lists of terms with cached scores.
 const STANDINGS_MAX: usize = 8;
 
-/// What a kept result is valid for, besides the hosts that changed since.
+/// The versions that a cached result depends on, besides the hosts in the change log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Basis {
     structure: u64,
@@ -42,57 +42,58 @@ impl Basis {
     }
 }
 
-/// A number for a whole query.
+/// A hash of a whole query, used as its key.
 #[must_use]
 pub(super) fn hash_of<T: Hash>(value: &T) -> u64 {
     foldhash::quality::FixedState::default().hash_one(value)
 }
 
-/// What requests of one class have in common.
+/// The cache key of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClassKey {
-    /// The requests themselves.
+    /// The equivalence class of the requests.
     pub(super) requests: Class,
-    /// Whether it is their second query.
+    /// Whether it is for the fallback query.
     pub(super) is_fallback: bool,
-    /// The count of changes of aggregates' metadata.
+    /// The version of the aggregates' metadata.
     pub(super) aggregates: u64,
-    /// The only cell, if the search is for one.
+    /// The only cell of the search, if it is restricted to one.
     pub(super) cell: Option<Uuid>,
 }
 
+/// A cache entry: the ranking of a class, with what its validity depends on.
 #[derive(Debug)]
 struct Shelved {
-    /// Nothing for a request without a class.
+    /// `None` for a request without a class.
     key: Option<ClassKey>,
     terms: Vec<Term>,
     basis: Basis,
-    /// Whether it was asked since the hand of the clock passed.
+    /// The reference bit of the clock algorithm: set on use, cleared when the hand passes.
     is_used: bool,
     ranking: Ranking,
 }
 
-/// The kept rankings.
+/// The cache of rankings, with clock eviction, and the scores and change log that they share.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     rankings: Vec<Shelved>,
     place_of: HashMap<ClassKey, usize, foldhash::quality::FixedState>,
     standings: Vec<Standing>,
     log: ChangeLog,
-    /// The place of the ranking that is looked at first when one has to go.
+    /// The hand of the clock: the first ranking that is considered for eviction.
     hand: usize,
-    /// The ranking of the last request that is not kept, for its memory and for what is asked of the
-    /// same request once more.
+    /// The ranking of the last uncached request. It is kept for its memory, and for a repetition
+    /// of the same request.
     spare: Option<Shelved>,
 }
 
 impl Shelf {
-    /// Takes note of hosts that changed.
+    /// Records hosts that changed.
     pub(super) fn note(&mut self, touched: impl Iterator<Item = Touched>) {
         self.log.note(touched);
     }
 
-    /// The best hosts for a request. Rankings of requests without a class are not kept.
+    /// The best hosts for a request. Rankings of requests without a class are not cached.
     pub(super) fn best<A: Admission>(
         &mut self,
         (state, hosts): (&State, &HostTable),
@@ -163,7 +164,7 @@ impl Shelf {
         one.ranking.best(standing, count, admission, &fleet)
     }
 
-    /// The place of what is kept for a list of terms.
+    /// The index of the caches for a list of terms.
     fn standing(&mut self, terms: &[Term]) -> usize {
         let found = self.standings.iter().position(|one| one.terms() == terms);
         found.unwrap_or_else(|| {
@@ -177,7 +178,7 @@ impl Shelf {
     }
 }
 
-/// The place of a ranking that was not asked for while the hand went round; none is empty.
+/// The index of the first ranking that was not used since the hand passed it.
 fn longest_unused(rankings: &mut [Shelved], hand: &mut usize) -> usize {
     loop {
         let place = *hand % rankings.len().max(1);
@@ -189,12 +190,12 @@ fn longest_unused(rankings: &mut [Shelved], hand: &mut usize) -> usize {
     }
 }
 
-/// A query of which it is known which trees fit it.
+/// The key of a query in the tree cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum TreeKey {
-    /// Of a class of requests.
+    /// The query of a class of requests.
     Class(QueryKey),
-    /// Of a request without one: a hash of all that it says.
+    /// A query without a class: a hash of its whole content.
     Lone(u64),
 }
 
@@ -207,30 +208,30 @@ impl TreeKey {
     }
 }
 
-/// What is known about a tree.
+/// A cached result for a tree.
 #[derive(Clone, Copy, Debug)]
 struct KnownTree {
     root: u32,
-    /// The round of the query in which it was looked at.
+    /// The generation of the cache in which the entry was written.
     round: u32,
-    /// Up to which change of the tree that holds, and in the lowest bit whether it fits.
+    /// The position of the tree's last change for which it holds, shifted left; the lowest bit is
+    /// the result.
     answer: u64,
 }
 
-/// For one query, the trees of which is known whether they fit: each tree has one place, which it
-/// shares with others.
+/// The cache of one query: which trees are feasible. It is direct-mapped by root.
 #[derive(Debug)]
 struct Trees {
     query: TreeKey,
     basis: Basis,
-    /// Counts how often all was forgotten; what is known is of this round.
+    /// The generation: incrementing it invalidates all entries.
     round: u32,
     known: Vec<KnownTree>,
 }
 
 impl Trees {
     fn new(query: TreeKey, basis: Basis, trees: usize) -> Self {
-        // Twice as many places as trees, so that few have to share one.
+        // Twice as many entries as trees, so that collisions are few.
         let places = (trees * 2).next_power_of_two();
         let unknown = KnownTree {
             root: u32::MAX,
@@ -257,26 +258,26 @@ impl Trees {
     }
 
     fn place(&mut self, root: ProviderId) -> &mut KnownTree {
-        // Neighbouring roots are spread; the length is a power of two.
+        // Spreads neighbouring roots; the length is a power of two.
         let spread = root.0.wrapping_mul(0x9e37_79b1) >> 8;
         let place = spread as usize & (self.known.len() - 1);
         &mut self.known[place]
     }
 }
 
-/// The kept knowledge about trees.
+/// The cache of tree tests by query, with FIFO eviction.
 #[derive(Debug, Default)]
 pub(super) struct TreeShelf {
     queries: Vec<Trees>,
     place_of: HashMap<TreeKey, usize, foldhash::quality::FixedState>,
-    /// The place of the query that was put here first, once all places are taken.
+    /// The next query to be replaced once the cache is full.
     oldest: usize,
-    /// That of the last request that is not kept.
+    /// The index of the last query that is not to be kept.
     spare: Option<usize>,
 }
 
 impl TreeShelf {
-    /// The place of what is known for a query.
+    /// The index of a query's entry, created if necessary.
     pub(super) fn place(
         &mut self,
         state: &State,
@@ -315,7 +316,7 @@ impl TreeShelf {
         place
     }
 
-    /// Whether a tree fits a query; if that is not known any more, it is searched.
+    /// Whether a tree is feasible for a query, from the cache or by a search.
     pub(super) fn fits(
         &mut self,
         place: usize,

@@ -1,4 +1,4 @@
-//! The ways in which a host can serve a request, ready to be claimed.
+//! The candidates of a host for a request, ready to be claimed.
 
 use std::cmp::Ordering;
 
@@ -12,12 +12,12 @@ use super::searches::QueryKey;
 use super::{Scheduler, SelectRefusal, TRIED_MAX};
 use crate::prepare::Prepared;
 
-/// Who serves which group of a granular request: the providers by the group's suffix, as in
-/// Placement's allocation candidates. Empty for a request that is not granular.
+/// Which providers serve each group of a granular request, by suffix, as in Placement's allocation
+/// candidates. Empty for a request that is not granular.
 pub type Mappings = Vec<(String, Vec<Uuid>)>;
 
 impl Scheduler {
-    /// The ways in which a host can serve a request, at most so many, ready to be claimed.
+    /// The candidates of a host for a request, at most `most` of them, ready to be claimed.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Scheduler {
         Ok(ways.map(|(candidate, _)| candidate).collect())
     }
 
-    /// As [`Self::candidates`], with who serves which group.
+    /// As [`Self::candidates`], with the providers that serve each group.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Scheduler {
         };
         let mut ways: Vec<CandidateView<'_>> = found.iter().filter(keeps_rules).collect();
         if let Some(packing) = packing.filter(|_| ways.len() > 1) {
-            // Those that leave the least of devices to waste come first.
+            // Candidates with the least expected loss of devices come first.
             ways.sort_by_cached_key(|way| Least(packing.loss(state, way)));
         }
         let ways = ways.iter().take(most).map(|candidate| {
@@ -104,7 +104,7 @@ impl Scheduler {
     }
 }
 
-/// A number that is ordered, the least first.
+/// A number with a total order, for sorting.
 #[derive(Clone, Copy, PartialEq)]
 struct Least(f64);
 

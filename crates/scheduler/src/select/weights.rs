@@ -1,29 +1,29 @@
-//! Why a host ranks where it does: what each weigher gives it.
+//! Explains a ranking: the contribution of each weigher to each host's score.
 
 use crate::weigher::Share;
 
-/// What weighers give the hosts of a ranking.
+/// The contributions of weighers to the scores of ranked hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weights {
-    /// How many hosts were compared.
+    /// The number of feasible hosts that were compared.
     pub compared: usize,
-    /// By host of the ranking: what each weigher gives it. Nothing where one host is compared with
-    /// nobody.
+    /// By ranked host: the contribution of each weigher. Empty where a single host is feasible and
+    /// nothing is weighed.
     pub of_hosts: Vec<Vec<Weight>>,
 }
 
-/// What a weigher gives a host, as [`Share`] has it.
+/// The contribution of a weigher to the score of a host; see [`Share`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
-    /// The weigher.
+    /// The name of the weigher.
     pub weigher: String,
-    /// The host's number.
+    /// The host's raw value, within the declared ends.
     pub number: f64,
-    /// The number on the scale of the hosts compared, from 0 to 1.
+    /// The raw value normalised over the compared hosts, from 0 to 1.
     pub normalised: f64,
-    /// How much it counts.
+    /// The multiplier that applies to the host.
     pub multiplier: f64,
-    /// What it comes to.
+    /// The product of multiplier and normalised value.
     pub share: f64,
 }
 

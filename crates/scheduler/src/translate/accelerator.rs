@@ -16,7 +16,7 @@ pub(super) fn add_groups(
     outside: &mut Vec<Outside>,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), BadRequest> {
-    // A request that brings its groups ready-made need not describe the profile.
+    // A request with ready-made groups need not include the profile.
     let of_flavor = spec.flavor.filled_extra_spec(DEVICE_PROFILE_KEY);
     if let Some(name) = of_flavor
         && !is_ready_made(spec)
@@ -102,7 +102,7 @@ fn add_profile(
     }
 }
 
-/// How many devices a profile asks for.
+/// The number of devices of a profile's group.
 fn device_count(
     profile: &DeviceProfile,
     field: impl FnOnce() -> String,

@@ -1,4 +1,4 @@
-//! Guest NUMA cells as groups: the processors and memory of a cell come from one provider.
+//! Guest NUMA cells as request groups: the processors and memory of a cell come from one provider.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub(crate) fn suffix(cell: usize) -> String {
     format!("_NUMA{cell}")
 }
 
-/// Moves processors and memory from the group without a suffix into a group for each cell.
+/// Moves processors and memory from the unsuffixed group into a group for each cell.
 ///
-/// Amounts that the flavor set itself under `resources:` stay where it put them, except for as many
+/// Amounts that the flavor set itself under `resources:` stay in their group, except for as many
 /// PCPU as it has processors: those are the guest's. Traits of hardware and of the compute service
-/// belong to the host and move to it if the group that is left takes nothing from its processors.
+/// are required of the host if the unsuffixed group no longer includes processors.
 pub(super) fn split(
     guest: &GuestTopology,
     explicit: &BTreeMap<String, u64>,
@@ -60,7 +60,7 @@ fn resources(
     has_cpus: bool,
     has_memory: bool,
 ) -> BTreeMap<String, u64> {
-    // The emulator's threads run next to the first cell.
+    // The emulator's threads are placed with the first cell.
     let isolated = guest.emulator_threads_policy == Some(EmulatorThreadsPolicy::Isolate);
     let for_emulator = u64::from(isolated && number == 0);
     let mut resources = BTreeMap::new();
@@ -79,7 +79,7 @@ fn resources(
     resources
 }
 
-/// Moves traits that belong to the host from the group without a suffix to the host.
+/// Moves traits that belong to the host from the unsuffixed group to the root requirements.
 fn raise_traits(request: &mut ResourceRequest) {
     let is_of_host = |name: &str| name.starts_with("HW_") || name.starts_with("COMPUTE_");
     let Some(group) = &mut request.unsuffixed else {
@@ -95,8 +95,8 @@ fn raise_traits(request: &mut ResourceRequest) {
     request.root_forbidden.extend(forbidden);
 }
 
-/// Relates cells to each other and to devices: cells are on providers of their own, as the nodes of
-/// a guest are nodes of the host, and the devices of a guest of one cell are under its provider.
+/// Adds the relations of cells: different cells are on different providers, and the devices of a
+/// guest with one cell are below the cell's provider.
 pub(super) fn relate(guest: &GuestTopology, translation: &mut Translation) {
     let Translation { request, rules, .. } = translation;
     let cells: Vec<_> = (0..guest.cells.len()).map(suffix).collect();

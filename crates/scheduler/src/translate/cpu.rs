@@ -1,4 +1,4 @@
-//! How guest processors are tied to those of the host.
+//! CPU policies: how guest processors are assigned to host processors.
 
 use crate::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
@@ -6,29 +6,29 @@ use crate::image::known::{CPU_POLICIES, CPU_THREAD_POLICIES};
 use crate::text::means_true;
 use crate::translate::wish::{Said, Wishes, check_word, flavor_field, image_field};
 
-/// Whether guest processors have host processors of their own.
+/// Whether guest processors are pinned to host processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuPolicy {
-    /// They float over the host's shared ones.
+    /// All float over the host's shared processors.
     Shared,
-    /// Each has one of its own.
+    /// Each is pinned to a host processor of its own.
     Dedicated,
-    /// Some have, some do not.
+    /// Some are pinned, the others float.
     Mixed,
 }
 
 /// How dedicated processors relate to hardware threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuThreadPolicy {
-    /// On siblings where there are any.
+    /// On sibling threads if the host has any.
     Prefer,
     /// Each on a core that nothing else uses.
     Isolate,
-    /// On siblings.
+    /// On sibling threads; the host must have them.
     Require,
 }
 
-/// Where the threads run that emulate devices.
+/// Where the emulator threads run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EmulatorThreadsPolicy {
     /// On the host's shared processors.
@@ -62,7 +62,7 @@ impl<'a> Wishes<'a> {
         Ok(of_flavor.or(of_image))
     }
 
-    /// The thread policy.
+    /// The thread policy for dedicated processors, agreed between flavor and image.
     pub fn cpu_thread_policy(&self) -> Result<Option<CpuThreadPolicy>, BadRequest> {
         let (of_flavor, of_image) = self.words("cpu_thread_policy", CPU_THREAD_POLICIES)?;
         let of_flavor = of_flavor.map(read_thread_policy);
@@ -75,7 +75,8 @@ impl<'a> Wishes<'a> {
                     "an image cannot change what the flavor fixes",
                 ))
             }
-            // An image may not weaken "prefer", only say what it means by it.
+            // A flavor's "prefer" stays in force, but an image may name any policy beside it
+            // without a conflict.
             (Some(CpuThreadPolicy::Prefer), _) => Ok(of_flavor),
             _ => Ok(of_flavor.or(of_image)),
         }
@@ -94,7 +95,7 @@ impl<'a> Wishes<'a> {
         }))
     }
 
-    /// The processors that a mixed guest has for itself.
+    /// The dedicated processors of a guest with the mixed policy.
     pub fn dedicated_cpus(&self) -> Result<Option<CpuSet>, BadRequest> {
         let key = "hw:cpu_dedicated_mask";
         let Some(mask) = self.flavor.filled_extra_spec(key) else {
@@ -118,7 +119,7 @@ impl<'a> Wishes<'a> {
         Ok(Some(dedicated))
     }
 
-    /// The processors that a guest must get without delay.
+    /// The real-time processors of a guest.
     pub fn realtime_cpus(&self) -> Result<Option<CpuSet>, BadRequest> {
         let wanted = self.flavor.extra_spec("hw:cpu_realtime");
         if !wanted.is_some_and(means_true) {
@@ -126,7 +127,7 @@ impl<'a> Wishes<'a> {
         }
         let key = "cpu_realtime_mask";
         let all = self.guest_cpus()?;
-        // The image's mask comes first: it knows its own work better than the flavor.
+        // The image's mask takes precedence: it knows its own workload better than the flavor.
         let of_image = self.of_image("hw", key).filter(|mask| !mask.is_empty());
         let of_flavor = self.of_flavor("hw", key).filter(|mask| !mask.is_empty());
         let (realtime, field) = match (of_image, of_flavor) {
@@ -166,7 +167,7 @@ impl<'a> Wishes<'a> {
         Ok((0..self.flavor.vcpus).collect())
     }
 
-    /// Reads a mask; one that begins with `^` says what is left out of all processors.
+    /// Parses a mask; one that begins with `^` excludes from the set of all processors.
     fn read_mask(&self, mask: &str, field: impl Fn() -> String) -> Result<CpuSet, BadRequest> {
         let read = if mask.trim().starts_with('^') {
             let last = i64::from(self.flavor.vcpus) - 1;
@@ -177,7 +178,7 @@ impl<'a> Wishes<'a> {
         read.ok_or_else(|| BadRequest::malformed(field(), mask, "a set of processors"))
     }
 
-    /// What flavor and image say, each one of a few words.
+    /// The values of flavor and image, each checked against a set of words.
     fn words(
         &self,
         key: &str,

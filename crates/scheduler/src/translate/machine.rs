@@ -8,17 +8,17 @@ use crate::image::known::{
 use crate::request::device::PciNumaPolicy;
 use crate::translate::wish::{Said, Wishes, check_word, flavor_field};
 
-/// An emulated trusted platform module.
+/// The host traits that an emulated trusted platform module requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tpm {
-    /// The trait of hosts with its model.
+    /// The trait for its model.
     pub model_trait: &'static str,
-    /// The trait of hosts with its version.
+    /// The trait for its version.
     pub version_trait: &'static str,
 }
 
 impl<'a> Wishes<'a> {
-    /// The emulated TPM: a version makes one, and its model is TIS if nothing is said.
+    /// The emulated TPM, if a version is given; its model is TIS by default.
     pub fn tpm(&self) -> Result<Option<Tpm>, BadRequest> {
         let Some(version) = self.agreed_word("hw", "tpm_version", TPM_VERSIONS)? else {
             return Ok(None);
@@ -43,13 +43,13 @@ impl<'a> Wishes<'a> {
         }))
     }
 
-    /// Whether the guest boots signed code only.
+    /// Whether the guest requires secure boot.
     pub fn secure_boot(&self) -> Result<bool, BadRequest> {
         let policy = self.agreed_word("os", "secure_boot", SECURE_BOOT)?;
         Ok(policy == Some("required"))
     }
 
-    /// The trait of hosts that can set the width of guest addresses as asked.
+    /// The host trait for the requested mode of guest addresses, if any.
     pub fn address_mode_trait(&self) -> Result<Option<&'static str>, BadRequest> {
         let mode = self.agreed_word("hw", "maxphysaddr_mode", ADDRESS_MODES)?;
         Ok(mode.map(|mode| match mode {
@@ -58,7 +58,7 @@ impl<'a> Wishes<'a> {
         }))
     }
 
-    /// Whether the guest's firmware keeps no state; only UEFI can be told so.
+    /// Whether the guest's firmware is stateless, which only UEFI supports.
     #[must_use]
     pub fn stateless_firmware(&self) -> bool {
         let Some(image) = self.image else {
@@ -68,7 +68,7 @@ impl<'a> Wishes<'a> {
             && image.flag("hw_firmware_stateless") == Some(true)
     }
 
-    /// How near to its memory the guest's PCI devices must be.
+    /// The NUMA affinity that the guest's PCI devices must have.
     pub fn pci_numa_policy(&self) -> Result<Option<PciNumaPolicy>, BadRequest> {
         let policy = self.agreed_word("hw", "pci_numa_affinity_policy", PCI_NUMA_POLICIES)?;
         Ok(policy.map(|policy| match policy {
@@ -89,18 +89,18 @@ impl<'a> Wishes<'a> {
         self.agreed_flag("ephemeral_encryption")
     }
 
-    /// How local disks are encrypted, where it is said.
+    /// The encryption format of local disks, if one is given.
     pub fn disk_encryption_format(&self) -> Result<Option<&'a str>, BadRequest> {
         self.agreed_word("hw", "ephemeral_encryption_format", DISK_ENCRYPTION_FORMATS)
     }
 
-    /// The model of the sound device, where there is one.
+    /// The model of the sound device, if there is one.
     pub fn sound_model(&self) -> Result<Option<&'a str>, BadRequest> {
         self.agreed_word("hw", "sound_model", SOUND_MODELS)
     }
 
-    /// The trait of hosts that can keep a TPM's secret as asked. Only a flavor can ask, because a
-    /// rebuild with another image could not change it any more.
+    /// The host trait for the security mode of a TPM's secret. Only a flavor can ask for it,
+    /// because a rebuild with another image could not change it any more.
     pub fn tpm_secret_trait(&self) -> Result<&'static str, BadRequest> {
         let key = "tpm_secret_security";
         let value = self.flavor.filled_extra_spec("hw:tpm_secret_security");

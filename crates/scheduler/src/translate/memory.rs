@@ -5,16 +5,16 @@ use crate::image::known::MEMORY_ENCRYPTION_MODELS;
 use crate::text::means_true;
 use crate::translate::wish::{Said, Wishes, check_word, flavor_field, image_field};
 
-/// The pages that guest memory is made of.
+/// The size of the pages of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageSize {
-    /// The smallest that the host has.
+    /// The smallest size of the host.
     Small,
-    /// Any but the smallest.
+    /// Any size but the smallest.
     Large,
-    /// Whatever the host has.
+    /// Any size of the host.
     Any,
-    /// Pages of so many KiB.
+    /// Pages of this many KiB.
     Kib(u64),
 }
 
@@ -23,16 +23,16 @@ pub enum PageSize {
 pub enum MemoryEncryption {
     /// AMD Secure Encrypted Virtualization.
     AmdSev,
-    /// The same with encrypted state.
+    /// AMD SEV with encrypted register state (SEV-ES).
     AmdSevEs,
-    /// The same with nested paging that cannot be tampered with.
+    /// AMD SEV with protection of nested page tables (SEV-SNP).
     AmdSevSnp,
     /// Intel Trust Domain Extensions.
     IntelTdx,
 }
 
 impl MemoryEncryption {
-    /// The trait of hosts that can do it.
+    /// The trait of hosts that support it.
     #[must_use]
     pub fn required_trait(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl MemoryEncryption {
 }
 
 impl Wishes<'_> {
-    /// The size of pages; an image can only say it where the flavor lets it choose.
+    /// The page size; an image can set it only where the flavor allows that.
     pub fn page_size(&self) -> Result<Option<PageSize>, BadRequest> {
         let key = "mem_page_size";
         let of_image = self.of_image("hw", key).filter(|text| !text.is_empty());
@@ -114,7 +114,7 @@ impl Wishes<'_> {
         Ok(is_locked)
     }
 
-    /// The labels of persistent memory namespaces, as often as each is asked for.
+    /// The labels of persistent memory namespaces, each as often as it is requested.
     #[must_use]
     pub fn persistent_memory(&self) -> Vec<&str> {
         let labels = self.flavor.extra_spec("hw:pmem").unwrap_or_default();
@@ -152,7 +152,7 @@ impl Wishes<'_> {
         Ok(Some(model))
     }
 
-    /// Refuses encryption for an image that cannot have it.
+    /// Refuses encryption for an image that does not support it.
     fn check_encrypted_machine(&self, model: MemoryEncryption) -> Result<(), BadRequest> {
         let of_image = |name| self.image.and_then(|image| image.get(name));
         let refuse = |key, needed| {
@@ -198,7 +198,8 @@ fn read_page_size(text: &str) -> Option<PageSize> {
     }
 }
 
-/// A size with a unit, such as `2MB` or `1GiB`, both in powers of two, or `Mbit`; in whole KiB.
+/// Parses a size with a unit, such as `2MB` or `1GiB`, both in powers of two, or `Mbit`; in whole
+/// KiB.
 fn size_in_kib(text: &str) -> Option<u64> {
     let unit_at = text.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(unit_at);

@@ -1,4 +1,4 @@
-//! The guest's NUMA cells: how many, and which processors and memory are in each.
+//! The guest's NUMA cells: their number, and the processors and memory of each.
 
 use crate::cpu_set::{CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
@@ -9,39 +9,39 @@ use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
 use crate::translate::memory::PageSize;
 use crate::translate::wish::{Wishes, flavor_field, image_field};
 
-/// The most cells of a guest: as many as numbered extra specs can describe.
+/// The maximum number of cells: as many as numbered extra specs can describe.
 const CELLS_MAX: u32 = NUMA_NODES_MAX as u32;
 
-/// How a guest sees processors and memory, and how they are to be laid out on the host.
+/// The NUMA topology of a guest and its layout on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestTopology {
     /// The cells, in rising order of number from 0.
     pub cells: Vec<GuestCell>,
-    /// The pages that the memory of all cells is made of; nothing for the host's choice.
+    /// The page size of all cells; `None` leaves it to the host.
     pub page_size: Option<PageSize>,
-    /// How processors are tied to the host's.
+    /// How guest processors are assigned to host processors.
     pub cpu_policy: Option<CpuPolicy>,
     /// How dedicated processors relate to hardware threads.
     pub cpu_thread_policy: Option<CpuThreadPolicy>,
-    /// Where the threads run that emulate devices.
+    /// Where the emulator threads run.
     pub emulator_threads_policy: Option<EmulatorThreadsPolicy>,
 }
 
 /// One NUMA cell of a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestCell {
-    /// Processors that share the host's.
+    /// Processors that float over the host's shared ones.
     pub shared_cpus: CpuSet,
-    /// Processors with one of their own.
+    /// Processors that are pinned to host processors of their own.
     pub dedicated_cpus: CpuSet,
-    /// Memory in MiB.
+    /// The memory of the cell in MiB.
     pub memory_mb: u64,
 }
 
-/// The NUMA cells that flavor and image describe; none for a guest that does not care.
+/// The NUMA cells that flavor and image describe; `None` for a guest without NUMA requirements.
 ///
 /// A guest has cells when it names their number, a page size, persistent memory, or has dedicated
-/// processors: then one cell if nothing else is said.
+/// processors; one cell unless a number is given.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub fn guest_topology(wishes: &Wishes<'_>) -> Result<Option<GuestTopology>, BadR
     }))
 }
 
-/// The policies after explicit resources and traits had their say.
+/// The effective policies, after explicit resources and traits are taken into account.
 struct Policies {
     cpu: Option<CpuPolicy>,
     threads: Option<CpuThreadPolicy>,
@@ -114,7 +114,7 @@ impl Policies {
     }
 }
 
-/// The processor policy that explicit amounts of VCPU and PCPU amount to.
+/// The CPU policy implied by explicit amounts of VCPU and PCPU.
 fn policy_of_explicit(
     wishes: &Wishes<'_>,
     policy: Option<CpuPolicy>,
@@ -179,7 +179,7 @@ fn is_numbered_key(key: &str, head: &str, name: &str) -> bool {
     is_number && rest.starts_with(name)
 }
 
-/// The thread policy that the hyper-threading trait amounts to.
+/// The thread policy implied by the hyper-threading trait.
 fn threads_of_trait(
     wishes: &Wishes<'_>,
     policy: Option<CpuThreadPolicy>,
@@ -217,7 +217,7 @@ fn threads_of_trait(
     })
 }
 
-/// Refuses masks that the policy has no use for, and a mixed policy without one mask.
+/// Refuses masks that the policy does not use, and a mixed policy without a mask.
 fn check_masks(
     policy: Option<CpuPolicy>,
     has_dedicated: bool,
@@ -242,7 +242,7 @@ fn check_masks(
     }
 }
 
-/// The number of cells, where one is named.
+/// The number of cells, if one is given.
 fn node_count(wishes: &Wishes<'_>) -> Result<Option<u32>, BadRequest> {
     let of_flavor = wishes.flavor.filled_extra_spec("hw:numa_nodes");
     let of_image = wishes.of_image("hw", "numa_nodes");
@@ -254,7 +254,7 @@ fn node_count(wishes: &Wishes<'_>) -> Result<Option<u32>, BadRequest> {
         (None, Some(said)) => (said, image_field("hw", "numa_nodes")),
         (None, None) => return Ok(None),
     };
-    // "02" and " 2" are numbers elsewhere, but not here.
+    // "02" and " 2" are accepted as numbers elsewhere, but not here.
     let count = said
         .parse::<u32>()
         .ok()
@@ -329,7 +329,7 @@ fn cell_memory(wishes: &Wishes<'_>) -> Result<Option<Vec<u64>>, BadRequest> {
     }
 }
 
-/// What `key.0`, `key.1` and so on say, up to the first that is not there.
+/// The values of `key.0`, `key.1` and so on, up to the first that is absent.
 fn numbered<T>(
     wishes: &Wishes<'_>,
     key: &str,
@@ -346,7 +346,7 @@ fn numbered<T>(
     Ok((!found.is_empty()).then_some(found))
 }
 
-/// Cells of equal size.
+/// Divides processors and memory equally between cells.
 fn equal_cells(
     wishes: &Wishes<'_>,
     count: u32,
@@ -374,7 +374,7 @@ fn equal_cells(
     Ok(cells.collect())
 }
 
-/// Cells as flavor or image describe them.
+/// The cells that flavor or image describe explicitly.
 fn described_cells(
     wishes: &Wishes<'_>,
     cpus_of_cell: Vec<CpuSet>,

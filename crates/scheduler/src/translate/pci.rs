@@ -15,27 +15,28 @@ use crate::translate::steps::Outside;
 use crate::translate::wish::Wishes;
 use crate::translate::{TranslateOptions, Translation, cells, needs_affinity};
 
-/// The extra spec that names a flavor's PCI devices: `a:1,b:2`.
+/// The extra spec that lists a flavor's PCI devices: `alias:count,alias:count`.
 pub const ALIAS_KEY: &str = "pci_passthrough:alias";
 
-/// The most devices of one request: each becomes a group, and a search grows with their number.
+/// The maximum number of devices of one request: each becomes a group, which the search has to
+/// place.
 pub const DEVICES_MAX: u32 = 256;
 
 /// PCI aliases by name.
 pub type PciAliases = BTreeMap<String, PciAlias>;
 
-/// A name for devices that flavors can use.
+/// A name by which flavors refer to devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PciAlias {
-    /// How near to the guest's memory they must be, unless flavor or image say it.
+    /// The NUMA affinity of the devices, unless flavor or image override it.
     #[serde(default)]
     pub numa_policy: PciNumaPolicy,
-    /// The devices that will do, as alternatives.
+    /// The acceptable devices, as alternatives.
     pub spec: Vec<PciDeviceSpec>,
 }
 
-/// The PCI devices of a request: those it brings, or else those of the flavor's aliases.
+/// The PCI devices of a request: those it lists, or else those of the flavor's aliases.
 ///
 /// # Errors
 ///
@@ -74,7 +75,8 @@ pub fn requests(spec: &RequestSpec, aliases: &PciAliases) -> Result<Vec<PciReque
     Ok(found)
 }
 
-/// Adds a group for each device but those of ports, for which the network service speaks.
+/// Adds a group for each device, except for those of ports, whose groups come from the network
+/// service.
 pub(super) fn add_groups(
     spec: &RequestSpec,
     options: &TranslateOptions,
@@ -130,7 +132,8 @@ pub(super) fn add_groups(
     Ok(())
 }
 
-/// The resource class of a device: the named one brought to form, or one of vendor and product.
+/// The resource class of a device: the configured one, normalised, or one made of vendor and
+/// product.
 fn resource_class(device: &PciDeviceSpec, field: &str) -> Result<String, BadRequest> {
     if let Some(name) = device
         .resource_class
@@ -152,7 +155,7 @@ fn resource_class(device: &PciDeviceSpec, field: &str) -> Result<String, BadRequ
     }
 }
 
-/// The traits of a list with commas, each brought to form.
+/// The traits of a comma-separated list, normalised.
 fn traits(list: &str) -> std::collections::BTreeSet<String> {
     let names = list.split(',').filter(|name| !name.is_empty());
     let in_form = names.map(|name| {

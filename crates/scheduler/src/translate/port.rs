@@ -1,4 +1,4 @@
-//! What ports ask of a host.
+//! The resources that ports request.
 
 use crate::error::BadRequest;
 use crate::request::{PortResourceRequest, RequestGroup, RequestSpec};

@@ -77,7 +77,7 @@ impl ResourceRequest {
         Ok(())
     }
 
-    /// What holds for the host itself and no query can say, where there is such a thing: see
+    /// The constraint on the host itself that no query can express, if any: see
     /// [`to_candidate_query`](Self::to_candidate_query).
     #[must_use]
     pub fn host_rule(&self) -> Option<CandidateRule> {
@@ -89,7 +89,7 @@ impl ResourceRequest {
         })
     }
 
-    /// The query as Nova would write it, parameters in alphabetical order.
+    /// The query string as Nova would write it, parameters in alphabetical order.
     ///
     /// For logs and comparison: also where Placement would refuse it, such as for a group without
     /// a suffix that asks for traits but no resources.
@@ -125,7 +125,7 @@ impl ResourceRequest {
     }
 }
 
-/// Asks of the host what the group without a suffix says, when that takes nothing.
+/// Moves the constraints of an unsuffixed group without resources to the host.
 fn ask_of_host(group: &RequestGroup, query: &mut CandidateQuery) {
     let add = |to: &mut Vec<String>, from: &BTreeSet<String>| {
         to.extend(from.iter().cloned());
@@ -137,7 +137,7 @@ fn ask_of_host(group: &RequestGroup, query: &mut CandidateQuery) {
     let in_tree = group.in_tree.map(|uuid| uuid.to_string());
     if let Some(in_tree) = in_tree {
         for other in &mut query.groups {
-            // All groups are in one tree, so that one of two different trees is asked in vain.
+            // All groups are in one tree, so a request for two different trees finds nothing.
             other.in_tree.get_or_insert_with(|| in_tree.clone());
         }
     }
@@ -186,7 +186,8 @@ fn check_traits(
     }
 }
 
-/// Refuses a choice of traits that nothing is left of, and one that no query can ask for.
+/// Refuses a set of traits that are all forbidden, and a set without resources in the unsuffixed
+/// group, which no query can express.
 fn check_any_traits(of: &str, group: &RequestGroup) -> Result<(), BadRequest> {
     let field = || format!("placewright:any_trait{}", group.requester_id);
     if group.resources.is_empty() && group.requester_id.is_empty() && !group.any_traits.is_empty() {
@@ -247,7 +248,8 @@ fn add_parameters(group: &RequestGroup, parameters: &mut Vec<(String, String)>) 
     }
 }
 
-/// Text as forms write it: `+` for a blank, `%` for what is not a letter, digit or one of `_.-~`.
+/// Percent-encodes a text as forms do: `+` for a blank, `%XX` for all but letters, digits and
+/// `_.-~`.
 fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -257,7 +259,7 @@ fn encode(text: &str) -> String {
             }
             b' ' => encoded.push('+'),
             _ => {
-                // Writing to a text cannot fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(encoded, "%{byte:02X}");
             }
         }

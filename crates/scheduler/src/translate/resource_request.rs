@@ -1,4 +1,4 @@
-//! Groups of resources, with what holds for the request as a whole.
+//! Groups of requested resources, with the constraints on the request as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::extra_spec::is_suffix;
 use crate::request::RequestGroup;
 use crate::text::whole_number;
 
-/// What to ask placement for.
+/// The resources to request from placement.
 ///
 /// See [`to_candidate_query`](Self::to_candidate_query) for the typed query and
 /// [`to_query_string`](Self::to_query_string) for the text that Nova would send.
@@ -29,16 +29,16 @@ pub struct ResourceRequest {
     pub root_forbidden: BTreeSet<String>,
     /// Sets of suffixes: the providers of each set lie under one of them.
     pub same_subtree: Vec<BTreeSet<String>>,
-    /// The `limit` of the written query.
+    /// The `limit` of the query string.
     pub limit: Option<u32>,
-    /// The compute nodes that will do, where the request names a host; empty for all.
+    /// The acceptable compute nodes, where the request names a host; empty for all.
     pub nodes: BTreeSet<Uuid>,
-    /// How many of the suffixed groups the flavor wrote itself.
+    /// How many of the suffixed groups come from the flavor.
     pub suffixed_in_flavor: usize,
 }
 
 impl ResourceRequest {
-    /// A group by its suffix; made if it is not there.
+    /// The group with a suffix, created if it does not exist.
     pub fn group(&mut self, suffix: &str) -> &mut RequestGroup {
         if suffix.is_empty() {
             return self.unsuffixed.get_or_insert_default();
@@ -59,12 +59,12 @@ impl ResourceRequest {
             .position(|group| group.requester_id == suffix)
     }
 
-    /// All groups, the one without a suffix first.
+    /// All groups, the unsuffixed one first.
     pub fn groups(&self) -> impl Iterator<Item = &RequestGroup> {
         self.unsuffixed.iter().chain(&self.suffixed)
     }
 
-    /// The amounts of all groups together.
+    /// The sum of the amounts of all groups, by class.
     #[must_use]
     pub fn merged_resources(&self) -> BTreeMap<String, u64> {
         let mut merged: BTreeMap<String, u64> = BTreeMap::new();
@@ -123,7 +123,7 @@ impl ResourceRequest {
         self.suffixed.retain(|group| !group.is_empty());
     }
 
-    /// Settles how suffixed groups relate to each other where the flavor does not say it.
+    /// Chooses a group policy where the flavor has none.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl ResourceRequest {
 }
 
 impl RequestGroup {
-    /// Sets an amount as text says it, or warns.
+    /// Sets an amount from its text form, or warns.
     pub(crate) fn read_resource(
         &mut self,
         class: &str,
@@ -169,12 +169,12 @@ impl RequestGroup {
         }
     }
 
-    /// Sets an amount.
+    /// Sets the amount of a class, replacing an earlier one.
     pub(crate) fn set_resource(&mut self, class: &str, amount: u64) {
         self.resources.insert(class.to_owned(), amount);
     }
 
-    /// Requires or forbids a trait as text says it, or warns.
+    /// Requires or forbids a trait from its text form, or warns.
     pub(crate) fn read_trait(
         &mut self,
         name: &str,
@@ -192,7 +192,7 @@ impl RequestGroup {
         }
     }
 
-    /// Requires one of several traits, as text with commas says it.
+    /// Requires one of several traits, given as a comma-separated list.
     ///
     /// # Errors
     ///
@@ -222,12 +222,12 @@ impl RequestGroup {
         Ok(())
     }
 
-    /// Requires a trait.
+    /// Adds a trait to the required ones.
     pub(crate) fn require(&mut self, name: &str) {
         self.required_traits.insert(name.to_owned());
     }
 
-    /// Forbids a trait.
+    /// Adds a trait to the forbidden ones.
     pub(crate) fn forbid(&mut self, name: &str) {
         self.forbidden_traits.insert(name.to_owned());
     }

@@ -1,4 +1,4 @@
-//! What must hold for a candidate beyond what a query can say.
+//! Rules for candidates that a query cannot express.
 
 use std::collections::BTreeSet;
 
@@ -9,21 +9,21 @@ use uuid::Uuid;
 /// A condition on which providers serve which groups of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CandidateRule {
-    /// The groups are served by different providers: the cells of a guest.
+    /// The groups are served by different providers, as the cells of a guest must be.
     Apart {
-        /// Their suffixes.
+        /// The suffixes of the groups.
         groups: Vec<String>,
     },
-    /// The provider of a group lies under that of one of the cells: a device near its guest.
+    /// The provider of a group is below that of one of the cells: a device near its guest.
     NearAny {
-        /// The device's suffix.
+        /// The suffix of the device's group.
         group: String,
-        /// The cells' suffixes.
+        /// The suffixes of the cells' groups.
         cells: Vec<String>,
-        /// Whether a device that belongs to no NUMA node will do.
+        /// Whether a device without a NUMA node is acceptable.
         may_be_nowhere: bool,
     },
-    /// The host, of which nothing is taken, is in the right aggregates.
+    /// The aggregates of the host, where no resources of the host itself are requested.
     Host {
         /// UUIDs of aggregates: the host is in one of each inner list.
         member_of: Vec<Vec<Uuid>>,
@@ -33,7 +33,7 @@ pub enum CandidateRule {
 }
 
 impl CandidateRule {
-    /// Whether candidates of a host can keep the rule at all.
+    /// Whether any candidate of a host can satisfy the rule.
     #[must_use]
     pub fn admits_host(&self, state: &State, root: ProviderId) -> bool {
         let Self::Host {
@@ -51,7 +51,7 @@ impl CandidateRule {
         member_of.iter().all(|any| any.iter().any(is_in)) && !forbidden_aggregates.iter().any(is_in)
     }
 
-    /// Whether a candidate of the query keeps the rule.
+    /// Whether a candidate of the query satisfies the rule.
     #[must_use]
     pub fn admits(
         &self,
@@ -95,13 +95,13 @@ impl CandidateRule {
     }
 }
 
-/// A provider and everything that it is a part of.
+/// A provider and its ancestors.
 fn ancestors(state: &State, start: ProviderId) -> Vec<ProviderId> {
     let parent = |id: &ProviderId| state.provider(*id)?.parent;
     std::iter::successors(Some(start), parent).collect()
 }
 
-/// Whether any of some providers is a NUMA node, by the standard trait.
+/// Whether any of some providers is a NUMA node, judged by the standard trait.
 fn is_in_numa_node(state: &State, providers: &[ProviderId]) -> bool {
     let Some(numa) = state.trait_id("HW_NUMA_ROOT") else {
         return false;
@@ -110,7 +110,7 @@ fn is_in_numa_node(state: &State, providers: &[ProviderId]) -> bool {
     providers.any(|provider| provider.has_trait(numa))
 }
 
-/// Whether a provider serves other hosts.
+/// Whether a provider is a sharing provider.
 fn is_sharing(state: &State, id: ProviderId) -> bool {
     let sharing = state.sharing_trait().zip(state.provider(id));
     sharing.is_some_and(|(name, provider)| provider.has_trait(name))

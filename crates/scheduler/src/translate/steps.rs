@@ -1,4 +1,4 @@
-//! The steps from a request to its groups, in the order that decides which of them wins.
+//! The steps from a request to its groups; where they conflict, their order decides.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,13 @@ use crate::translate::resource_request::ResourceRequest;
 use crate::translate::wish::Wishes;
 use crate::translate::{TranslateOptions, Translation, accelerator, cells, pci, port};
 
-/// A group from outside the flavor, and how its author knows it.
+/// A group from outside the flavor, and the name of its field in the request.
 pub(super) struct Outside {
     pub(super) group: RequestGroup,
     pub(super) field: String,
 }
 
-/// What the steps work on.
+/// The input of the steps.
 pub(super) struct Input<'a> {
     pub(super) spec: &'a RequestSpec,
     pub(super) wishes: Wishes<'a>,
@@ -36,12 +36,12 @@ pub(super) struct Input<'a> {
 #[derive(Default)]
 pub(super) struct OutsideGroups {
     pub(super) groups: Vec<Outside>,
-    /// Sets of their suffixes: the providers of each set lie under one of them.
+    /// Sets of their suffixes for `same_subtree`.
     pub(super) same_subtree: Vec<BTreeSet<String>>,
 }
 
-/// The groups of ports, PCI devices and accelerators, and those that came ready-made; what holds
-/// between them goes to the translation.
+/// The groups of ports, PCI devices and accelerators, and ready-made ones; the rules between them
+/// are added to the translation.
 pub(super) fn groups_from_outside(
     spec: &RequestSpec,
     options: &TranslateOptions,
@@ -71,7 +71,7 @@ pub(super) fn groups_from_outside(
     Ok(outside)
 }
 
-/// Builds the groups. `pinned` says whether dedicated processors are asked for as PCPU; `nested`
+/// Builds the groups. `pinned` says whether dedicated processors are requested as PCPU; `nested`
 /// holds the guest's cells if each becomes a group.
 pub(super) fn build(
     input: &Input<'_>,
@@ -121,7 +121,7 @@ fn add_request_level(spec: &RequestSpec, request: &mut ResourceRequest) {
     request.same_subtree.clone_from(&params.same_subtree);
 }
 
-/// What the flavor asks for by name.
+/// Adds what the flavor's extra specs request by name.
 fn add_extra_specs(
     flavor: &Flavor,
     request: &mut ResourceRequest,
@@ -156,7 +156,7 @@ fn add_extra_specs(
     Ok(())
 }
 
-/// Dedicated processors are PCPU, and threads are a trait.
+/// Requests dedicated processors as PCPU, and the thread policy as a trait.
 fn add_pinned_cpus(wishes: &Wishes<'_>, request: &mut ResourceRequest) -> Result<(), BadRequest> {
     let vcpus = u64::from(wishes.flavor.vcpus);
     let dedicated = match wishes.cpu_policy()? {
@@ -186,7 +186,7 @@ fn add_pinned_cpus(wishes: &Wishes<'_>, request: &mut ResourceRequest) -> Result
     Ok(())
 }
 
-/// The flavor's own amounts, each unless its class is in any group already.
+/// Adds the flavor's own amounts, except for classes that some group already has.
 fn add_defaults(spec: &RequestSpec, request: &mut ResourceRequest) {
     let flavor = &spec.flavor;
     let is_named = |class| {
@@ -209,7 +209,7 @@ fn add_defaults(spec: &RequestSpec, request: &mut ResourceRequest) {
     }
 }
 
-/// Encrypted and persistent memory.
+/// Adds traits for encrypted memory and resources for persistent memory.
 fn add_memory_features(
     wishes: &Wishes<'_>,
     request: &mut ResourceRequest,
@@ -231,7 +231,7 @@ fn add_memory_features(
     Ok(())
 }
 
-/// Traits for firmware and devices.
+/// Adds traits for firmware and devices.
 fn add_machine_features(
     wishes: &Wishes<'_>,
     request: &mut ResourceRequest,

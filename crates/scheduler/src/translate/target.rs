@@ -1,4 +1,4 @@
-//! Pointing a translated request at the hosts that were asked for.
+//! Restricts a translated request to the hosts that it names.
 
 use thiserror::Error;
 use uuid::Uuid;
@@ -7,32 +7,32 @@ use crate::error::BadRequest;
 use crate::request::RequestSpec;
 use crate::translate::resource_request::ResourceRequest;
 
-/// A host of the compute service, as far as a request can name it.
+/// A node of the compute service, as far as a request can name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComputeNode {
-    /// Its UUID, which is also that of its resource provider.
+    /// The UUID of the node and of its resource provider.
     pub uuid: Uuid,
-    /// The name of the service that manages it.
+    /// The name of the compute service that manages it.
     pub host: String,
-    /// Its own name; a service can manage several nodes.
+    /// The name of the node; a service can manage several.
     pub node: String,
 }
 
 /// The host or node that a request names, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// The host.
+    /// The name of the compute service, if given.
     pub host: Option<&'a str>,
-    /// The node.
+    /// The name of the node, if given.
     pub node: Option<&'a str>,
-    /// The only cell to look in.
+    /// The only cell to search, if given.
     pub cell: Option<Uuid>,
 }
 
-/// Why a request cannot be pointed at a host.
+/// Why a request cannot be restricted to its target.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetRefusal {
-    /// Nothing has the name.
+    /// No node has these names.
     #[error("no such host - host: {} node: {}", host.as_deref().unwrap_or("any"), node.as_deref().unwrap_or("any"))]
     NoSuchHost {
         /// The host that was named.
@@ -45,9 +45,10 @@ pub enum TargetRefusal {
     BadRequest(#[from] BadRequest),
 }
 
-/// The host or node that a request names; a destination comes before what was forced, part by part.
+/// The host or node that a request names; a destination takes precedence over forced ones, part by
+/// part.
 ///
-/// An empty name names nothing.
+/// An empty name counts as none.
 #[must_use]
 pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
     fn first<'a>(of_destination: Option<&'a String>, forced: &'a [String]) -> Option<&'a str> {
@@ -67,14 +68,14 @@ pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
     (host.is_some() || node.is_some()).then_some(Target { host, node, cell })
 }
 
-/// Adds the aggregates and the host of a destination, and settles what is left open.
+/// Adds the host and the aggregates of a destination, and settles the group policy.
 ///
 /// `find` looks a host up among the compute nodes. With one node the search is for its tree; with
 /// several (bare metal behind one service) the answer is in [`ResourceRequest::nodes`].
 ///
 /// # Errors
 ///
-/// [`TargetRefusal`] for a host that does not exist, or groups whose relation nobody settled.
+/// [`TargetRefusal`] for a host that does not exist, or suffixed groups without a policy.
 pub fn point(
     request: &mut ResourceRequest,
     spec: &RequestSpec,

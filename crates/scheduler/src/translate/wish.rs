@@ -1,4 +1,4 @@
-//! What flavor and image say about one thing, and what holds if they disagree.
+//! Requirements that both flavor and image can express, and how conflicts are resolved.
 
 use crate::error::BadRequest;
 use crate::flavor::{Flavor, extra_spec_field};
@@ -6,16 +6,16 @@ use crate::image::{self, ImageProperties};
 use crate::request::RequestSpec;
 use crate::text::means_true;
 
-/// The flavor of a request and the properties of its image.
+/// The requirements of a request: the flavor and the properties of its image.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes<'a> {
-    /// The flavor.
+    /// The flavor with its extra specs.
     pub flavor: &'a Flavor,
-    /// The properties; none for a request without an image.
+    /// The properties of the image; `None` without an image.
     pub image: Option<&'a ImageProperties>,
 }
 
-/// A value and where it was said.
+/// A value and the field that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Said<'a> {
     pub(crate) value: &'a str,
@@ -23,7 +23,7 @@ pub(crate) struct Said<'a> {
 }
 
 impl<'a> Wishes<'a> {
-    /// The wishes of a request.
+    /// The flavor and image of a request.
     #[must_use]
     pub fn of(spec: &'a RequestSpec) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl<'a> Wishes<'a> {
         }
     }
 
-    /// What the flavor says under `hw:<key>` or another scope.
+    /// The flavor's extra spec `hw:<key>`, or one with another scope.
     pub(crate) fn of_flavor(&self, scope: &str, key: &str) -> Option<&'a str> {
         let specs = &self.flavor.extra_specs;
         joined(specs.is_empty(), [scope, ":", key], |name| {
@@ -40,7 +40,7 @@ impl<'a> Wishes<'a> {
         })
     }
 
-    /// What the image says under `hw_<key>` or another scope.
+    /// The image's property `hw_<key>`, or one with another scope.
     pub(crate) fn of_image(&self, scope: &str, key: &str) -> Option<&'a str> {
         let image = self.image?;
         joined(!image.has_values(), [scope, "_", key], |name| {
@@ -48,7 +48,8 @@ impl<'a> Wishes<'a> {
         })
     }
 
-    /// What both say; an empty text says nothing.
+    /// The value of flavor or image, which must not contradict each other; an empty text counts as
+    /// absent.
     pub(crate) fn agreed(&self, scope: &str, key: &str) -> Result<Option<Said<'a>>, BadRequest> {
         let of_flavor = self.of_flavor(scope, key).filter(|text| !text.is_empty());
         let of_image = self.of_image(scope, key).filter(|text| !text.is_empty());
@@ -70,7 +71,7 @@ impl<'a> Wishes<'a> {
         })
     }
 
-    /// What both say, if it is one of the few words that are possible.
+    /// As [`Self::agreed`], checked against a set of words.
     pub(crate) fn agreed_word(
         &self,
         scope: &str,
@@ -84,7 +85,7 @@ impl<'a> Wishes<'a> {
         Ok(Some(said.value))
     }
 
-    /// Whether flavor or image want something, if they do not want opposite things.
+    /// Whether flavor or image set a flag, if they do not set it to opposite values.
     pub(crate) fn agreed_flag(&self, key: &str) -> Result<bool, BadRequest> {
         let of_flavor = self.of_flavor("hw", key);
         let of_image = self.of_image("hw", key);
@@ -97,7 +98,8 @@ impl<'a> Wishes<'a> {
     }
 }
 
-/// Looks a name up that is made of parts. Plain requests are asked for dozens of names, and have none.
+/// Looks up a name composed of parts. The empty map is checked first, because plain requests are
+/// asked for dozens of names and have none.
 fn joined<'a>(
     is_empty: bool,
     parts: [&str; 3],
@@ -109,7 +111,7 @@ fn joined<'a>(
     look_up(&parts.concat())
 }
 
-/// Refuses a word that is none of the few that are possible.
+/// Refuses a word that is not one of those allowed.
 pub(crate) fn check_word(
     said: &Said<'_>,
     allowed: &'static [&'static str],
@@ -124,12 +126,12 @@ pub(crate) fn check_word(
     })
 }
 
-/// How an extra spec is called in messages.
+/// The name of an extra spec in messages.
 pub(crate) fn flavor_field(scope: &str, key: &str) -> String {
     extra_spec_field(&format!("{scope}:{key}"))
 }
 
-/// How an image property is called in messages.
+/// The name of an image property in messages.
 pub(crate) fn image_field(scope: &str, key: &str) -> String {
     image::field(&format!("{scope}_{key}"))
 }

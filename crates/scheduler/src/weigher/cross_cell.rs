@@ -4,7 +4,7 @@ use placewright_placement::slot_set::SlotSet;
 
 use super::{Raw, Weigher};
 
-/// The weigher.
+/// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
     name: "CrossCellWeigher",
     multiplier_key: "cross_cell_move_weight_multiplier",

@@ -1,18 +1,18 @@
-//! Packing of devices that are shared or taken whole: which place leaves the least to waste.
+//! Packing of devices that are shared or taken whole: which host and device waste the least.
 //!
-//! A device can be divided (a GPU of which tasks take 32 %), and what is left of it may be too
-//! little for anybody, or on a host without CPUs to go with it. The *fragmentation* of a host is
-//! the share of its devices that is expected to stay unused; a task goes where fragmentation grows
-//! least or shrinks most. This is the fragmentation gradient of Weng et al., "Beware of
-//! Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC
-//! 2023), with another measure: theirs asks what the *next* task could not use, this one what the
-//! *coming* tasks will have left over, which packs better:
+//! A device can be divided (a GPU of which tasks take 32 %), and its remainder may be too small
+//! for any request, or be on a host without CPUs to go with it. The *fragmentation* of a host is
+//! the share of its devices that is expected to stay unused; a request goes where fragmentation
+//! grows least or shrinks most. This is the fragmentation gradient of Weng et al., "Beware of
+//! Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX
+//! ATC 2023), with another measure: theirs asks what the *next* task could not use, this one what
+//! the *coming* tasks will leave unused, which packs better:
 //!
-//! - of a device with a share left, what the best choice among the next [`COMING`] requests that
-//!   come by would leave unused ([`Target::lost`]);
-//! - of a host, what is left beyond the CPUs and the memory that go with it in the average request.
+//! - of a partly used device, the remainder that the best choice among the next [`COMING`]
+//!   requests would leave unused ([`Target::lost`]);
+//! - of a host, the part that exceeds the CPUs and memory which go with it in the average request.
 //!
-//! Both follow from the [`Popularity`] of requests, which is learnt and forgets.
+//! Both are derived from the [`Popularity`] of requests, an exponentially decaying histogram.
 //!
 //! ```
 //! use placewright_scheduler::weigher::fragmentation::{Demand, Popularity, Room};
@@ -38,41 +38,43 @@ mod board;
 
 pub use board::{Board, Growths};
 
-/// The shares that make a whole device.
+/// The number of shares that make a whole device.
 pub const WHOLE: u32 = 1000;
-/// Shares are told apart in so many steps.
+/// The resolution of shares: the number of steps of a whole device.
 const STEPS: usize = 100;
-/// Shares in a step.
+/// The number of shares in a step.
 const STEP: u32 = WHOLE / 100;
-/// How many requests are thought of as coming by a device. Measured on a production trace: 60 to 120
-/// pack equally well, 40 and 200 pack worse by 0.05 and 0.3 percent of all devices.
+/// The number of future requests that are assumed to be offered a device. Measured on a production
+/// trace: 60 to 120 pack equally well, 40 and 200 pack worse by 0.05 and 0.3 percent of all
+/// devices.
 pub const COMING: u32 = 80;
-/// By how much an older request counts less than the next one: half as much after 3,500.
+/// The decay of the weight of older requests, for each new one: half after 3,500.
 const FORGETTING: f64 = 1.0002;
-/// Kinds of requests that are remembered; up to twice as many until the rarest are forgotten.
+/// The number of kinds of requests that are remembered; it may double before the rarest are
+/// evicted.
 const KINDS_MAX: usize = 1024;
 
-/// What a host has free, in any units that requests use as well.
+/// The free capacity of a host, in the units that requests use as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room<'a> {
-    /// Free CPUs.
+    /// Unallocated CPUs of the host.
     pub cpu: u64,
-    /// Free memory.
+    /// Unallocated memory of the host.
     pub memory: u64,
-    /// What is left of each device, of [`WHOLE`].
+    /// By device: its unallocated shares, of [`WHOLE`].
     pub devices: &'a [u32],
 }
 
 /// What a request asks of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Demand {
-    /// CPUs.
+    /// The number of CPUs requested.
     pub cpu: u64,
-    /// Memory.
+    /// The amount of memory requested.
     pub memory: u64,
-    /// Devices; 0 for a request that wants none.
+    /// The number of devices; 0 for a request without devices.
     pub devices: u32,
-    /// The share of each, of [`WHOLE`].
+    /// The shares of each device, of [`WHOLE`].
     pub share: u32,
 }
 
@@ -81,7 +83,7 @@ impl Demand {
         f64::from(self.devices) * f64::from(self.share)
     }
 
-    /// Whether the host has everything that is asked for.
+    /// Whether the host has enough of everything.
     #[must_use]
     pub fn fits(&self, room: &Room<'_>) -> bool {
         let devices = room.devices.iter().filter(|left| **left >= self.share);
@@ -91,16 +93,16 @@ impl Demand {
     }
 }
 
-/// The best place for a request on a host.
+/// The best devices of a host for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The devices to take, by their place in [`Room::devices`].
+    /// The devices to take, as indexes into [`Room::devices`].
     pub devices: SmallVec<[usize; 8]>,
-    /// By how much the host's fragmentation grows, in shares. The less the better.
+    /// The growth of the host's fragmentation, in shares; less is better.
     pub growth: f64,
 }
 
-/// How often which kind of request was made lately.
+/// A decaying histogram of the kinds of requests.
 #[derive(Clone, Debug)]
 pub struct Popularity {
     weights: BTreeMap<Demand, f64>,
@@ -117,10 +119,10 @@ impl Default for Popularity {
 }
 
 impl Popularity {
-    /// Takes note of a request.
+    /// Records a request in the histogram.
     pub fn note(&mut self, demand: Demand) {
         *self.weights.entry(demand).or_default() += self.unit;
-        // Newer requests count more, which is the same as older ones counting less.
+        // Instead of scaling all older weights down, the weight of new requests grows.
         self.unit *= FORGETTING;
         if self.weights.len() > 2 * KINDS_MAX {
             let mut weights: Vec<f64> = self.weights.values().copied().collect();
@@ -136,7 +138,8 @@ impl Popularity {
         }
     }
 
-    /// What follows from it. Costs about 0.1 ms, and serves for some hundred decisions.
+    /// Derives the expectation for future requests. Takes about 0.1 ms, and is used for some
+    /// hundred decisions.
     #[must_use]
     pub fn target(&self) -> Target {
         Target::new(
@@ -147,14 +150,14 @@ impl Popularity {
     }
 }
 
-/// What is to be expected of coming requests.
+/// The expected loss of devices, given the distribution of future requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// The share that is expected to stay unused, by the steps that are left of a device.
+    /// By remaining steps of a device: the share that is expected to stay unused.
     lost: [f64; STEPS + 1],
-    /// CPUs that go with a share, on average.
+    /// The average number of CPUs for each requested share.
     cpu_per_share: f64,
-    /// Memory that goes with a share, on average.
+    /// The average amount of memory for each requested share.
     memory_per_share: f64,
 }
 
@@ -165,7 +168,7 @@ impl Default for Target {
 }
 
 impl Target {
-    /// What is to be expected if these are the kinds of requests, with their weights.
+    /// The expectation for these kinds of requests with their weights.
     #[must_use]
     pub fn new(kinds: impl Iterator<Item = (Demand, f64)>) -> Self {
         let mut by_steps = [0.0; STEPS + 1];
@@ -197,16 +200,16 @@ impl Target {
         }
     }
 
-    /// The share of a device that is expected to stay unused, if so much is left of it.
+    /// The share of a device that is expected to stay unused, given its remaining shares.
     #[must_use]
     #[inline]
     pub fn lost(&self, left: u32) -> f64 {
         let steps = (left.min(WHOLE) / STEP) as usize;
-        // What is less than a step is lost.
+        // A remainder of less than a step is lost.
         self.lost[steps] + f64::from(left % STEP)
     }
 
-    /// The share that lies idle for want of CPUs or memory.
+    /// The shares that stay idle for lack of CPUs or memory.
     fn starved(&self, cpu: u64, memory: u64, share: f64) -> f64 {
         let fed = |amount: u64, per_share: f64| {
             if per_share > 0.0 {
@@ -219,8 +222,8 @@ impl Target {
         (share - fed_by_both).max(0.0)
     }
 
-    /// The share of a host's devices that is expected to stay unused. What lies idle for two reasons
-    /// counts twice.
+    /// The shares of a host's devices that are expected to stay unused. A share that is idle for
+    /// two reasons counts twice.
     #[must_use]
     pub fn fragmentation(&self, room: &Room<'_>) -> f64 {
         let lost: f64 = room.devices.iter().map(|left| self.lost(*left)).sum();
@@ -228,8 +231,8 @@ impl Target {
         lost + self.starved(room.cpu, room.memory, f64::from(share))
     }
 
-    /// By how much the expected loss of devices grows by the best choice of them for a request;
-    /// infinite if too few will do.
+    /// The growth of the expected loss of devices by the best choice of them for a request;
+    /// infinite if too few are sufficient.
     fn loss(&self, devices: &[u32], demand: &Demand) -> f64 {
         let wanted = demand.devices as usize;
         let growths = devices.iter().filter_map(|left| {
@@ -250,7 +253,7 @@ impl Target {
         }
     }
 
-    /// The best devices of a host for a request; nothing if it does not fit.
+    /// The best devices of a host for a request; `None` if it does not fit.
     #[must_use]
     pub fn place(&self, room: &Room<'_>, demand: &Demand) -> Option<Place> {
         let cpu = room.cpu.checked_sub(demand.cpu)?;
@@ -266,7 +269,7 @@ impl Target {
             if choices.len() < wanted {
                 return None;
             }
-            // Stable, so that equal devices are taken in their order.
+            // A stable sort, so that equal devices are taken in their order.
             choices.sort_by(|(a, _), (b, _)| a.total_cmp(b));
             choices.truncate(wanted);
         }
@@ -281,8 +284,8 @@ impl Target {
     }
 }
 
-/// How many steps of a device will be used, by the steps that are left of it, if [`COMING`] requests
-/// come by and it takes those, and only those, that are best for it in the end.
+/// By remaining steps of a device: how many are expected to be used if [`COMING`] requests are
+/// offered it and it takes only those that are best for it in the end (dynamic programming).
 fn expected_use(chances: &[(usize, f64)]) -> [f64; STEPS + 1] {
     let mut used = [0.0; STEPS + 1];
     for _ in 0..COMING {
@@ -423,7 +426,7 @@ mod tests {
                 let some = kinds.iter().copied().skip(round as usize % 3);
                 board.set_target(Target::new(some));
             }
-            // One class is left behind for longer than is remembered.
+            // One class falls behind by more changes than the log remembers.
             let kind = if round % 9_001 == 9_000 { 3 } else { next(3) };
             let (wanted, _) = kinds[kind as usize];
             board.ready(&wanted);

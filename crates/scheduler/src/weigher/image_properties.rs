@@ -1,13 +1,14 @@
-//! `ImagePropertiesWeigher`: instances on the host whose image has the same properties.
+//! `ImagePropertiesWeigher`: the number of instances on the host whose image has the same
+//! properties.
 //!
-//! Off while the configured multiplier is 0, whatever aggregates say.
+//! Disabled while the configured multiplier is 0, whatever aggregates say.
 
 use super::{Raw, Weigher};
 use crate::config;
 use crate::filter::Context;
 use crate::host_table::compared;
 
-/// The weigher.
+/// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
     name: "ImagePropertiesWeigher",
     multiplier_key: "image_props_weight_multiplier",
@@ -30,7 +31,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     },
 };
 
-/// The request's image properties that occur anywhere, and how much each counts.
+/// The request's image properties that any instance has, with their ratios.
 fn wanted(context: &Context<'_>) -> Vec<(u32, f64)> {
     let Some(image) = context.request.image.as_ref() else {
         return Vec::new();
@@ -43,7 +44,7 @@ fn wanted(context: &Context<'_>) -> Vec<(u32, f64)> {
         if ratios.is_empty() {
             return 1.0;
         }
-        // The last of several ratios for a name counts.
+        // Of several ratios for a name the last counts.
         let found = ratios.iter().rfind(|(property, _)| property == name);
         found.map_or(0.0, |(_, ratio)| *ratio)
     };

@@ -1,15 +1,15 @@
-//! `MetricsWeigher`: the host's metrics with their ratios, summed up.
+//! `MetricsWeigher`: the weighted sum of the host's metrics.
 //!
-//! A host that lacks a metric gets `weight_of_unavailable`. Where `[metrics] required` is set, it is
-//! refused instead, in the weigher's name.
+//! A host that lacks a metric gets `weight_of_unavailable`. Where `[metrics] required` is set, it
+//! is rejected instead, in the weigher's name.
 
 use super::{Raw, Weigher};
 use crate::host_table::column;
 
-/// Its name.
+/// The name in the configuration and in explanations.
 pub(crate) const NAME: &str = "MetricsWeigher";
 
-/// The weigher.
+/// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
     name: NAME,
     multiplier_key: "metrics_weight_multiplier",
@@ -24,7 +24,8 @@ pub(super) const WEIGHER: Weigher = Weigher {
         if context.config.metrics.required || (overrides.is_none() && configured != 0.0) {
             return Ok(Raw::Column(column::METRICS));
         }
-        // Where the metrics do not count for a host, what it lacks does not count either.
+        // For a host whose multiplier is 0, missing metrics are ignored instead of giving the
+        // weight of unavailable metrics.
         Ok(Raw::Each(Box::new(move |slot| {
             let other = overrides.and_then(|overrides| overrides.get(slot));
             if other.unwrap_or(configured) == 0.0 {

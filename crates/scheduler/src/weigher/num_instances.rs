@@ -3,7 +3,7 @@
 use super::{Raw, Weigher};
 use crate::host_table::column;
 
-/// The weigher.
+/// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
     name: "NumInstancesWeigher",
     multiplier_key: "num_instances_weight_multiplier",

@@ -1,9 +1,9 @@
-//! Hosts where a request leaves the least of shared devices to waste come first.
+//! `FragmentationWeigher`: prefers hosts where a request wastes the least of shared devices.
 
 use super::{Raw, Weigher};
 use crate::weigher::fragmentation::{Demand, WHOLE};
 
-/// `FragmentationWeigher`
+/// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
     name: "FragmentationWeigher",
     multiplier_key: "fragmentation_weight_multiplier",
@@ -21,7 +21,8 @@ pub(super) const WEIGHER: Weigher = Weigher {
             Some(growths) => Raw::Each(Box::new(move |slot| {
                 growths.of(slot).map_or(least, |growth| -growth)
             })),
-            // Nobody searched with this request: it is only asked about.
+            // No losses are cached for a request that was not searched for, so they are computed
+            // host by host.
             None => Raw::Each(Box::new(move |slot| {
                 let place = board.place(slot, &demand);
                 place.map_or(least, |place| -place.growth)
@@ -30,7 +31,7 @@ pub(super) const WEIGHER: Weigher = Weigher {
     },
 };
 
-/// The number of a host where the request does not fit by its devices: as if it all were lost.
+/// The value of a host whose devices do not fit the request: as if all of it were wasted.
 fn worst(demand: &Demand) -> f64 {
     -f64::from(WHOLE) * f64::from(demand.devices.max(1))
 }

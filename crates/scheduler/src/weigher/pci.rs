@@ -1,9 +1,10 @@
-//! `PCIWeigher`: few free PCI devices, so that hosts with many stay free for those who want many.
+//! `PCIWeigher`: prefers few free PCI devices, so that hosts with many stay free for requests that
+//! need many.
 
 use super::{Raw, Weigher};
 use crate::host_table::column;
 
-/// The weigher.
+/// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
     name: "PCIWeigher",
     multiplier_key: "pci_weight_multiplier",

@@ -4,7 +4,7 @@ use super::{Raw, Weigher};
 use crate::filter::{Context, members_by_host};
 use crate::request::GroupPolicy;
 
-/// `ServerGroupSoftAffinityWeigher`
+/// `ServerGroupSoftAffinityWeigher` as registered in [`super::ALL`].
 pub(super) const AFFINITY: Weigher = Weigher {
     name: "ServerGroupSoftAffinityWeigher",
     multiplier_key: "soft_affinity_weight_multiplier",
@@ -15,7 +15,7 @@ pub(super) const AFFINITY: Weigher = Weigher {
     compile: |context| Ok(members(context, GroupPolicy::SoftAffinity, 1.0)),
 };
 
-/// `ServerGroupSoftAntiAffinityWeigher`
+/// `ServerGroupSoftAntiAffinityWeigher` as registered in [`super::ALL`].
 pub(super) const ANTI_AFFINITY: Weigher = Weigher {
     name: "ServerGroupSoftAntiAffinityWeigher",
     multiplier_key: "soft_anti_affinity_weight_multiplier",
@@ -26,7 +26,8 @@ pub(super) const ANTI_AFFINITY: Weigher = Weigher {
     compile: |context| Ok(members(context, GroupPolicy::SoftAntiAffinity, -1.0)),
 };
 
-/// The members of the request's group on every host, if it has the policy.
+/// The number of members of the request's group on every host, times `sign`, if the group has the
+/// policy.
 fn members<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> Raw<'a> {
     let group = context.request.instance_group.as_ref();
     let Some(group) = group.filter(|group| group.policy == Some(policy)) else {

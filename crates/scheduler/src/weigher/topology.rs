@@ -1,7 +1,7 @@
-//! Soft topology rules: what a request and its server group wish of the place.
+//! Soft topology rules: the preferences of a request and its server group.
 //!
-//! A host's number is the sum over the rules of `weight * value`, each value from 0 (the wish is not
-//! met at all) to 1. A host that is nowhere at a rule's level has 0.
+//! A host's value is the sum over the rules of `weight * value`, each value from 0 (not satisfied
+//! at all) to 1. A host that has no place at a rule's level has 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::filter::Context;
 use crate::host_table::places::{Chain, LevelPlaces, NOWHERE, Places};
 use crate::request::group::{HOST_LEVEL, Strength, TopologyRelation, TopologyRule};
 
-/// `TopologyWeigher`
+/// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
     name: "TopologyWeigher",
     multiplier_key: "topology_weight_multiplier",
@@ -35,17 +35,17 @@ pub(super) const WEIGHER: Weigher = Weigher {
     },
 };
 
-/// One rule, ready.
+/// A soft rule bound to the present places of the other instances.
 struct Wish<'a> {
     weight: f64,
     values: Values<'a>,
 }
 
-/// What a rule gives the hosts.
+/// The values that a rule assigns to hosts.
 enum Values<'a> {
-    /// The same to all hosts of a place.
+    /// All hosts of a place have the same value.
     ByPlace {
-        /// None: each host is a place.
+        /// `None` if each host is a place of its own.
         level: Option<&'a LevelPlaces>,
         few: BTreeMap<u32, f64>,
         rest: f64,
@@ -53,18 +53,18 @@ enum Values<'a> {
     /// By the mean distance from some hosts.
     ByDistance {
         places: &'a Places,
-        /// The hosts, and how many of the others are on each.
+        /// By host: how many of the other instances it has.
         hosts: BTreeMap<u32, u32>,
-        /// The same by where the hosts are.
+        /// By places of a host: how many of the other instances are on such hosts.
         chains: BTreeMap<Chain, u32>,
-        /// How many others there are.
+        /// The number of other instances.
         count: u32,
         likes_near: bool,
     },
 }
 
 impl<'a> Wish<'a> {
-    /// Nothing if the rule can make no difference.
+    /// `None` if the rule cannot influence the ranking.
     fn of(context: &Context<'a>, rule: &TopologyRule) -> Option<Self> {
         let hosts = hosts_of_others(context, rule);
         let places = context.hosts.places();
@@ -111,8 +111,8 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// The values of a rule about places, given how many of the others each has, and how many places
-/// there are.
+/// The values of a rule about places, given how many of the others each place has, and the number
+/// of places.
 fn by_place(
     level: Option<&LevelPlaces>,
     relation: TopologyRelation,
@@ -132,7 +132,7 @@ fn by_place(
         TopologyRelation::Different => f64::from(u8::from(count == 0)),
         TopologyRelation::Spread if most == least => 1.0,
         TopologyRelation::Spread => f64::from(most - count) / f64::from(most - least),
-        // These have no level.
+        // Rules about distances have no level.
         TopologyRelation::Near | TopologyRelation::Far => 0.0,
     };
     let few = counts.iter().map(|(place, count)| (*place, value(*count)));
@@ -165,7 +165,7 @@ impl Values<'_> {
                     f64::from(places.distance(&own, chain)) * f64::from(*count)
                 };
                 let mut sum: f64 = chains.iter().map(of_chain).sum();
-                // The way to those on the host itself is none.
+                // Instances on the host itself are at distance 0.
                 if let Some(here) = hosts.get(&slot) {
                     sum -= f64::from(places.distance(&own, &own)) * f64::from(*here);
                 }
@@ -176,7 +176,7 @@ impl Values<'_> {
     }
 }
 
-/// How many of the instances that a rule is about each host has that has any.
+/// By host: how many of the instances that a rule compares with it has.
 fn hosts_of_others(context: &Context<'_>, rule: &TopologyRule) -> BTreeMap<u32, u32> {
     let mut others: BTreeSet<Uuid> = rule.to.clone();
     if others.is_empty() {

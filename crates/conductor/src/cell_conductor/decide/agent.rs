@@ -1,4 +1,4 @@
-//! What agents say, or fail to say.
+//! Decides the reports of agents, and their silence.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::ids::{HostId, InstanceId, NUMBER_END};
 type GuestKey = (HostId, InstanceId, u32);
 
 impl Now<'_> {
-    /// Brings what a host has and what it should have together.
+    /// Reconciles the guests that a host has with those that it should have.
     pub(super) fn agent_started(
         self,
         host: HostId,
@@ -22,7 +22,8 @@ impl Now<'_> {
         guests: &[(InstanceId, u32)],
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
-        // A number that nobody can count further counts for nothing, so that its host is not lost.
+        // A session at the end of the number range is treated as unknown, because it could not be
+        // incremented and the host would be lost.
         let known = self.state.hosts.get(&host).map(|known| known.session);
         let known = known.filter(|known| *known < NUMBER_END);
         if session >= NUMBER_END || known.is_some_and(|known| known >= session) {
@@ -58,7 +59,7 @@ impl Now<'_> {
         rows.take_while(move |key| key.0 == host)
     }
 
-    /// A guest that should run is not there.
+    /// Handles a wanted guest that the host does not have.
     fn missed(self, (host, instance, number): GuestKey, changes: &mut Vec<Change>) {
         let Some(mut work) = Work::load(self, instance) else {
             return;
@@ -71,7 +72,7 @@ impl Now<'_> {
         work.store(changes);
     }
 
-    /// Jobs that wait for guests to be gone go on without those that are.
+    /// Continues the jobs that waited for guests which are gone now.
     fn go_on_without(
         self,
         host: HostId,
@@ -195,7 +196,7 @@ impl Now<'_> {
 }
 
 impl Work<'_> {
-    /// The guest that should run is not there.
+    /// Records that the guest of the instance is lost.
     pub(super) fn lose_guest(&mut self) {
         self.row.vm_state = VmState::Error;
         self.row.fault = Some(Fault {

@@ -1,4 +1,4 @@
-//! What control says.
+//! Decides the messages of control.
 
 use super::Now;
 use super::work::Work;
@@ -87,7 +87,8 @@ impl Now<'_> {
         if self.state.tombstones.contains_key(&instance) {
             return Reply::Accepted;
         }
-        // Of an unknown instance the request to create it was overtaken; control holds its claim.
+        // If the instance is unknown, the delete overtook the create; control still holds the
+        // claim.
         let work = Work::load(self, instance);
         let mut work =
             work.unwrap_or_else(|| Work::new(self, instance, self.fresh(VmState::Building)));
@@ -111,7 +112,7 @@ impl Now<'_> {
                 _ => refused("the move is over"),
             };
         }
-        // Also what is refused now must never be reserved later, by a copy of the message.
+        // Recorded also when it is refused, so that a copy of the message cannot reserve it later.
         work.row.turn = turn;
         let reply = match self.obstacle(&work, kind) {
             Some(obstacle) => refused(obstacle),
@@ -142,7 +143,7 @@ impl Now<'_> {
         }
     }
 
-    /// The instance if it is in this move.
+    /// The instance, if it is in this move.
     fn of_move(&self, instance: InstanceId, migration: MigrationId) -> Option<Work<'_>> {
         let is_of = |job: &Job| job.migration == Some(migration);
         Work::load(*self, instance).filter(|work| work.job.as_ref().is_some_and(is_of))
@@ -181,7 +182,7 @@ impl Now<'_> {
         let Some(mut work) = self.of_move(instance, migration) else {
             return refused("the move is over");
         };
-        // Before that stage the verdict comes again, after it it was heard.
+        // Before that stage the verdict will be sent again; after it, it was already processed.
         if work.is_at(Stage::Verify)
             && let Some(job) = &work.job
         {

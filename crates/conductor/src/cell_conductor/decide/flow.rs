@@ -1,4 +1,4 @@
-//! How a job goes on: its steps, what undoes them, and how it ends.
+//! The progress of a job: its steps, their compensation, and its end.
 
 use placewright_placement::Timestamp;
 
@@ -21,7 +21,7 @@ impl Work<'_> {
         }
     }
 
-    /// The first step on a target.
+    /// The first step on a target host, by kind of job.
     pub(super) fn first_step(kind: JobKind) -> Step {
         match kind {
             JobKind::Move(MoveKind::ColdMigrate | MoveKind::Resize | MoveKind::LiveMigrate) => {
@@ -33,7 +33,7 @@ impl Work<'_> {
         }
     }
 
-    /// Asks an agent.
+    /// Requests a step from an agent, as a new attempt with a deadline.
     pub(super) fn start_step(&mut self, step: Step) {
         self.row.attempt = self.row.attempt.saturating_add(1);
         self.set_stage(Stage::Step(step));
@@ -58,7 +58,7 @@ impl Work<'_> {
         }
     }
 
-    /// The agent did what it was asked for.
+    /// Handles the success of the requested step.
     pub(super) fn step_done(&mut self) {
         let Some(job) = &self.job else { return };
         let Stage::Step(step) = job.stage else { return };
@@ -99,7 +99,8 @@ impl Work<'_> {
             }
             JobKind::Move(MoveKind::LiveMigrate) => self.clear(origin, Next::Settle(Keep::Target)),
             JobKind::Move(MoveKind::Evacuate | MoveKind::Unshelve) => {
-                // The old host is down. Its guest is destroyed before it counts as up again.
+                // The old host is down. Its guest has to be destroyed before the host counts as up
+                // again.
                 if let Some(origin) = origin {
                     self.doom(origin);
                 }
@@ -116,7 +117,7 @@ impl Work<'_> {
         }
     }
 
-    /// The agent did not do it, or cannot be asked.
+    /// Handles the failure of the requested step, or an agent that cannot be reached.
     pub(super) fn step_failed(&mut self, message: &str, may_retry: bool) {
         let Some(job) = &self.job else { return };
         let Stage::Step(step) = job.stage else { return };
@@ -170,7 +171,7 @@ impl Work<'_> {
         }
     }
 
-    /// No host is left to try.
+    /// Handles the failure of all candidates.
     fn give_up(&mut self, message: &str) {
         self.set_fault(message);
         match self.kind() {
@@ -181,7 +182,7 @@ impl Work<'_> {
         }
     }
 
-    /// Has a guest destroyed, and goes on when it is gone.
+    /// Dooms a guest, and continues with `next` when it is gone.
     pub(super) fn clear(&mut self, place: Option<Place>, next: Next) {
         place.into_iter().for_each(|place| self.doom(place));
         self.set_stage(Stage::Clear(next));
@@ -191,7 +192,7 @@ impl Work<'_> {
         self.check_cleared();
     }
 
-    /// Goes on if what had to be gone is gone.
+    /// Continues the job if all guests that it waits for are gone.
     pub(super) fn check_cleared(&mut self) {
         let Some(job) = &self.job else { return };
         let Stage::Clear(next) = job.stage else {
@@ -209,13 +210,13 @@ impl Work<'_> {
         }
     }
 
-    /// Asks placement.
+    /// Sends the next numbered ask to placement.
     fn ask(&mut self, next: Next) {
         self.row.claim = self.row.claim.saturating_add(1);
         self.set_stage(Stage::Ask(next));
     }
 
-    /// Placement answered the ask under way; false if there is none.
+    /// Handles the answer to the current ask; false if none is under way.
     pub(super) fn answered(&mut self, answer: Answer) -> bool {
         let Some(job) = &self.job else { return false };
         let (kind, stage) = (job.kind, job.stage);
@@ -223,10 +224,10 @@ impl Work<'_> {
             return false;
         }
         match (stage, answer) {
-            // Control counted further on its own: the ask is made again with a later number.
+            // Control has advanced the number by itself, so the ask is repeated with a later one.
             (_, Answer::Stale) => self.row.claim = self.row.claim.saturating_add(1),
             (Stage::Ask(Next::Release), Answer::Gone) if kind == JobKind::Delete => self.forget(),
-            // Nobody will ever ask for this instance.
+            // Control has no record of the instance any more, so it is deleted here.
             (_, Answer::Gone) => self.delete(0),
             (Stage::Swap, Answer::Swapped { index }) => self.swapped(index),
             (Stage::Swap, Answer::NothingFits | Answer::Done) => {
@@ -286,7 +287,7 @@ impl Work<'_> {
         self.finish();
     }
 
-    /// Deletes the instance, whatever is being done with it.
+    /// Deletes the instance, interrupting any job.
     pub(super) fn delete(&mut self, claim: u64) {
         self.row.claim = self.row.claim.max(claim);
         if self.kind() == Some(JobKind::Delete) {

@@ -1,4 +1,4 @@
-//! The rows of one instance while an event is decided: read, changed, written where they differ.
+//! The rows of one instance during a decision: loaded, modified, and written back if they differ.
 
 use placewright_placement::Timestamp;
 
@@ -8,14 +8,14 @@ use crate::fault::{Action, Fault, Try};
 use crate::ids::InstanceId;
 use crate::spec::Spec;
 
-/// An instance at work.
+/// The working copy of an instance's rows (unit of work).
 pub(super) struct Work<'a> {
     pub(super) now: Now<'a>,
     pub(super) id: InstanceId,
     pub(super) row: Instance,
     pub(super) job: Option<Job>,
     pub(super) spec: Option<Spec>,
-    /// The latest action, when it was changed.
+    /// The latest action, loaded when it is first changed.
     action: Option<Action>,
     guests: Vec<Change>,
     doomed: Vec<Place>,
@@ -46,7 +46,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Begins a job, as an action of this name, where the instance is.
+    /// Begins a job where the instance is, with an action of this name.
     pub(super) fn begin(&mut self, name: &str, kind: JobKind, stage: Stage) -> &mut Job {
         self.close_action();
         self.row.actions = self.row.actions.saturating_add(1);
@@ -74,7 +74,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Records an action that was refused before anything was done. The instance stays as it is.
+    /// Records an action that was refused before anything was done. The instance is unchanged.
     pub(super) fn note_refusal(&mut self, name: &str, fault: &Fault) {
         self.close_action();
         self.row.actions = self.row.actions.saturating_add(1);
@@ -87,7 +87,7 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// The latest action as it is now.
+    /// The latest action, loaded on demand.
     fn action(&mut self) -> Option<&mut Action> {
         if self.action.is_none() {
             let key = (self.id, self.row.actions);
@@ -96,7 +96,7 @@ impl<'a> Work<'a> {
         self.action.as_mut()
     }
 
-    /// A delete interrupts what is being done: that action ends here.
+    /// Ends the action of a job that a delete interrupts.
     fn close_action(&mut self) {
         let at = self.now.at;
         if let Some(action) = self.action()
@@ -127,7 +127,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Ends the job.
+    /// Ends the job and its action.
     pub(super) fn finish(&mut self) {
         let at = self.now.at;
         let fault = self.job.take().and_then(|job| job.fault);
@@ -140,14 +140,14 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// A host is to have a guest.
+    /// Records that a host should have a guest.
     pub(super) fn want(&mut self, place: Place) {
         let key = (place.host, self.id, place.number);
         self.guests
             .push(Change::Guest(key, Some(Box::new(self.now.at))));
     }
 
-    /// A host is to destroy a guest, whether it has it or not.
+    /// Records that a host has to destroy a guest, whether or not it has it.
     pub(super) fn doom(&mut self, place: Place) {
         let key = (place.host, self.id, place.number);
         self.guests.push(Change::Guest(key, None));
@@ -156,7 +156,7 @@ impl<'a> Work<'a> {
         self.doomed.push(place);
     }
 
-    /// Whether a guest is gone, or its host is.
+    /// Whether a guest, or its host, is gone.
     pub(super) fn is_cleared(&self, place: Place) -> bool {
         let state: &State = self.now.state;
         let key = (place.host, self.id, place.number);
@@ -164,12 +164,12 @@ impl<'a> Work<'a> {
         !is_doomed || state.is_down(place.host)
     }
 
-    /// The instance is gone; only its tombstone remains.
+    /// Marks the instance for removal; only its tombstone remains.
     pub(super) fn forget(&mut self) {
         self.is_forgotten = true;
     }
 
-    /// Writes the rows that differ.
+    /// Adds the facts for all rows that differ.
     pub(super) fn store(mut self, changes: &mut Vec<Change>) {
         let (state, id): (&State, _) = (self.now.state, self.id);
         changes.append(&mut self.guests);

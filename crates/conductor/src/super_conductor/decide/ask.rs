@@ -1,4 +1,4 @@
-//! What cells ask of placement, each once; see [`crate::ask`].
+//! Decides the asks of cells, each exactly once; see [`crate::ask`].
 
 use super::Round;
 use crate::ask::{Answer, Ask, Keep, Want};
@@ -8,7 +8,8 @@ use crate::ids::{InstanceId, MigrationId};
 use crate::spec::Candidate;
 use crate::super_conductor::state::{Change, Mapping, Migration, MigrationStatus, Move, MoveStage};
 
-/// A cell counts a few asks further before control hears of them; never this many.
+/// The maximum lead of a cell's number. A cell may be a few asks ahead of what control knows,
+/// never this many.
 const AHEAD_MAX: u64 = 1 << 20;
 
 impl<'a> Round<'a> {
@@ -19,7 +20,7 @@ impl<'a> Round<'a> {
         if ask.number == mapping.claim {
             return mapping.answer.unwrap_or(Answer::Stale);
         }
-        // So far ahead is no cell that made the asks between: the numbers are not to be used up.
+        // A larger lead cannot come from real asks; accepting it would exhaust the numbers.
         if ask.number < mapping.claim || ask.number - mapping.claim > AHEAD_MAX {
             return Answer::Stale;
         }
@@ -28,7 +29,7 @@ impl<'a> Round<'a> {
                 self.forget(ask.instance);
                 return Answer::Done;
             }
-            // Deletes are decided here; a cell that is done before is told nothing new.
+            // Deletes are decided by control; a cell that finishes before learns nothing new.
             Want::Release { last: _ } => {
                 let changes = &mut self.facts.placement;
                 claims::release(self.placement, ask.instance.consumer(), changes);
@@ -92,7 +93,7 @@ impl<'a> Round<'a> {
         is_placed.then_some((latest, under_way))
     }
 
-    /// Ends a move: what is held, the record and the spec in one step.
+    /// Ends a move: allocations, record and spec in one step.
     pub(super) fn settle(
         &mut self,
         instance: InstanceId,
@@ -101,7 +102,7 @@ impl<'a> Round<'a> {
         fault: Option<&Fault>,
     ) -> Answer {
         let Some(under_way) = self.state.moves.get(&migration) else {
-            // A move ends otherwise only with its instance.
+            // A move without a record has ended together with its instance.
             return Answer::Gone;
         };
         let (Some(spec), Some(row)) = (

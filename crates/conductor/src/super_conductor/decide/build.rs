@@ -1,4 +1,4 @@
-//! Build requests: accepted, placed, buried, taken over by their cells; and deletes.
+//! Build requests: accepted, placed, moved to cell0, or taken over by their cells; and deletes.
 
 use std::collections::BTreeSet;
 
@@ -73,7 +73,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Claim, mapping and the build request's new state in one step.
+    /// Claims hosts and records mappings and the new stage of build requests, in one step.
     pub(super) fn place(&mut self, wishes: &[Wish], least: usize) -> Result<Outcome, Refusal> {
         let mut intents = Vec::with_capacity(wishes.len());
         let mut usable = Vec::with_capacity(wishes.len());
@@ -147,7 +147,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Instances that do not wait (any more) are passed over: they were deleted, or placed.
+    /// Instances that do not wait any more are skipped: they were deleted or placed.
     pub(super) fn bury(
         &mut self,
         instances: &[InstanceId],
@@ -219,7 +219,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Removes every record of an instance, and releases all that was claimed for it.
+    /// Removes every record of an instance and releases its allocations.
     pub(super) fn forget(&mut self, instance: InstanceId) {
         claims::release(
             self.placement,

@@ -1,4 +1,4 @@
-//! What repairs of what does not add up ask for.
+//! Decides the repairs that an audit requests.
 
 use placewright_placement as placement;
 
@@ -9,7 +9,7 @@ use crate::spec::Candidate;
 use crate::super_conductor::state::Mapping;
 
 impl Round<'_> {
-    /// An instance that is on a host holds there what it needs, if that fits.
+    /// Claims the allocations that an instance needs on its host, if they fit.
     pub(super) fn reclaim(
         &mut self,
         instance: InstanceId,
@@ -46,7 +46,7 @@ impl Round<'_> {
                 first: first.map(Box::new),
             })
         })?;
-        // What its cell asked before means nothing any more.
+        // Invalidates earlier asks of the cell.
         let mapping = Mapping {
             claim: mapping.claim.saturating_add(1),
             answer: None,

@@ -1,4 +1,4 @@
-//! Moves until their cell has them, and how they are to end.
+//! Moves before their cell has accepted them, and the decision on their end.
 
 use super::{Outcome, Refusal, Round, exists, not_found, wrong_state};
 use crate::ask::Keep;
@@ -24,7 +24,8 @@ impl<'a> Round<'a> {
         if mapping.is_deleting {
             return Err(wrong_state("instance", &instance, "being deleted"));
         }
-        // Until its cell has it, the cell could refuse the move and reserve it later.
+        // Before it has accepted the instance, the cell could refuse the move and reserve it
+        // later.
         if self.state.builds.contains_key(&instance) {
             return Err(wrong_state("instance", &instance, "being scheduled"));
         }
@@ -66,7 +67,7 @@ impl<'a> Round<'a> {
         Ok(Outcome::Done)
     }
 
-    /// An answer to a move that is over, or further, means nothing any more.
+    /// Replies about a move that has ended or progressed are ignored.
     pub(super) fn move_reserved(&mut self, migration: MigrationId) -> Outcome {
         if let Some(row) = self.state.moves.get(&migration)
             && row.stage == MoveStage::Requested
@@ -122,7 +123,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The instance holds the new place and the migration the old one, in one step.
+    /// Claims the target for the instance and moves the former allocations to the migration, in
+    /// one step.
     pub(super) fn place_move(
         &mut self,
         migration: MigrationId,

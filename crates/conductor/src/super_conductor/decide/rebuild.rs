@@ -1,4 +1,4 @@
-//! Rebuilds: asked for, and known to be done or not.
+//! The records of rebuilds.
 
 use super::{Outcome, Refusal, Round, wrong_state};
 use crate::ids::InstanceId;
@@ -6,7 +6,7 @@ use crate::super_conductor::command::RebuildEvent;
 use crate::super_conductor::state::{Change, Rebuild};
 
 impl Round<'_> {
-    /// What happens to another rebuild than the last one that was asked for means nothing any more.
+    /// Events of another rebuild than the last requested one are ignored.
     pub(super) fn rebuild(
         &mut self,
         instance: InstanceId,

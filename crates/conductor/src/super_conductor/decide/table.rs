@@ -136,7 +136,7 @@ impl Round<'_> {
         Ok(Outcome::Done)
     }
 
-    /// Puts a host's provider into an aggregate, or takes it out.
+    /// Adds a host's provider to an aggregate of placement, or removes it.
     fn mirror(&mut self, host: HostId, aggregate: Uuid, is_member: bool) -> Result<(), Refusal> {
         let Some(provider) = self.placement.provider_by_uuid(host.0) else {
             return Ok(());

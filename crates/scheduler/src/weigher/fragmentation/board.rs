@@ -1,27 +1,27 @@
-//! What each host's devices would lose by a request, kept by class of request and mended for the
-//! hosts that changed.
+//! Caches by class of request how much of each host's devices a request would waste, updated for
+//! the hosts that changed.
 //!
-//! Requests that want as many devices of the same share are of one class, whatever CPUs and memory
-//! they want: these only decide how much lies idle for want of them, which is a sum and no search.
+//! Requests for the same number of devices and the same share are of one class, whatever CPUs and
+//! memory they want: those only affect the idle part, which is a sum and needs no search.
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::{Demand, Place, Room, Target};
 
-/// How many changes are remembered; a class that is further behind starts over.
+/// The capacity of the change log; a class that is further behind starts over.
 const REMEMBERED: usize = 4_096;
-/// How many classes are kept.
+/// The maximum number of classes that are cached.
 const CLASSES_MAX: usize = 256;
 
-/// What hosts have free, and what is kept about them.
+/// The free capacity of hosts, and the cached losses.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
     hosts: Vec<Host>,
     target: Target,
-    /// Counts the targets.
+    /// The version of the target.
     targets: u64,
-    /// The hosts that changed, and how many changes came before the first of these.
+    /// The log of changed hosts, and the number of changes dropped from its front.
     changed: Vec<u32>,
     forgotten: u64,
     classes: HashMap<(u32, u32), Class, foldhash::fast::FixedState>,
@@ -31,9 +31,9 @@ pub struct Board {
 struct Host {
     cpu: u64,
     memory: u64,
-    /// The shares that are left of all devices together.
+    /// The sum of the remaining shares of all devices.
     share: f64,
-    /// What lies idle for want of CPUs or memory, under the current target.
+    /// The shares that stay idle for lack of CPUs or memory, under the current target.
     starved: f64,
     devices: SmallVec<[u32; 8]>,
 }
@@ -48,17 +48,18 @@ impl Host {
     }
 }
 
-/// What is kept for the requests that want so many devices of such a share.
+/// The cached losses for requests of the same number of devices and the same share.
 #[derive(Clone, Debug)]
 struct Class {
     target: u64,
-    /// How many changes it knows.
+    /// The position in the change log up to which the losses are valid.
     position: u64,
-    /// By host, by how much the devices' expected loss grows; infinite where they are too few.
+    /// By host: the growth of the devices' expected loss; infinite where too few devices are
+    /// sufficient.
     losses: Vec<f64>,
 }
 
-/// By how much the fragmentation of hosts would grow by one request.
+/// The growth of the fragmentation of hosts by one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Growths<'a> {
     board: &'a Board,
@@ -67,7 +68,7 @@ pub struct Growths<'a> {
 }
 
 impl Growths<'_> {
-    /// For one host; nothing if the request does not fit there.
+    /// The growth for one host; `None` if the request does not fit there.
     #[must_use]
     #[inline]
     pub fn of(&self, host: u32) -> Option<f64> {
@@ -85,7 +86,7 @@ impl Growths<'_> {
 }
 
 impl Board {
-    /// Says what a host has free.
+    /// Sets the free capacity of a host.
     pub fn set(&mut self, host: u32, room: &Room<'_>) {
         let index = host as usize;
         if index >= self.hosts.len() {
@@ -109,7 +110,7 @@ impl Board {
         self.changed.push(host);
     }
 
-    /// Says what is to be expected of coming requests.
+    /// Sets the expectation for future requests.
     pub fn set_target(&mut self, target: Target) {
         self.target = target;
         self.targets += 1;
@@ -118,20 +119,20 @@ impl Board {
         }
     }
 
-    /// What is to be expected of coming requests.
+    /// The expectation for future requests.
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The best devices of a host for a request; nothing if it does not fit.
+    /// The best devices of a host for a request; `None` if it does not fit.
     #[must_use]
     pub fn place(&self, host: u32, demand: &Demand) -> Option<Place> {
         let host = self.hosts.get(host as usize)?;
         self.target.place(&host.room(), demand)
     }
 
-    /// Brings what is kept for a request's class up to date.
+    /// Updates the cached losses of a request's class.
     pub fn ready(&mut self, demand: &Demand) {
         let key = (demand.devices, demand.share);
         if !self.classes.contains_key(&key) && self.classes.len() >= CLASSES_MAX {
@@ -171,8 +172,8 @@ impl Board {
         class.position = end;
     }
 
-    /// By how much the fragmentation of hosts grows by a request that [`Self::ready`] was told of
-    /// last, or another of its class; nothing for any other.
+    /// The growth of the fragmentation of hosts by a request, if [`Self::ready`] was last called
+    /// for its class; `None` otherwise.
     #[must_use]
     pub fn growths(&self, demand: Demand) -> Option<Growths<'_>> {
         let class = self.classes.get(&(demand.devices, demand.share))?;
