@@ -23,9 +23,9 @@ mod placement;
 mod serve;
 mod token;
 
-/// The generated messages and services.
+/// Code generated from the `.proto` files.
 pub mod proto {
-    /// Agents and cells.
+    /// Messages and service of `agent.proto`, between agents and cells.
     #[allow(
         missing_docs,
         unreachable_pub,
@@ -37,7 +37,7 @@ pub mod proto {
     pub mod agent {
         tonic::include_proto!("placewright.agent.v1");
     }
-    /// Control and cells.
+    /// Messages and services of `cell.proto`, between control and cells.
     #[allow(
         missing_docs,
         unreachable_pub,
@@ -58,9 +58,9 @@ pub use placement::PlacementClient;
 pub use serve::{ServeError, ServeOptions, Services, serve};
 pub use token::{Token, TokenError};
 
-/// The version of the agents' protocol that this release speaks.
+/// The version of the agents' protocol that this release implements.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// The version of what control and cells say to each other. It grows with each change of a type in
-/// `placewright_link` or of what those carry.
+/// The version of the payloads between control and cells. It is raised with each change of a type
+/// in `placewright_link` or of the types that those contain.
 pub const PAYLOAD_VERSION: u32 = 2;
