@@ -1,4 +1,4 @@
-//! Bodies: answers on their way out, requests on their way in.
+//! Bodies of responses and of requests.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,29 +15,29 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::http::error::{ApiError, ApiResult};
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub enum Body {
-    /// All of it.
+    /// The whole body in one piece.
     Whole(Bytes),
-    /// A stream that goes on until its sender is dropped.
+    /// A stream that lasts until its sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
-    /// Pieces that are made as the client takes them.
+    /// Pieces that are generated as the client takes them.
     Pieces(Pieces),
 }
 
-/// A large answer: each piece is made when the one before it is on its way, so that a client that
-/// takes nothing keeps little.
+/// A large response: each piece is generated when the one before it is being sent, so that a client
+/// that takes nothing occupies little memory.
 pub struct Pieces {
     make: Box<dyn FnMut() -> Option<Vec<u8>> + Send>,
-    /// Whether others had their turn since the last piece.
+    /// Whether it has yielded to other connections since the last piece.
     has_rested: bool,
-    /// What it holds until it is sent, taken off what all large answers may hold.
+    /// The memory that it occupies until it is sent, taken from the limit for all large responses.
     _held: Option<OwnedSemaphorePermit>,
 }
 
 impl Pieces {
-    /// An answer of the pieces that `make` gives, until it gives none.
+    /// A response of the pieces that `make` returns, until it returns none.
     pub(crate) fn new(
         make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
         held: Option<OwnedSemaphorePermit>,
@@ -49,7 +49,7 @@ impl Pieces {
         }
     }
 
-    /// The next piece; between two of them the connections of the same thread come first.
+    /// The next piece; between two of them the other connections of the thread are served.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !self.has_rested {
             self.has_rested = true;
@@ -102,8 +102,9 @@ impl HttpBody for Body {
 /// Reads the body of a request.
 ///
 /// # Errors
-/// 413 when it is longer than `bytes_max`, 408 when it is not there within `timeout`, 400 when the
-/// client breaks off.
+///
+/// 413 when it is longer than `bytes_max`, 408 when it does not arrive within `timeout`, 400 when
+/// the client disconnects.
 pub(crate) async fn read<B>(body: B, bytes_max: usize, timeout: Duration) -> ApiResult<Bytes>
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -119,9 +120,8 @@ where
     }
 }
 
-/// What a future that needs to be asked twice has to say, if that is enough. Most bodies came together
-/// with their head, and the connection hands them out once they were asked for: for those a timer,
-/// which all threads share, would be set in vain.
+/// The result of a future that completes at its first or second poll. Most bodies arrive together
+/// with their head and need no timer, which would cost a lock that all threads share.
 async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut is_second = false;
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
@@ -129,7 +129,7 @@ async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
         Poll::Pending if is_second => Poll::Ready(None),
         Poll::Pending => {
             is_second = true;
-            // Whoever waits for a slow client is asked again without it.
+            // Polled again at once; only if it is pending even then, the caller waits with a timer.
             context.waker().wake_by_ref();
             Poll::Pending
         }
@@ -137,13 +137,13 @@ async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-/// A body that nobody wants is taken and forgotten up to this size and time; then the connection
-/// has to be closed.
+/// An unread body is read and discarded up to this size and time; beyond that the connection has to
+/// be closed.
 const DRAIN_BYTES_MAX: u64 = 256 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Takes what is left of a body that was not asked for, so that the next request on the connection
-/// can be told from it. True when nothing is left.
+/// Discards what is left of a body that no handler read, so that the next request on the connection
+/// can be found. True when nothing is left.
 pub(crate) async fn drain<B>(body: &mut B, headers: &HeaderMap) -> bool
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -151,7 +151,7 @@ where
     if body.is_end_stream() {
         return true;
     }
-    // Reading would invite a client to send what it holds back.
+    // Reading would invite the client to send the body that it withholds.
     if headers.contains_key(EXPECT) || body.size_hint().lower() > DRAIN_BYTES_MAX {
         return false;
     }
@@ -194,7 +194,7 @@ where
         if first.len().max(all.len()) + data.len() > bytes_max {
             return Err(too_large());
         }
-        // Most bodies come in one piece, which need not be copied.
+        // Most bodies arrive in one piece, which is not copied.
         if first.is_empty() && all.is_empty() {
             first = data;
         } else {

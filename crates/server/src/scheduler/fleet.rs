@@ -1,4 +1,5 @@
-//! `/v1/aggregates`: names and metadata of host aggregates. `/v1/topology`: levels of places.
+//! `/v1/aggregates`: names and metadata of host aggregates. `/v1/topology`: the levels of the
+//! topology.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,7 @@ struct AggregateTold<'a> {
     metadata: &'a BTreeMap<String, String>,
 }
 
-/// The body of `PUT /v1/topology`, and the answer of `GET`.
+/// The body of `PUT /v1/topology`, and of the response to `GET`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct TopologyBody {
@@ -46,7 +47,7 @@ struct TopologyBody {
     distances: Vec<DistanceBody>,
 }
 
-/// How far apart two places of one level are, in the operator's own unit.
+/// The distance between two groups of hosts of one level, in the operator's own unit.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct DistanceBody {
