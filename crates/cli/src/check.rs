@@ -1,4 +1,4 @@
-//! `placewright config check`: what a start would refuse, and what it would warn about.
+//! `placewright config check`: reports the errors that would prevent a start, and the warnings.
 
 use std::process::ExitCode;
 
