@@ -107,7 +107,7 @@ struct Ready {
     is_in_placement: bool,
 }
 
-/// A running agent.
+/// A running agent; see [`Agent::stop`].
 #[derive(Debug)]
 pub struct Agent {
     stop: watch::Sender<bool>,

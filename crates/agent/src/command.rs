@@ -50,7 +50,7 @@ pub struct Options {
     pub look_timeout: Duration,
     /// Time-out of verbs that [`Self::timeouts`] does not have.
     pub timeout: Duration,
-    /// Time-outs by verb.
+    /// Time-outs of single verbs.
     pub timeouts: BTreeMap<Verb, Duration>,
     /// Names of environment variables that executables receive besides [`PASSED`] and those that
     /// the driver sets.

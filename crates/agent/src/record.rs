@@ -1,13 +1,13 @@
-//! Which guests there are, kept in a file so that an agent that was killed knows them.
+//! The record of guests, kept in a file so that an agent knows its guests after it was killed.
 //!
-//! The file only grows: one entry for each change of a guest, with a checksum, read again at the
-//! start. What was being written when the agent was killed is cut off. When most of it is old, a new
-//! file takes its place. Without a file everything is in memory.
+//! Entries are only appended: one for each change of a guest, with a checksum, read again at the
+//! start. An entry that was incomplete when the agent was killed is cut off. When most entries are
+//! obsolete, a new file replaces the old one. Without a file everything is in memory.
 //!
-//! Nothing says how far the file has to reach, because nothing depends on it: the cell knows which guests
-//! a host should have, the driver which it has, and a guest that is on no record is reported as found. So
-//! a file that was cut between two entries is taken as it is. Damage before its end is another matter:
-//! it is said in the log, and the file is kept beside, since what comes behind the damage is not read.
+//! The file needs no mark of how far it has to reach, because nothing depends on it: the cell knows
+//! which guests a host should have, the driver knows which it has, and a guest without an entry is
+//! reported as found. So a file that was cut between two entries is accepted. Damage before its end
+//! is logged, and a copy of the file is kept beside the new one.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -89,7 +89,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// The simulating driver.
+/// The driver that only simulates the work.
 #[derive(Debug)]
 pub struct Simulated {
     options: Options,

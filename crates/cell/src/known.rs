@@ -331,7 +331,7 @@ impl Known {
         self.feeds.beat(&heard);
     }
 
-    /// Registers a follower.
+    /// Registers a follower; returns its number, and the wake-up for its next events.
     pub(crate) fn follow(&mut self) -> (u64, std::sync::Arc<tokio::sync::Notify>) {
         let hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
         self.feeds

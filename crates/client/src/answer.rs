@@ -69,7 +69,7 @@ pub struct Weight {
     pub normalised: f64,
     /// The configured factor of the weigher.
     pub multiplier: f64,
-    /// `normalised` times `multiplier`.
+    /// The weigher's part of the score: `normalised` times `multiplier`.
     pub share: f64,
 }
 
@@ -201,7 +201,7 @@ pub struct Distance {
     pub distance: u32,
 }
 
-/// The operator's topology.
+/// The operator's topology: racks, rows and so on, as groups of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// The levels, the smallest groups first.

@@ -132,7 +132,7 @@ impl Late {
     }
 }
 
-/// Searches everything once.
+/// Searches everything once, and returns the suspicions.
 pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
     let mut look = Look {
         conductor,

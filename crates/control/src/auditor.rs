@@ -55,7 +55,7 @@ impl AuditMetrics {
 /// The result of an audit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Audited {
-    /// The confirmed inconsistencies.
+    /// The inconsistencies that both searches found.
     pub findings: Vec<Finding>,
     /// The number of findings that were repaired.
     pub repaired: usize,

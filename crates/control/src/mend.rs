@@ -27,7 +27,7 @@ const WAYS: usize = 8;
 pub(crate) enum Mend {
     /// Release an allocation that nobody owns.
     Release,
-    /// Delete the record.
+    /// Delete the record of the instance.
     Forget,
     /// Delete the record, and release its allocation.
     ForgetWithClaim,

@@ -123,7 +123,7 @@ impl Signs {
         });
     }
 
-    /// Removes a host.
+    /// Removes a host that is not one of its cell's any more.
     pub(crate) fn gone(&mut self, hosts: &mut HostTable, host: HostId, at: Timestamp) {
         self.hosts.remove(&host);
         hosts.apply(host.0, at, &HostUpdate::Gone);

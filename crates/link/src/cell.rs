@@ -108,7 +108,7 @@ pub enum CellNews {
 /// The state of an instance, as its cell sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceView {
-    /// The lifecycle state.
+    /// The lifecycle state: building, active, error and so on.
     pub vm_state: VmState,
     /// The build, move, rebuild or deletion under way, if any.
     pub job: Option<JobView>,

@@ -11,9 +11,9 @@ use crate::record::GuestKey;
 /// The result of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All operations succeeded.
+    /// All operations of the work succeeded.
     Done,
-    /// An operation failed.
+    /// An operation failed; the ones after it were not tried.
     Failed {
         /// The error of the driver.
         error: DriverError,

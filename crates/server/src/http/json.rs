@@ -13,7 +13,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess
 /// A JSON value as Python's `json.loads` would interpret it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json<'a> {
-    /// The value `null`.
+    /// The JSON value `null`.
     Null,
     /// `true` or `false`; never an integer, unlike in Python.
     Bool(bool),

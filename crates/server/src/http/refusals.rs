@@ -12,7 +12,7 @@ use crate::http::error::{ApiError, code};
 pub(crate) enum Attempt<'a> {
     /// A provider is created: `POST /resource_providers`.
     CreateProvider {
-        /// The requested name.
+        /// The name in the request.
         name: &'a str,
         /// The UUID in the request, or the generated one.
         uuid: Uuid,

@@ -35,7 +35,7 @@ pub(crate) enum Route {
 /// What the headers of a request must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing in particular.
+    /// No header in particular.
     Nothing,
     /// An `Accept` header that allows JSON.
     AcceptJson,

@@ -119,7 +119,7 @@ impl Route {
     }
 }
 
-/// A parsed path.
+/// A path of the scheduler API, after parsing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) route: Route,

@@ -18,7 +18,7 @@ use crate::http::service::Exchange;
 use crate::scheduler::cause::Cause;
 use crate::scheduler::why::Why;
 
-/// An error response.
+/// An error response of the scheduler API.
 #[derive(Debug)]
 pub(super) struct Refused {
     error: Box<ApiError>,

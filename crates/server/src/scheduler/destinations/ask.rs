@@ -38,7 +38,7 @@ enum Minimum {
     AtLeast(usize),
 }
 
-/// The validated request.
+/// The body after its validation.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) request: RequestSpec,
