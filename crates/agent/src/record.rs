@@ -7,7 +7,7 @@
 //! The file needs no mark of how far it has to reach, because nothing depends on it: the cell knows
 //! which guests a host should have, the driver knows which it has, and a guest without an entry is
 //! reported as found. So a file that was cut between two entries is accepted. Damage before its end
-//! is logged, and a copy of the file is kept beside the new one.
+//! is logged, and a copy of the file is kept aside, because entries after the damage are not read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -149,6 +149,7 @@ pub struct Record {
     session: u64,
 }
 
+/// The open file of a record, and what is still to be written to it.
 #[derive(Debug)]
 struct Kept {
     path: PathBuf,

@@ -39,6 +39,7 @@ pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
     AgentConnection { to_cell, from_cell }
 }
 
+/// The cell's end of one agent's connection, which may carry many hosts.
 struct Connection {
     shared: Arc<Shared>,
     number: u64,

@@ -24,6 +24,7 @@ pub(crate) struct Asks {
     wake: Notify,
 }
 
+/// The requests that wait, and those under way.
 #[derive(Default)]
 struct State {
     waiting: BTreeMap<InstanceId, Ask>,

@@ -21,6 +21,7 @@ pub(crate) struct Feeds {
     queue_max: usize,
 }
 
+/// The queue of one follower: changes, and marked objects whose newest state is to be sent.
 #[derive(Default)]
 struct Feed {
     queue: VecDeque<CellNews>,

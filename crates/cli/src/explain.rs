@@ -36,6 +36,7 @@ struct Explanation {
     near_misses: Vec<NearMiss>,
 }
 
+/// What one constraint removes, in the response.
 #[derive(Debug, Deserialize)]
 struct Effect {
     constraint: String,
@@ -43,6 +44,7 @@ struct Effect {
     removed_alone: u64,
 }
 
+/// Root providers that lack the same things, in the response.
 #[derive(Debug, Deserialize)]
 struct NearMiss {
     roots: u64,
@@ -56,6 +58,7 @@ struct Provider {
     name: String,
 }
 
+/// A constraint that root providers do not satisfy, in the response.
 #[derive(Debug, Deserialize)]
 struct Lack {
     constraint: Option<String>,

@@ -16,6 +16,7 @@ pub(crate) struct ApiError {
     pub(crate) retry_after_s: Option<u64>,
 }
 
+/// The result of a handler, or the error response.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {

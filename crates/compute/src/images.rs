@@ -92,6 +92,7 @@ pub struct Images {
     kept: Mutex<Kept>,
 }
 
+/// The images of the file, and when it was last checked.
 #[derive(Default)]
 struct Kept {
     images: BTreeMap<Uuid, Image>,
@@ -103,11 +104,13 @@ struct Kept {
 /// When a file was last modified, and its length; a change of either means that it is read again.
 type Stamp = (SystemTime, u64);
 
+/// The file as it is parsed.
 #[derive(Deserialize)]
 struct Listed {
     images: Vec<Described>,
 }
 
+/// An image in the file; unknown keys are its properties.
 #[derive(Deserialize)]
 struct Described {
     id: Uuid,

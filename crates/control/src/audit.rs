@@ -150,6 +150,7 @@ pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
     look.found
 }
 
+/// A search for inconsistencies, with the suspicions so far.
 struct Look<'a> {
     conductor: &'a Conductor,
     late: Late,

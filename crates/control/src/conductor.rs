@@ -26,6 +26,7 @@ pub struct Conductor {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// The data behind all clones of the handle.
 pub(crate) struct Shared {
     pub(crate) engine: Engine<ControlMachine>,
     pub(crate) views: RwLock<Views>,

@@ -28,6 +28,7 @@ pub(crate) struct Outbox {
     wake: Notify,
 }
 
+/// The queue of keys, and the times of messages that were delivered.
 #[derive(Default)]
 struct List {
     order: VecDeque<Key>,
@@ -36,6 +37,7 @@ struct List {
     sent: HashMap<Key, Sent>,
 }
 
+/// When a delivered message is due again, and the interval after that.
 #[derive(Clone, Copy)]
 struct Sent {
     due: Instant,

@@ -41,6 +41,7 @@ pub(crate) struct Places {
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
+/// The data that the thread and the handles share.
 struct Shared {
     conductor: Conductor,
     ranker: Ranker,
@@ -48,6 +49,7 @@ struct Shared {
     wake: Condvar,
 }
 
+/// Jobs that wait for a host, and the commands under way.
 #[derive(Default)]
 struct Queue {
     /// Instances that have just arrived, by reservation.

@@ -49,6 +49,7 @@ pub(crate) struct Job {
     pub(crate) cause: String,
 }
 
+/// The instances or the move of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// Instances of one reservation, which are placed together.

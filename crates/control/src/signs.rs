@@ -15,6 +15,7 @@ pub(crate) struct Signs {
     hosts: BTreeMap<HostId, Sign>,
 }
 
+/// What was reported of one host's availability.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sign {
     /// The agent's reason for disabling the host, if it did.

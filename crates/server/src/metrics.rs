@@ -25,6 +25,7 @@ thread_local! {
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The cached counters of one kind of requests.
 struct Kept {
     metrics: u64,
     labels: RequestLabels,

@@ -20,7 +20,9 @@ use crate::driver::{Driver, DriverError};
 use crate::host::{Action, Ending, Host, Outcome, Room};
 use crate::record::Record;
 
+/// Work of a host that has ended.
 type Ended = (HostId, Ending);
+/// An attempt to connect to the cell.
 type Connecting = Pin<Box<dyn Future<Output = Result<AgentConnection, LinkError>> + Send>>;
 
 /// The most messages and ended pieces of work that are handled before anything is sent.

@@ -17,6 +17,7 @@ pub struct Room {
     shelves: Vec<Shelf>,
 }
 
+/// The capacity and usage of one resource class of one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shelf {
     provider: Uuid,

@@ -12,6 +12,7 @@ use super::{Host, Outcome};
 use crate::description::HostDescription;
 use crate::driver::Verb;
 
+/// The soft state that was reported to the cell, and the changes since.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Soft {
     load: Load,

@@ -32,6 +32,7 @@ type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
 /// The most commands under way; more would only use memory.
 const UNDER_WAY_MAX: usize = 8_192;
 
+/// Submits commands to an engine, a limited number at a time.
 struct Writer {
     engine: Engine<ControlMachine>,
     under_way: VecDeque<Pin<Box<dyn Future<Output = Answer> + Send>>>,

@@ -21,6 +21,7 @@ pub(super) fn register(registry: &mut Registry, cell: &Arc<Cell>) {
     registry.register_collector(Box::new(Figures(Arc::downgrade(cell))));
 }
 
+/// Collects a cell's metrics when Prometheus asks for them.
 #[derive(Debug)]
 struct Figures(Weak<Cell>);
 

@@ -75,6 +75,7 @@ pub(crate) struct Log {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The queue between the threads that log and the one that writes.
 struct Lines {
     waiting: Mutex<Waiting>,
     wake: Condvar,
@@ -82,6 +83,7 @@ struct Lines {
     writer: OnceLock<ThreadId>,
 }
 
+/// The lines that wait to be written.
 struct Waiting {
     bytes: Vec<u8>,
     /// How many lines were dropped after those.

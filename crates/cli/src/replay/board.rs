@@ -59,6 +59,7 @@ pub(crate) struct Board {
     pub(crate) ended: Notify,
 }
 
+/// The data of a [`Board`], behind its lock.
 #[derive(Debug, Default)]
 struct Inner {
     entries: Vec<Entry>,

@@ -205,6 +205,7 @@ async fn check_topology(call: &Call<'_>, rules: &[TopologyRule]) -> ApiResult<()
         .await
 }
 
+/// A group's policy, its limit of members per host, and its topology rules.
 type Policy<'a> = (&'a str, Option<u32>, Vec<TopologyRule>);
 
 /// Parses one policy with its rules, from version 2.64 on.

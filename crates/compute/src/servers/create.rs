@@ -422,6 +422,7 @@ fn read_rest(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> Api
     Ok(())
 }
 
+/// The requested zone, the host that an administrator forces, and the requested destination.
 type Place<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
 
 /// Parses zone, forced host and requested host.

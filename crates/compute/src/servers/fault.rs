@@ -29,6 +29,7 @@ struct Why {
     reason: String,
 }
 
+/// How many hosts one filter removed, and how many it left.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Removed {

@@ -34,6 +34,7 @@ enum Matched {
     Description,
 }
 
+/// A condition on a server's records and state.
 enum Condition {
     User(String),
     Id(String),
@@ -48,6 +49,7 @@ enum Condition {
     Locked(bool),
 }
 
+/// A condition on the body of a server's specification, which has to be parsed.
 enum Costly {
     Flavor(String),
     Image(String),

@@ -105,6 +105,7 @@ fn parse_ranges(header: &str) -> Option<Vec<Range>> {
     }
 }
 
+/// The rest of a header that is being parsed.
 struct Scanner<'a>(&'a str);
 
 impl<'a> Scanner<'a> {

@@ -36,6 +36,7 @@ pub(crate) struct ApiError {
     at_door: bool,
 }
 
+/// The result of a handler, or the error response.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {

@@ -13,6 +13,7 @@ thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
 }
 
+/// Random bytes, of which the last `left` are unused.
 struct Pool {
     bytes: [u8; POOL_BYTES],
     left: usize,

@@ -29,6 +29,7 @@ fn most() -> usize {
     MOST
 }
 
+/// The body of the response to `POST /v1/capacity`.
 #[derive(Serialize)]
 struct CapacityTold {
     count: usize,

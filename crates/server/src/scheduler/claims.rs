@@ -43,6 +43,7 @@ struct SwapBody {
     candidate: Uuid,
 }
 
+/// The body of the response to a claim or swap.
 #[derive(Serialize)]
 struct Claimed<'a> {
     consumer: Uuid,

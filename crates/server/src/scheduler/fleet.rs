@@ -25,11 +25,13 @@ struct AggregateBody {
     zone: Option<String>,
 }
 
+/// The body of the response to `GET /v1/aggregates`.
 #[derive(Serialize)]
 struct AggregatesTold<'a> {
     aggregates: Vec<AggregateTold<'a>>,
 }
 
+/// An aggregate in that response.
 #[derive(Serialize)]
 struct AggregateTold<'a> {
     uuid: Uuid,
@@ -56,6 +58,7 @@ struct DistanceBody {
     distance: u32,
 }
 
+/// A level of the topology in a body.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct LevelBody {

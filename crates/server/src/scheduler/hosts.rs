@@ -18,6 +18,7 @@ use crate::http::reply::Reply;
 const PAGE: usize = 1_000;
 const PAGE_MAX: usize = 10_000;
 
+/// The body of the response to `GET /v1/hosts`.
 #[derive(Serialize)]
 struct HostsTold<'a> {
     hosts: Vec<HostTold<'a>>,
@@ -64,12 +65,14 @@ struct WholeHostTold<'a> {
     instance_uuids: Vec<Uuid>,
 }
 
+/// The capacity and usage of a resource class.
 #[derive(Serialize)]
 struct ResourceTold {
     capacity: i64,
     used: i64,
 }
 
+/// The body of the response to an update of a host's state.
 #[derive(Serialize)]
 struct ReceiptTold {
     receipt: &'static str,

@@ -92,6 +92,7 @@ impl Basis {
     }
 }
 
+/// A cached explanation, with the query and the state that it belongs to.
 #[derive(Debug)]
 struct Kept {
     query: CandidateQuery,

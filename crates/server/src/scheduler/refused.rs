@@ -37,6 +37,7 @@ enum Explanation {
     Cause(Box<Cause>),
 }
 
+/// The result of a handler of the scheduler API.
 pub(super) type Answer<T> = Result<T, Refused>;
 
 /// Stable codes of errors; `docs/scheduler-api.md` lists them.
@@ -150,11 +151,13 @@ impl Refused {
     }
 }
 
+/// The body of an error response.
 #[derive(Serialize)]
 struct Told<'a> {
     errors: [ToldError<'a>; 1],
 }
 
+/// The error in that body.
 #[derive(Serialize)]
 struct ToldError<'a> {
     status: u16,

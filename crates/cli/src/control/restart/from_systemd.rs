@@ -68,6 +68,7 @@ pub(super) fn successor() -> Option<Arc<dyn Successor>> {
     Some(Arc::new(Store))
 }
 
+/// systemd's store of file descriptors, as the receiver of connections.
 struct Store;
 
 impl Successor for Store {

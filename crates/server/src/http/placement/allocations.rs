@@ -394,6 +394,7 @@ struct Holders {
     bytes: usize,
 }
 
+/// A consumer with its allocations of the provider.
 #[derive(Debug)]
 struct Holder {
     consumer: ConsumerUuid,

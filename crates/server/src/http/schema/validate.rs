@@ -31,6 +31,7 @@ pub(crate) fn validate(value: &Json<'_>, schema: &Schema, formats: Formats) -> R
     check.best.map_or(Ok(()), |violation| Err(violation.text()))
 }
 
+/// A step of a path into a value: an index or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step<'v> {
     Index(usize),
@@ -82,6 +83,7 @@ impl Violation<'_> {
     }
 }
 
+/// A validation under way: the present path, and the violation to report.
 struct Check<'v> {
     formats: Formats,
     path: Vec<Step<'v>>,

@@ -61,6 +61,7 @@ pub(super) struct WeighingTold<'a> {
     ranking: Vec<WeighedTold<'a>>,
 }
 
+/// A host with its score, in an explanation.
 #[derive(Serialize)]
 struct WeighedTold<'a> {
     provider: Uuid,
@@ -72,6 +73,7 @@ struct WeighedTold<'a> {
     weights: Vec<WeightTold<'a>>,
 }
 
+/// The contribution of one weigher to a host's score.
 #[derive(Serialize)]
 struct WeightTold<'a> {
     weigher: &'a str,

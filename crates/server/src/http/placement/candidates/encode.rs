@@ -37,6 +37,7 @@ pub(super) struct Encoder {
     part: Part,
 }
 
+/// Names that were copied from the state, for use without its lock.
 #[derive(Debug)]
 struct Copied {
     providers: FoundProviders,

@@ -24,6 +24,7 @@ pub(crate) struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<OfOneState>);
 
+/// Responses of one version of the state, and their size in bytes.
 #[derive(Debug, Default)]
 struct OfOneState {
     version: StateVersion,

@@ -23,6 +23,7 @@ const BYTES_MAX: usize = 48 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct SummaryTexts(RwLock<Texts>);
 
+/// The cached summaries, and which trees have changed since they were written.
 #[derive(Debug, Default)]
 struct Texts {
     /// The position up to which the log of changed trees was followed.
@@ -35,6 +36,7 @@ struct Texts {
     bytes: usize,
 }
 
+/// The cached summary of one provider.
 #[derive(Debug)]
 struct Text {
     root: ProviderId,
