@@ -1,14 +1,14 @@
-//! How the roles of Placewright reach each other over the network: gRPC for every link.
+//! The links between the roles of Placewright over the network, with gRPC.
 //!
-//! For each link of `placewright_link` there is a client that implements it and a server that
-//! exposes anything that does: [`CellClient`], [`PlacementClient`], [`AgentClient`], [`serve`].
-//! So neither side knows whether the other is in its process.
+//! For each trait of `placewright_link` there is a client that implements it, and [`serve`] exposes
+//! any implementation of it: [`CellClient`], [`PlacementClient`], [`AgentClient`]. So neither side
+//! knows whether the other is in its process.
 //!
 //! - Agents speak typed messages (`proto/placewright/agent.proto`), so that others can write agents.
 //! - Control and cells speak versioned payloads (`proto/placewright/cell.proto`).
-//! - A client connects when it is first used, and again after it lost its server. A call that fails
-//!   is the caller's to repeat; a stream that ends is the caller's to open again.
-//! - What cannot be understood is refused with a reason and changes nothing.
+//! - A client connects when it is first used, and again after it lost its server. The caller has to
+//!   repeat calls that failed, and to open streams again that ended.
+//! - A message that cannot be decoded is rejected with a reason and changes nothing.
 //! - A shared token, when there is one, is checked for every call. There is no encryption: use
 //!   loopback, a private network, or a tunnel.
 

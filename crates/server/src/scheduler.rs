@@ -165,7 +165,7 @@ impl Call<'_> {
     }
 }
 
-/// JSON as an answer.
+/// A response with a JSON body.
 fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
     let text = serde_json::to_vec(value)
         .map_err(|error| ApiError::new(500, format!("cannot write the answer: {error}")))?;
@@ -173,8 +173,8 @@ fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
 }
 
 impl SchedulerService {
-    /// The scheduler's service on the engine, and behind the same authentication and policies, as
-    /// the Placement service.
+    /// Creates the service. It uses the engine, the authentication and the policies of the
+    /// Placement service.
     pub fn new(placement: Arc<Service>, scheduler: Scheduler, keep: KeepOptions) -> Self {
         let shelf = Shelf::new(keep.candidates_max, keep.time);
         let core = Arc::new(Core {
@@ -186,12 +186,12 @@ impl SchedulerService {
             reasons: Reasons::default(),
             counting: Semaphore::new(1),
         });
-        // What placement knows of the hosts is taken over now, not by the first decision.
+        // The scheduler catches up with placement now, so that the first decision does not have to.
         core.decide(|_, _| ());
         Self { core }
     }
 
-    /// Answers a request. Never fails: what goes wrong is an answer too.
+    /// Answers a request. Errors are responses too.
     pub async fn handle<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Unpin,
