@@ -341,7 +341,7 @@ fn project_prefix<'p>(path: &'p str, own: Option<&str>) -> ApiResult<(&'p str, &
     Ok((prefix, rest))
 }
 
-/// Reads the body of a request, up to the limit of its route.
+/// The body of a request, which must not be longer than its route needs.
 async fn read_body<B>(core: &Core, entry: &Entry, body: &mut B) -> ApiResult<Bytes>
 where
     B: HttpBody<Data = Bytes> + Unpin,

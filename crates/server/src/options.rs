@@ -14,7 +14,7 @@ pub struct ServerOptions {
     pub connections_per_peer_max: usize,
     /// The largest body of a request, in bytes; a larger one gets 413.
     pub body_bytes_max: usize,
-    /// The largest head of a request (its line and headers), in bytes; at least 8192.
+    /// Largest head of a request (its line and headers), in bytes; at least 8192.
     pub head_bytes_max: usize,
     /// Time-out for the first byte of a new connection.
     pub first_byte_timeout: Duration,

@@ -39,7 +39,7 @@ impl PollTimes {
         );
     }
 
-    /// Wraps a future so that its polls are measured.
+    /// The same future, its polls timed.
     pub(crate) async fn time<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|context| {

@@ -21,7 +21,7 @@ use crate::options::Options;
 /// another one computes.
 const COSTLY_PER_PROCESSOR: usize = 2;
 
-/// Two runtimes: one for sockets and light requests, one for costly requests.
+/// Two runtimes: for sockets and light requests, and for costly requests.
 pub(crate) struct ApiThreads {
     sockets: Option<Runtime>,
     costly: Option<Runtime>,

@@ -122,7 +122,7 @@ pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
     }
 }
 
-/// The configuration of authentication.
+/// What authentication wants.
 pub(super) fn auth(options: &Options) -> AuthConfig {
     AuthConfig {
         strategy: match options.auth.strategy {

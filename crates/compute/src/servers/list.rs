@@ -77,7 +77,7 @@ async fn listed(
     )
 }
 
-/// The JSON body of a listing.
+/// A list of servers as it is answered.
 #[derive(Serialize)]
 struct Answer {
     servers: Vec<Box<RawValue>>,
@@ -85,11 +85,11 @@ struct Answer {
     links: Option<Value>,
 }
 
-/// The serialized servers of a page.
+/// The servers of a page, written out.
 #[derive(Default)]
 struct Page {
     servers: Vec<Box<RawValue>>,
-    /// The last server that was read.
+    /// The last that was looked at.
     last: Option<InstanceId>,
     /// Whether the page was cut because of its size, and more servers follow.
     is_cut: bool,

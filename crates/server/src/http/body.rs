@@ -26,13 +26,13 @@ pub enum Body {
     Pieces(Pieces),
 }
 
-/// A large response: each piece is generated when the one before it is being sent, so that a client
-/// that takes nothing occupies little memory.
+/// A large answer: each piece is made when the one before it is on its way, so that a client that
+/// takes nothing keeps little.
 pub struct Pieces {
     make: Box<dyn FnMut() -> Option<Vec<u8>> + Send>,
-    /// Whether it has yielded to other connections since the last piece.
+    /// Whether others had their turn since the last piece.
     has_rested: bool,
-    /// The memory that it occupies until it is sent, taken from the limit for all large responses.
+    /// What it holds until it is sent, taken off what all large answers may hold.
     _held: Option<OwnedSemaphorePermit>,
 }
 
@@ -102,9 +102,8 @@ impl HttpBody for Body {
 /// Reads the body of a request.
 ///
 /// # Errors
-///
-/// 413 when it is longer than `bytes_max`, 408 when it does not arrive within `timeout`, 400 when
-/// the client disconnects.
+/// 413 when it is longer than `bytes_max`, 408 when it is not there within `timeout`, 400 when the
+/// client breaks off.
 pub(crate) async fn read<B>(body: B, bytes_max: usize, timeout: Duration) -> ApiResult<Bytes>
 where
     B: HttpBody<Data = Bytes> + Unpin,

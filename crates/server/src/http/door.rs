@@ -119,10 +119,9 @@ impl Service {
         self.read_body_up_to(body, usize::MAX).await
     }
 
-    /// The same with a lower limit of size, for routes with small bodies.
+    /// The same for a route that needs no more than so many bytes.
     ///
     /// # Errors
-    ///
     /// 400, 408 or 413.
     pub async fn read_body_up_to<B>(&self, body: &mut B, bytes_max: usize) -> Result<Bytes, Denied>
     where
