@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::client::Client;
 
-/// What to do about what does not add up.
+/// Arguments of `placewright audit`.
 #[derive(Debug, Args)]
 pub(crate) struct AuditCommand {
     /// Mend what can be mended safely

@@ -19,7 +19,7 @@ use clap::Subcommand;
 
 use http::HttpBench;
 
-/// What to measure.
+/// The benchmarks: subcommands of `placewright bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Drive any Placement server over HTTP/1.1: load hosts, ask for candidates, claim

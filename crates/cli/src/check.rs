@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::config::{AllFlags, Config, Environment};
 use crate::{agent, cell, control};
 
-/// Read everything as a role would.
+/// Arguments of `placewright config check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Whose start is tried

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 
-/// Which server, and who asks.
+/// Arguments that select a server and authenticate the request.
 #[derive(Debug, Args)]
 pub(crate) struct Client {
     /// The server's address

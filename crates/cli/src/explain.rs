@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::client::Client;
 
-/// What to explain.
+/// Arguments of `placewright explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     placewright explain 'resources=VCPU:8,MEMORY_MB:16384&required=HW_CPU_X86_AVX2'\n  \

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::config::{Config, Environment, Flags, chain};
 use crate::print;
 
-/// What to do with a store.
+/// The subcommands of `placewright journal`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JournalCommand {
     /// Check every entry and snapshot against its checksum, and whether every entry is there that was
@@ -66,7 +66,7 @@ pub(crate) enum JournalCommand {
     },
 }
 
-/// Which store.
+/// Arguments that select a store.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
     /// The store's directory [default: what `store.path` is configured to]

@@ -9,7 +9,7 @@ use placewright_server::{ControlMachine, Microversion};
 
 use crate::in_process;
 
-/// Which document.
+/// Arguments of `placewright openapi`.
 #[derive(Debug, Args)]
 pub(crate) struct OpenApi {
     /// The microversion that it describes [default: the newest]

@@ -33,7 +33,7 @@ use progress::Progress;
 use report::{Report, Run};
 use usage::{Amounts, Sample, percent};
 
-/// What to replay, where, and how fast.
+/// Arguments of `placewright replay`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     placewright up --nodes crates/trace/data/nodes.csv &\n  \

@@ -34,7 +34,7 @@ use crate::control::{BACKLOG, bind, check_open, logs, systemd, wire};
 use crate::options::{self, AuthStrategy};
 use hosts::Simulation;
 
-/// What to run besides what the options say.
+/// Arguments of `placewright up`, besides the options of its parts.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// The directory of all stores, made when missing

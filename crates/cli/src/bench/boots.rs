@@ -21,7 +21,7 @@ use crate::replay::flavors::Flavors;
 use crate::replay::fleet::Fleet;
 use crate::replay::{clean_up, servers, usage};
 
-/// What to boot, and where.
+/// Arguments of `placewright bench boots`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     placewright bench boots\n  \

@@ -10,7 +10,7 @@ use super::bar::{Bar, at_most, report};
 use super::fleet::{Size, build};
 use super::server_process::ServerProcess;
 
-/// Options of the bar.
+/// Arguments of `placewright bench cold`.
 #[derive(Debug, Args)]
 pub(crate) struct ColdBench {
     /// Hosts of the big store

@@ -21,7 +21,7 @@ use super::run::{First, Phase, run};
 use super::server_process::{ServerProcess, free_address};
 use crate::arguments::positive;
 
-/// Options of the bar.
+/// Arguments of `placewright bench destinations`.
 #[derive(Debug, Args)]
 pub(crate) struct DestinationsBench {
     /// Hosts, of three sizes

@@ -12,7 +12,7 @@ use super::http::{HttpBench, PhaseName};
 use super::server_process::ServerProcess;
 use crate::arguments::positive;
 
-/// Options of the bar.
+/// Arguments of `placewright bench durable`.
 #[derive(Debug, Args)]
 pub(crate) struct DurableBench {
     /// Hosts

@@ -14,7 +14,7 @@ use super::run::{First, Phase, run};
 use crate::arguments::positive;
 use crate::client::server_url;
 
-/// Options of the load generator.
+/// Arguments of `placewright bench http`.
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = "Example: measure what runs on this machine with 1,000 hosts and 8 clients\n  \

@@ -28,7 +28,7 @@ mod racer;
 use audit::Audit;
 use racer::{Racer, Tally};
 
-/// Options of the bar.
+/// Arguments of `placewright bench races`.
 #[derive(Debug, Args)]
 pub(crate) struct RacesBench {
     /// Hosts

@@ -33,7 +33,7 @@ mod storm;
 
 use storm::Claims;
 
-/// Options of the bars.
+/// Arguments of `placewright bench refusals`.
 #[derive(Debug, Args)]
 pub(crate) struct RefusalsBench {
     /// Hosts; each is busy and differs from most others in what it has free

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::client::server_url;
 
-/// Which installation, and who asks.
+/// Arguments that select an installation and authenticate the requests.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Access {
     /// The compute API's address
