@@ -9,7 +9,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("cargo:rerun-if-changed={file}");
     }
     let descriptors = protox::compile(files, ["proto"])?;
-    // Shared bytes, so that a call can be made once more without a copy of what it says.
+    // Message bodies are reference-counted `Bytes`, so that a call can be retried without copying
+    // them.
     tonic_prost_build::configure()
         .bytes(".placewright.cell.v1.Payload.body")
         .compile_fds(descriptors)?;

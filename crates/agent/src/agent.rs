@@ -1,7 +1,7 @@
-//! Runs hosts: the connection to their cell, the driver's work, what placement hears.
+//! Runs hosts: the connection to their cell, the driver's work, and the reports to placement.
 //!
-//! One task looks after all hosts of an agent. There is no task or timer for a guest: work under way
-//! is a future among others, and a guest with which nothing is done costs nothing.
+//! One task manages all hosts of an agent. Guests have no tasks or timers of their own: work under
+//! way is a future among others, and an idle guest costs nothing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,34 +26,35 @@ mod reconcile;
 mod runner;
 mod work;
 
-/// How an agent runs.
+/// Options of an agent.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The name of the service that looks after the hosts. Nothing: each host has a service of its
-    /// own name.
+    /// The name of the compute service that manages the hosts. If none, each host has a service of
+    /// its own name.
     pub service_host: Option<String>,
-    /// The file with the record of guests. Nothing: it is in memory, and an agent that is started
-    /// again says that its hosts have lost their guests.
+    /// The file with the record of guests. If none, the record is in memory, and an agent that is
+    /// restarted reports that its hosts have lost their guests.
     pub record: Option<PathBuf>,
-    /// Whether the record has to outlive a crash of the machine, and not just of the agent.
+    /// Whether the record is synced to disk, so that it outlives a crash of the machine and not
+    /// only of the agent.
     pub is_record_durable: bool,
-    /// Placement. Nothing: somebody else says what the hosts have.
+    /// How to reach placement. If none, somebody else reports the hosts' inventories.
     pub placement: Option<placement::Options>,
-    /// Placement is compared with the hosts after so long; 0 for never.
+    /// How often placement is compared with the hosts; 0 for never.
     pub resync: Duration,
-    /// Hosts are looked at after so long; 0 for never.
+    /// How often the driver is asked for its hosts; 0 for never.
     pub inspect: Duration,
-    /// The cell hears after so long at the latest that the hosts are there.
+    /// The longest time between two heartbeats to the cell.
     pub heartbeat: Duration,
-    /// Changes of hosts' soft state are gathered for so long.
+    /// How long changes of the hosts' soft state are collected before they are sent.
     pub gather: Duration,
-    /// How long devices may take to be ready.
+    /// Time-out for the preparation of devices.
     pub prepare_timeout: Duration,
-    /// The most builds at the same time on one host; others wait.
+    /// The most concurrent builds on one host; further builds wait.
     pub builds_max: usize,
-    /// The longest wait before the cell is tried again.
+    /// The longest wait before another attempt to connect to the cell.
     pub reconnect_max: Duration,
-    /// How long work under way may go on when the agent is to stop.
+    /// How long work under way may continue when the agent is told to stop.
     pub drain: Duration,
 }
 
@@ -79,34 +80,34 @@ impl Default for Options {
 /// Why an agent cannot start.
 #[derive(Debug, Error)]
 pub enum AgentError {
-    /// The driver does not say what hosts it has, or which guests.
+    /// The driver cannot list its hosts or guests.
     #[error("the driver cannot say what there is: {0}")]
     Driver(#[from] DriverError),
-    /// What it says makes no sense.
+    /// The driver describes a host that is not valid.
     #[error("the driver describes hosts wrongly: {0}")]
     Description(#[from] BadDescription),
-    /// There are no hosts.
+    /// The driver has no hosts.
     #[error("the driver has no hosts")]
     NoHosts,
     /// The record of guests cannot be used.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Placement cannot be used.
+    /// The options for placement cannot be used.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// The system refuses something.
+    /// The operating system reported an error.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
-/// How far an agent's start is.
+/// What an agent has achieved since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ready {
     has_sessions: bool,
     is_in_placement: bool,
 }
 
-/// An agent that runs.
+/// A running agent; see [`Agent::stop`].
 #[derive(Debug)]
 pub struct Agent {
     stop: watch::Sender<bool>,
@@ -116,13 +117,13 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts: asks the driver what there is, removes what was half built, then connects to the
-    /// cell and writes to placement for as long as it runs.
+    /// Starts an agent: lists hosts and guests, removes half-built guests, then connects to the
+    /// cell and writes to placement until it is stopped.
     ///
     /// # Errors
     ///
-    /// [`AgentError`] for what waiting does not mend. A cell or placement that cannot be reached is
-    /// tried again and again.
+    /// [`AgentError`] for everything that waiting does not resolve. Connecting to a cell or
+    /// placement that cannot be reached is retried without end.
     pub async fn start(
         options: Options,
         driver: Arc<dyn Driver>,
@@ -172,17 +173,17 @@ impl Agent {
         })
     }
 
-    /// Waits until each host has told its cell of itself, and placement knows them all.
+    /// Waits until every host has begun a session with its cell, and placement has them all.
     pub async fn ready(&self) {
         let mut ready = self.ready.clone();
         let all = |ready: &Ready| ready.has_sessions && ready.is_in_placement;
-        // It ends early only if the agent does.
+        // This ends early only if the agent ends.
         let _ = ready.wait_for(all).await;
     }
 
-    /// Stops. Work under way may end, for a while; guests stay.
+    /// Stops the agent. Work under way may end first, for at most [`Options::drain`]; guests stay.
     pub async fn stop(self) {
-        // Nobody listens if it ended already.
+        // There is no receiver if the agent has ended already.
         let _ = self.stop.send(true);
         if let Err(error) = self.runner.await {
             tracing::error!(%error, "the agent broke down");
@@ -193,7 +194,7 @@ impl Agent {
     }
 }
 
-/// Descriptions by host, each of which makes sense.
+/// Validates descriptions, and returns them by host.
 fn checked(
     hosts: Vec<HostDescription>,
 ) -> Result<BTreeMap<HostId, Arc<HostDescription>>, BadDescription> {

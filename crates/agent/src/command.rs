@@ -35,28 +35,30 @@ mod process;
 
 use process::{Call, Done};
 
-/// The exit code that says that no other host will do better.
+/// The exit code of an executable for a failure that no other host will avoid.
 const EXIT_HOPELESS: i32 = 65;
 
-/// What is run, and for how long.
+/// Options of the driver.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the executables are.
+    /// The directory of the executables.
     pub directory: PathBuf,
-    /// Where they may keep what they have to know; they find it in `PLACEWRIGHT_STATE_DIR`.
+    /// The directory where executables may keep state; they find its path in
+    /// `PLACEWRIGHT_STATE_DIR`.
     pub state: PathBuf,
-    /// How long `inspect` and `list` may take.
+    /// Time-out of `inspect` and `list`.
     pub look_timeout: Duration,
-    /// How long what is not in [`Self::timeouts`] may take.
+    /// Time-out of verbs that [`Self::timeouts`] does not have.
     pub timeout: Duration,
-    /// How long things may take.
+    /// Time-outs of single verbs.
     pub timeouts: BTreeMap<Verb, Duration>,
-    /// Variables that they get besides [`PASSED`] and what the driver sets, by name.
+    /// Names of environment variables that executables receive besides [`PASSED`] and those that
+    /// the driver sets.
     pub environment: Vec<String>,
 }
 
-/// The variables of the agent's own environment that executables get: what every program needs, and
-/// no more. The agent's passwords and tokens are none of theirs.
+/// The variables of the agent's environment that executables receive: what every program needs, and
+/// no more. The agent's passwords and tokens are withheld.
 pub const PASSED: [&str; 13] = [
     "PATH",
     "HOME",
@@ -74,7 +76,7 @@ pub const PASSED: [&str; 13] = [
 ];
 
 impl Options {
-    /// The defaults, for a directory of executables and one for what they have to know.
+    /// The default options, for a directory of executables and a directory of state.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Self {
         Self {
@@ -88,27 +90,27 @@ impl Options {
     }
 }
 
-/// Why a directory of executables is none.
+/// Why a directory of executables cannot be used.
 #[derive(Debug, Error)]
 pub enum BadCommands {
-    /// One that is needed is not there.
+    /// An executable that is required is missing.
     #[error("{} is missing, or may not be executed", .0.display())]
     Missing(PathBuf),
-    /// The directory for what they have to know cannot be made.
+    /// The directory of state cannot be created.
     #[error("{}: {source}", directory.display())]
     NoState {
-        /// Which.
+        /// The path of the directory.
         directory: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// The driver.
+/// The driver that runs executables.
 #[derive(Debug)]
 pub struct Command {
     options: Options,
-    /// The hosts by name, as they were described last.
+    /// The hosts by name, as of their latest description.
     hosts: Mutex<BTreeMap<String, HostId>>,
 }
 
@@ -129,7 +131,7 @@ struct GuestRow {
     number: u32,
 }
 
-/// What an executable reads.
+/// The JSON object that an executable reads from standard input.
 #[derive(Serialize)]
 struct Input<'a> {
     verb: &'static str,
@@ -162,7 +164,7 @@ struct OrderInput<'a> {
     resources: Vec<ResourceInput<'a>>,
     origin: Option<PlaceInput>,
     target: Option<PlaceInput>,
-    /// What was asked for: flavor, image, networks, as control wrote it.
+    /// The specification's body as control wrote it: flavor, image and networks.
     spec: &'a RawValue,
 }
 
@@ -188,7 +190,7 @@ impl From<Place> for PlaceInput {
 }
 
 impl Command {
-    /// A driver that runs what is in a directory.
+    /// Creates a driver, and checks that the required executables are there.
     ///
     /// # Errors
     ///
@@ -238,7 +240,7 @@ impl Command {
         process::run(call).await
     }
 
-    /// What executables get of the agent's own environment.
+    /// The variables of the agent's environment that executables receive.
     fn inherited(&self) -> Vec<(OsString, OsString)> {
         let is_passed = |name: &OsStr| {
             let Some(name) = name.to_str() else {
@@ -253,7 +255,8 @@ impl Command {
             .collect()
     }
 
-    /// What is most often needed of the input, for executables that do not want to read JSON.
+    /// The most needed values of the input as environment variables, for executables that do not
+    /// want to parse JSON.
     fn environment(&self, input: &[u8]) -> Vec<(&'static str, String)> {
         let input: Value = serde_json::from_slice(input).unwrap_or_default();
         let names = [
@@ -331,7 +334,7 @@ impl Driver for Command {
             let name = task.verb.name();
             if !is_executable(&self.options.directory.join(name)) {
                 return match task.verb {
-                    // There is nothing to prepare.
+                    // A missing `prepare` means that there is nothing to prepare.
                     Verb::Prepare => Ok(()),
                     _ => Err(DriverError::of_host(format!(
                         "The host's driver cannot {name} instances."
@@ -384,7 +387,7 @@ fn resources(amounts: &placewright_conductor::Amounts) -> ResourceInput<'_> {
     }
 }
 
-/// What a failure says.
+/// The error of an executable that failed.
 fn failed(name: &str, done: &Done) -> DriverError {
     let why = match done.errors.trim() {
         "" => "it gave no reason",

@@ -1,4 +1,4 @@
-//! What a host is: its providers for placement, and what its cell hears of it.
+//! The description of a host: its providers for placement, and its facts for its cell.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-/// UUIDs of hosts and their parts are made of their names in this name space, so that a host that
-/// was installed anew is the same to placement and to its cell.
+/// The name space of UUIDs that are made from the names of hosts and their parts, so that a
+/// reinstalled host is the same one to placement and to its cell.
 const NAME_SPACE: Uuid = Uuid::from_u128(0x6f2c_1f0a_8d3b_5e47_9a61_d0c4_7b58_2e93);
 
-/// A host.
+/// The description of a host, as a driver or an operator's file gives it.
 ///
 /// ```
 /// let host: placewright_agent::HostDescription = serde_json::from_str(r#"{
@@ -30,69 +30,69 @@ const NAME_SPACE: Uuid = Uuid::from_u128(0x6f2c_1f0a_8d3b_5e47_9a61_d0c4_7b58_2e
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostDescription {
-    /// Its name, unique over all cells: that of the root provider.
+    /// The host's name, unique over all cells; also the name of its root provider.
     pub name: String,
-    /// The root provider's UUID. Not given: made of the name.
+    /// The root provider's UUID. If none, it is made from the name.
     pub uuid: Option<Uuid>,
-    /// What the root provider has, by resource class.
+    /// The root provider's inventories, by resource class.
     pub inventories: BTreeMap<String, Inventory>,
-    /// The root provider's traits: true for one that it has, false for one that it has not. Others
-    /// are left as they are.
+    /// Traits of the root provider: true to set one, false to remove it. Others are left as they
+    /// are.
     pub traits: BTreeMap<String, bool>,
-    /// The root provider's aggregates. Not given: they are left as they are.
+    /// The aggregates of the root provider. If none, they are left as they are.
     pub aggregates: Option<Vec<Uuid>>,
-    /// Its parts, each behind the one that it is part of.
+    /// Nested providers, each after its parent.
     pub providers: Vec<Part>,
     /// Its hardware and hypervisor.
     pub platform: Platform,
-    /// Its address.
+    /// The host's IP address.
     pub ip: Option<String>,
-    /// Whatever else is to be known of it, by name.
+    /// Further facts about the host, by name.
     pub stats: BTreeMap<String, String>,
-    /// What is measured.
+    /// Measured values, such as the CPU's utilisation.
     pub metrics: Vec<Metric>,
-    /// Why no new instance may come, if none may.
+    /// Why the host is disabled for new instances; none if it is enabled.
     pub disabled: Option<String>,
 }
 
-/// A part of a host: a provider below the root.
+/// A part of a host, such as a GPU: a provider below the root provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Part {
-    /// Its name, unique over all providers.
+    /// The provider's name, unique over all providers.
     pub name: String,
-    /// Its UUID. Not given: made of the name.
+    /// The provider's UUID. If none, it is made from the name.
     pub uuid: Option<Uuid>,
-    /// The name of the part that it is part of. Not given: of the root.
+    /// The name of the parent, which is another part. If none, it is the root provider.
     pub parent: Option<String>,
-    /// What it has, by resource class.
+    /// The provider's inventories, by resource class.
     pub inventories: BTreeMap<String, Inventory>,
-    /// Its traits, as those of the root.
+    /// Traits, as those of the root provider.
     pub traits: BTreeMap<String, bool>,
-    /// Its aggregates, as those of the root.
+    /// Aggregates, as those of the root provider.
     pub aggregates: Option<Vec<Uuid>>,
 }
 
-/// How much there is of a resource class.
+/// The inventory of one resource class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
-    /// All of it.
+    /// The total amount, including what is reserved.
     pub total: i32,
-    /// What is not for instances.
+    /// The amount that instances cannot have.
     #[serde(default)]
     pub reserved: i32,
-    /// The least that one allocation may take.
+    /// The smallest amount of one allocation.
     #[serde(default = "one")]
     pub min_unit: i32,
-    /// The most that one allocation may take. Not given: all.
+    /// The largest amount of one allocation. If none, the total.
     #[serde(default)]
     pub max_unit: Option<i32>,
-    /// What an allocation has to be a multiple of.
+    /// Each allocation's amount is a multiple of this.
     #[serde(default = "one")]
     pub step_size: i32,
-    /// How often it may be promised. Not given: what placement has, so that an operator can set it
-    /// there; 1.0 at first.
+    /// How many times the amount may be allocated. If none, the ratio that placement has is kept,
+    /// so that an operator can set it there; 1.0 at first.
     #[serde(default)]
     pub allocation_ratio: Option<f32>,
 }
@@ -102,7 +102,7 @@ fn one() -> i32 {
 }
 
 impl Inventory {
-    /// All for instances, in any amount.
+    /// An inventory without reserved amount or limits for one allocation.
     #[must_use]
     pub fn of(total: i32, allocation_ratio: Option<f32>) -> Self {
         Self {
@@ -116,24 +116,24 @@ impl Inventory {
     }
 }
 
-/// A provider of a host, in the words of placement.
+/// A provider of a host, in the form in which placement is written.
 #[derive(Clone, Copy, Debug)]
 pub struct ProviderView<'a> {
-    /// Its UUID.
+    /// The UUID of the provider.
     pub uuid: Uuid,
-    /// Its name.
+    /// The name of the provider.
     pub name: &'a str,
-    /// The UUID of the one that it is part of.
+    /// The UUID of the parent; none for the root provider.
     pub parent: Option<Uuid>,
-    /// What it has.
+    /// Inventories, by resource class.
     pub inventories: &'a BTreeMap<String, Inventory>,
-    /// Its traits.
+    /// Traits: true to set one, false to remove it.
     pub traits: &'a BTreeMap<String, bool>,
-    /// Its aggregates.
+    /// Aggregates; none to leave them as they are.
     pub aggregates: Option<&'a [Uuid]>,
 }
 
-/// What is wrong with a description.
+/// Why a description is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadDescription {
     /// A name is missing or too long.
@@ -142,37 +142,37 @@ pub enum BadDescription {
     /// A name occurs twice.
     #[error("there are two hosts or parts named {0}")]
     Twice(String),
-    /// A part's parent does not stand before it.
+    /// A part's parent is not described before it.
     #[error("{part} is part of {parent}, which does not stand before it")]
     Parent {
-        /// The part.
+        /// The name of the part.
         part: String,
-        /// What it says.
+        /// The name that the part gives as its parent.
         parent: String,
     },
-    /// An inventory makes no sense.
+    /// An inventory has values that placement would refuse.
     #[error("{provider}: {class}: {why}")]
     Inventory {
-        /// Whose.
+        /// The name of the provider.
         provider: String,
-        /// Of which class.
+        /// The resource class of the inventory.
         class: String,
-        /// What is wrong.
+        /// The reason, in a sentence.
         why: &'static str,
     },
 }
 
-/// Placement's limit for names of providers.
+/// The longest name of a provider that placement accepts.
 const NAME_LENGTH_MAX: usize = 200;
 
 impl HostDescription {
-    /// Which host it is.
+    /// The host's id, which is the UUID of its root provider.
     #[must_use]
     pub fn id(&self) -> HostId {
         HostId(uuid_of(self.uuid, &self.name))
     }
 
-    /// Its providers, the root first, each behind the one that it is part of.
+    /// All providers: the root first, each other one after its parent.
     pub fn providers(&self) -> impl Iterator<Item = ProviderView<'_>> {
         let root = ProviderView {
             uuid: self.id().0,
@@ -202,14 +202,14 @@ impl HostDescription {
         named.map_or(self.id().0, |one| uuid_of(one.uuid, &one.name))
     }
 
-    /// What hardly ever changes, for its cell.
+    /// The facts that the host reports to its cell.
     #[must_use]
     pub fn facts(&self, service_host: &str) -> HostFacts {
         HostFacts {
             names: HostNames {
                 service_host: service_host.to_owned(),
                 node: self.name.clone(),
-                // An agent does not know its cell's UUID. Control knows whose host it is.
+                // An agent does not know its cell's UUID. Control fills it in.
                 cell: Uuid::nil(),
                 ip: self.ip.clone(),
                 hypervisor_hostname: Some(self.name.clone()),
@@ -219,11 +219,11 @@ impl HostDescription {
         }
     }
 
-    /// Looks for what placement would refuse.
+    /// Checks for what placement would refuse.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong.
+    /// The first problem found.
     pub fn check(&self) -> Result<(), BadDescription> {
         let mut seen = Vec::new();
         for provider in self.providers() {
@@ -278,7 +278,7 @@ impl Inventory {
     }
 }
 
-/// A given UUID, or the one that a name makes.
+/// The UUID that was given, or one made from the name.
 fn uuid_of(given: Option<Uuid>, name: &str) -> Uuid {
     given.unwrap_or_else(|| Uuid::new_v5(&NAME_SPACE, name.as_bytes()))
 }

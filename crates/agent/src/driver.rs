@@ -1,8 +1,8 @@
-//! What builds instances: the seam between an agent and a hypervisor.
+//! The interface between an agent and a hypervisor.
 //!
-//! A driver is asked for one thing at a time about one guest, and for many guests at a time. What
-//! it is asked for may have been done before, or half done when the agent was killed: every
-//! operation brings a guest into a state, whatever state it is in.
+//! A driver does one thing at a time with one guest, and works on many guests at a time. Every
+//! operation has to be idempotent: it may have been done before, or half done when the agent was
+//! killed, and brings the guest into the wanted state whatever its state is.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,30 +14,30 @@ use thiserror::Error;
 
 use crate::description::HostDescription;
 
-/// Work that ends some time. Dropped before that, it is given up: nothing of it may go on.
+/// Work of a driver. When the future is dropped, the work is cancelled: nothing of it may go on.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
 
-/// What can be asked of a driver.
+/// An operation of a driver on a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// Check what only the host knows, and have its devices ready. Undone by [`Verb::Destroy`].
+    /// Check what only the host knows, and prepare devices. Undone by [`Verb::Destroy`].
     Prepare,
-    /// Have the guest run; in a move, with what it was on its old host.
+    /// Start the guest; in a move, with the data of its old host.
     Spawn,
-    /// Stop the guest and hand it over to another host; of a live move: hand it over running.
+    /// Stop the guest and hand it over to another host; in a live move, hand it over running.
     Leave,
-    /// Have a guest run again that was to leave.
+    /// Start a guest again after [`Verb::Leave`].
     Return,
-    /// Stop the guest, and keep what is needed to have it elsewhere later.
+    /// Stop the guest, and keep what is needed to unshelve it elsewhere.
     Offload,
-    /// Build the guest anew, with the resources that it has.
+    /// Rebuild the guest with the resources that it has.
     Rebuild,
-    /// Have nothing of the guest any more, prepared devices and half-built parts included.
+    /// Remove the guest, with prepared devices and half-built parts.
     Destroy,
 }
 
 impl Verb {
-    /// All of them.
+    /// All verbs, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Prepare,
         Self::Spawn,
@@ -48,7 +48,7 @@ impl Verb {
         Self::Destroy,
     ];
 
-    /// Its name in configuration, messages and for executables.
+    /// The name in configuration and messages, and of the executable.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,42 +62,42 @@ impl Verb {
         }
     }
 
-    /// The one with this name.
+    /// The verb with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|verb| verb.name() == name)
     }
 }
 
-/// What a driver is asked for.
+/// One operation that a driver is asked for.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// What.
+    /// The operation to carry out.
     pub verb: Verb,
-    /// The host.
+    /// The host that has, or is to have, the guest.
     pub host: HostId,
-    /// Its name.
+    /// The name of that host.
     pub host_name: Arc<str>,
-    /// The instance.
+    /// The instance that the guest belongs to.
     pub instance: InstanceId,
     /// The number of the guest: an instance that moves has two, perhaps on one host.
     pub number: u32,
-    /// What the cell asked for. [`Verb::Destroy`] may come without.
+    /// The cell's order. [`Verb::Destroy`] may come without one.
     pub order: Option<Arc<Order>>,
 }
 
-/// Why a driver could not do something.
+/// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct DriverError {
     /// What happened, in a sentence, for the owner of the instance.
     pub message: String,
-    /// Whether another host may do better. Not if the image is bad, say.
+    /// Whether another host may succeed; false for a bad image, for instance.
     pub may_retry: bool,
 }
 
 impl DriverError {
-    /// An error that another host may not have.
+    /// An error that other hosts may not have.
     #[must_use]
     pub fn of_host(message: impl Into<String>) -> Self {
         Self {
@@ -116,26 +116,26 @@ impl From<DriverError> for Failure {
     }
 }
 
-/// A guest that a driver knows of.
+/// A guest that a driver lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedGuest {
-    /// Where.
+    /// The host that has the guest.
     pub host: HostId,
-    /// Of which instance.
+    /// The instance that the guest belongs to.
     pub instance: InstanceId,
-    /// Which.
+    /// The number of the guest among those of its instance.
     pub number: u32,
 }
 
-/// What builds instances on hosts.
+/// Builds and removes guests on hosts.
 pub trait Driver: Send + Sync + 'static {
-    /// The hosts that it looks after, as they are now. Asked at the start and from time to time.
+    /// Describes the present hosts. Called at the start and periodically.
     fn inspect(&self) -> Doing<'_, Vec<HostDescription>>;
 
-    /// All guests that the hosts have; nothing if the driver knows none but those that it was
-    /// asked for, so that the agent's record says all. Asked at the start.
+    /// Lists all guests of the hosts; none if the driver keeps no list, and the agent's record is
+    /// complete. Called at the start.
     fn list(&self) -> Doing<'_, Option<Vec<ListedGuest>>>;
 
-    /// Does something.
+    /// Carries out one operation.
     fn carry_out(&self, task: Task) -> Doing<'_, ()>;
 }

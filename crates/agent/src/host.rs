@@ -1,16 +1,16 @@
-//! One host as a state machine: what is asked of it, what is being done, what it answers.
+//! The state machine of one host: orders of the cell, work under way, and answers.
 //!
-//! Pure: no I/O, clock, random number or order of a hash map. What is to be done is written into a
-//! list of [`Action`]s. It keeps to what `placewright_conductor::cell_conductor` expects of agents:
-//! sessions, attempts that are begun once, guests that are never built after they were to be
+//! It is pure: no I/O, clock, random number or order of a hash map. What is to be done is appended
+//! to a list of [`Action`]s. It follows the protocol of `placewright_conductor::cell_conductor`:
+//! sessions, attempts that begin only once, and guests that are never built after they were to be
 //! destroyed.
 //!
-//! At most one piece of work is done with a guest at a time. What is asked for meanwhile waits until
-//! that ended; if it takes its place, that is cancelled first.
+//! At most one piece of work is done with a guest at a time. A later order waits until that work
+//! has ended; if the order supersedes the work, the work is cancelled first.
 //!
-//! A new session does not interrupt work under way. Its guest is among those that the session begins
-//! with, so the cell either asks for the same attempt again, and gets the answer when the work ends,
-//! or has the guest destroyed.
+//! A new session does not interrupt work under way. The guest is reported at the beginning of the
+//! session, so the cell either asks for the same attempt again, and gets the answer when the work
+//! ends, or has the guest destroyed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,71 +29,71 @@ mod soft;
 pub use busy::{Ending, Outcome};
 pub use room::Room;
 
-/// Something to do.
+/// An effect that the caller has to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Have the driver do something with a guest, then tell [`Host::ended`] of it.
+    /// Give work to the driver, then report its end with [`Host::ended`].
     Work(Work),
-    /// Give work up, then tell [`Host::ended`] that it was.
+    /// Cancel the work with this number, then report its end with [`Host::ended`].
     Cancel(u64),
-    /// Tell the cell that a step ended.
+    /// Tell the cell that a step has ended.
     StepEnded {
-        /// Of which instance.
+        /// The instance that the step was for.
         instance: InstanceId,
-        /// The session in which it was asked for.
+        /// The session that asked for the step.
         session: u64,
-        /// Which attempt.
+        /// The attempt number of the order.
         attempt: u32,
         /// Why it failed, if it did.
         failure: Option<Failure>,
     },
     /// Tell the cell that there is no such guest.
     Destroyed {
-        /// The instance.
+        /// The instance that the guest belonged to.
         instance: InstanceId,
-        /// The guest.
+        /// The number of the guest.
         number: u32,
     },
-    /// Keep on record that the guest is like this now.
+    /// Write the guest's present state to the record.
     Keep(GuestKey),
-    /// Keep on record that there is no such guest any more.
+    /// Remove the guest from the record.
     Erase(GuestKey),
 }
 
-/// Something for the driver.
+/// Work for the driver on one guest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
-    /// Counts the work of the host.
+    /// The number of the work, counted for each host.
     pub number: u64,
-    /// The guest.
+    /// The guest to work on.
     pub guest: GuestKey,
-    /// What, in this order. What fails ends it.
+    /// The operations, in this order; a failure ends the work.
     pub verbs: Vec<Verb>,
-    /// Whether the guest is to be destroyed if it fails.
+    /// Whether the guest is destroyed if an operation fails.
     pub is_undone: bool,
-    /// What the cell asked for.
+    /// The cell's order that led to the work, if any.
     pub order: Option<Arc<Order>>,
 }
 
-/// An attempt that the session knows.
+/// The latest attempt for an instance in the session.
 #[derive(Clone, Debug)]
 struct Known {
     attempt: u32,
-    /// How it ended; nothing while it is under way.
+    /// Its result: none while it is under way, then its failure if it has one.
     answer: Option<Option<Failure>>,
 }
 
-/// One host.
+/// The state of one host.
 #[derive(Clone, Debug)]
 pub struct Host {
     id: HostId,
     session: u64,
     guests: BTreeMap<GuestKey, Guest>,
-    /// The greatest attempt of each instance in this session.
+    /// The latest attempt for each instance in this session.
     known: BTreeMap<InstanceId, Known>,
-    /// The guests that this session was told to destroy.
+    /// The guests that the cell of this session had destroyed.
     destroyed: BTreeSet<GuestKey>,
-    /// When what is remembered of a destroyed guest may be forgotten, in milliseconds.
+    /// When each destroyed guest may be forgotten, in milliseconds on the clock of `now_ms`.
     forgettable: VecDeque<(u64, GuestKey)>,
     busy: busy::Busy,
     room: Room,
@@ -101,7 +101,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host with the guests that it has, and what it has room for.
+    /// A host with its recorded guests and its physical capacity.
     #[must_use]
     pub fn new(
         id: HostId,
@@ -125,7 +125,7 @@ impl Host {
         host
     }
 
-    /// Which host.
+    /// The id of the host.
     #[must_use]
     pub fn id(&self) -> HostId {
         self.id
@@ -137,19 +137,19 @@ impl Host {
         self.session
     }
 
-    /// A guest.
+    /// The recorded state of a guest.
     #[must_use]
     pub fn guest(&self, key: GuestKey) -> Option<&Guest> {
         self.guests.get(&key)
     }
 
-    /// Whether anything is being done.
+    /// Whether any work is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.busy.is_empty()
     }
 
-    /// What the host has room for has changed.
+    /// Sets the physical capacity after it has changed.
     pub fn set_room(&mut self, mut room: Room) {
         for guest in self.guests.values() {
             room.take(&guest.amounts);
@@ -157,7 +157,7 @@ impl Host {
         self.room = room;
     }
 
-    /// Begins a session. Its number has to be greater than those before.
+    /// Begins a session. Its number has to be greater than those of earlier sessions.
     pub fn begin_session(&mut self, session: u64, name: &str) -> HostStart {
         self.session = session;
         self.known.clear();
@@ -173,7 +173,7 @@ impl Host {
         }
     }
 
-    /// The cell asks for a step.
+    /// Handles the cell's order for a step.
     pub fn order(&mut self, session: u64, order: Order, actions: &mut Vec<Action>) {
         let key = (order.instance, order.number);
         if session != self.session || session == 0 {
@@ -200,7 +200,7 @@ impl Host {
         self.known.insert(order.instance, known);
         let order = Arc::new(order);
         if self.busy.is_at(key) {
-            // The same attempt, asked for in an earlier session, goes on.
+            // Work for the same attempt of an earlier session goes on.
             if let Some(number) = self.busy.wait_with(key, order) {
                 actions.push(Action::Cancel(number));
             }
@@ -209,7 +209,7 @@ impl Host {
         self.start(order, actions);
     }
 
-    /// The cell wants a guest destroyed.
+    /// Handles the cell's order to destroy a guest.
     pub fn destroy(&mut self, session: u64, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         if session != self.session || session == 0 {
             return;
@@ -224,7 +224,7 @@ impl Host {
         }
     }
 
-    /// Work ended. `now_ms` only ever grows.
+    /// Handles the end of work. `now_ms` must never decrease.
     pub fn ended(&mut self, ending: Ending, now_ms: u64, actions: &mut Vec<Action>) {
         let key = ending.guest;
         let Some(done) = self.busy.end(key, ending.number) else {
@@ -243,7 +243,7 @@ impl Host {
         }
     }
 
-    /// Forgets destroyed guests whose time is over: orders are never that late.
+    /// Forgets destroyed guests after a time that no order is delayed for.
     pub fn forget(&mut self, now_ms: u64) {
         while let Some((until, key)) = self.forgettable.front().copied() {
             if until > now_ms {
@@ -340,7 +340,7 @@ impl Host {
         actions: &mut Vec<Action>,
     ) {
         if *outcome != Outcome::Done {
-            // It will be asked for again.
+            // The cell asks for it again.
             self.set_state(key, GuestState::Making, actions);
             return;
         }
@@ -380,16 +380,16 @@ impl Host {
                 }
                 Some(error.into())
             }
-            // Whatever took its place is answered for.
+            // The order that superseded the work is answered instead.
             Outcome::Cancelled => return,
         };
-        // Something else that took its place came too late to cancel it.
+        // An order that superseded the work but came too late to cancel it is answered instead.
         if matches!(done.then, busy::Then::Nothing) {
             self.end_step(order, failure, actions);
         }
     }
 
-    /// The attempt is over, and answered for if the session knows it.
+    /// Ends an attempt, and answers it if the session has asked for it.
     fn end_step(&mut self, order: &Order, failure: Option<Failure>, actions: &mut Vec<Action>) {
         if let Some(known) = self.known.get_mut(&order.instance)
             && known.attempt == order.attempt
@@ -435,6 +435,6 @@ impl Host {
     }
 }
 
-/// How long destroyed guests are remembered: longer than a cell waits for any step, so that no order
-/// from before builds them again.
+/// How long destroyed guests are remembered: longer than a cell waits for any step, so that no
+/// delayed order builds them again.
 const REMEMBERED_MS: u64 = 20 * 60 * 1000;

@@ -1,12 +1,12 @@
-//! The compute agent: looks after hosts, and builds instances on them through a [`Driver`].
+//! The compute agent: manages hosts, and builds instances on them through a [`Driver`].
 //!
-//! An [`Agent`] looks after one host or after thousands. It says to placement what they have
-//! ([`placement`]), to their cell how they are and what became of what it asked for, and it has a
-//! driver do the work.
+//! An [`Agent`] manages one host or thousands. It reports their inventories to placement
+//! ([`placement`]), reports their state and the results of orders to their cell, and lets a driver
+//! do the work.
 //!
-//! - [`host`] is the state machine of one host: pure, and all rules are in it.
+//! - [`host`] is the state machine of one host: pure, with all the rules.
 //! - [`agent`] runs many of them: connection, heartbeats, soft state, the driver's work.
-//! - [`record`] keeps which guests there are, so that a restarted agent knows them.
+//! - [`record`] keeps the guests on disk, so that a restarted agent knows them.
 //! - [`simulated`] and [`command`] are the drivers.
 
 pub mod agent;

@@ -1,12 +1,12 @@
-//! Says to placement what hosts have, through its REST API.
+//! Writes the hosts' inventories to placement, through its REST API.
 //!
-//! A host's tree is read, and only what differs is written. Whoever else writes to the tree at the
-//! same time makes a write fail with a conflict of generations: such hosts are read and written
-//! again, all of them together, a few times. Everything may be repeated.
+//! A host's tree of providers is read, and only the differences are written. A concurrent write to
+//! the tree makes a write fail with a generation conflict: such hosts are read and written again,
+//! all of them together, a few times. Every write may be repeated.
 //!
-//! A provider that is described belongs to the agent: its inventory is what the description says.
-//! Traits and aggregates that a description does not speak of are left as they are, and so are
-//! providers, which others may have put below the host (networks do).
+//! The agent owns the inventories of the providers that are described. Traits and aggregates that a
+//! description does not mention are left as they are, and so are further providers below the host,
+//! which others may have created (networks do).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use client::{Client, Given};
 /// How to reach placement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its address, as `http://127.0.0.1:8778`.
+    /// Placement's address, such as `http://127.0.0.1:8778`.
     pub url: String,
-    /// Who is asking.
+    /// How the agent authenticates.
     pub credentials: Credentials,
-    /// The most hosts that are written at the same time, each on a connection of its own.
+    /// The most hosts that are written concurrently, each on a connection of its own.
     pub connections: usize,
-    /// How long an answer may take.
+    /// Time-out of a request.
     pub timeout: Duration,
 }
 
 impl Options {
-    /// The defaults, for one placement.
+    /// The default options, for a placement and the credentials for it.
     #[must_use]
     pub fn new(url: impl Into<String>, credentials: Credentials) -> Self {
         Self {
@@ -50,50 +50,50 @@ impl Options {
     }
 }
 
-/// Why placement does not have a host as it is.
+/// Why a host could not be written to placement.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlacementError {
-    /// There is no client.
+    /// The HTTP client cannot be created.
     #[error("placement's address {url} or the token cannot be used: {why}")]
     BadOptions {
-        /// The address.
+        /// The address of placement.
         url: String,
-        /// Why.
+        /// The reason, in a sentence.
         why: String,
     },
-    /// It cannot be reached, or breaks off.
+    /// Placement cannot be reached, or the connection was lost.
     #[error("placement cannot be reached: {0}")]
     Unreachable(String),
-    /// Others write to the same provider all the time.
+    /// Concurrent writes to the same provider conflicted too often.
     #[error("others change provider {0} at the same time")]
     Conflict(String),
-    /// It will not do it.
+    /// Placement refused a request.
     #[error("placement refuses {what}: {status}: {why}")]
     Refused {
-        /// What.
+        /// The method and path of the request.
         what: String,
-        /// The answer's status.
+        /// The HTTP status of the answer.
         status: u16,
-        /// The answer's reason.
+        /// The reason in the answer.
         why: String,
     },
 }
 
-/// What became of hosts.
+/// The result of writing hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// How many requests were sent.
     pub requests: u64,
     /// How many of them wrote.
     pub writes: u64,
-    /// The hosts that placement does not have as they are, and why.
+    /// The hosts that were not written, and why.
     pub failed: BTreeMap<HostId, PlacementError>,
 }
 
-/// After so many conflicts a host is given up for this time.
+/// How often a host with conflicts is tried, in one call.
 const PASSES_MAX: usize = 4;
 
-/// Placement, as an agent writes to it.
+/// A client that writes hosts to placement.
 #[derive(Clone, Debug)]
 pub struct Placement {
     client: Arc<Client>,
@@ -101,7 +101,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Placement at an address.
+    /// Creates a client; it does not connect yet.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Placement {
         })
     }
 
-    /// Has placement know hosts as they are described.
+    /// Writes hosts so that placement has them as they are described.
     pub async fn write(&self, hosts: &[Arc<HostDescription>]) -> Report {
         let (requests, writes) = self.client.counts();
         let mut report = Report::default();
@@ -158,7 +158,7 @@ impl Placement {
         }
     }
 
-    /// Creates the resource classes and traits of one's own that are not there yet.
+    /// Creates the custom resource classes and traits that placement does not have yet.
     async fn ensure_names(&self, hosts: &[Arc<HostDescription>]) -> Result<(), PlacementError> {
         let mut classes = BTreeSet::new();
         let mut traits = BTreeSet::new();
@@ -182,7 +182,7 @@ impl Placement {
     }
 }
 
-/// Names that are not in the standard have to be made before they are used.
+/// Whether a name is not a standard one, and has to be created before it is used.
 fn is_own(name: &str) -> bool {
     name.starts_with("CUSTOM_")
 }

@@ -1,10 +1,11 @@
-//! Files and directories for their owner alone, whatever the umask says: they tell of everybody's guests.
+//! Files and directories that only their owner may read, whatever the umask: they contain data
+//! about everybody's guests.
 
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Makes a directory, and those above it that are missing. One that is there stays as it is.
+/// Creates a directory and its missing parents. An existing directory keeps its permissions.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -16,13 +17,13 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     match builder.create(path) {
-        // Somebody else was first.
+        // Another process created it meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made,
     }
 }
 
-/// To read and to write; a file that is missing is made.
+/// Options to open a file for reading and writing, and to create it if it is missing.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

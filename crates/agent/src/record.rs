@@ -1,13 +1,13 @@
-//! Which guests there are, kept in a file so that an agent that was killed knows them.
+//! The record of guests, kept in a file so that an agent knows its guests after it was killed.
 //!
-//! The file only grows: one entry for each change of a guest, with a checksum, read again at the
-//! start. What was being written when the agent was killed is cut off. When most of it is old, a new
-//! file takes its place. Without a file everything is in memory.
+//! Entries are only appended: one for each change of a guest, with a checksum, read again at the
+//! start. An entry that was incomplete when the agent was killed is cut off. When most entries are
+//! obsolete, a new file replaces the old one. Without a file everything is in memory.
 //!
-//! Nothing says how far the file has to reach, because nothing depends on it: the cell knows which guests
-//! a host should have, the driver which it has, and a guest that is on no record is reported as found. So
-//! a file that was cut between two entries is taken as it is. Damage before its end is another matter:
-//! it is said in the log, and the file is kept beside, since what comes behind the damage is not read.
+//! The file needs no mark of how far it has to reach, because nothing depends on it: the cell knows
+//! which guests a host should have, the driver knows which it has, and a guest without an entry is
+//! reported as found. So a file that was cut between two entries is accepted. Damage before its end
+//! is logged, and a copy of the file is kept aside, because entries after the damage are not read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,37 +26,37 @@ use crate::private;
 /// A guest on one host: the instance, and which of its guests.
 pub type GuestKey = (InstanceId, u32);
 
-/// A guest.
+/// The recorded state of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {
-    /// How far it is.
+    /// How far the guest's build or removal has come.
     pub state: GuestState,
-    /// What it holds.
+    /// The amounts that it holds of the host's providers.
     pub amounts: Vec<Amounts>,
     /// The server group that its instance is a member of.
     pub group: Option<Uuid>,
-    /// The properties of its image.
+    /// The properties of its image: name and value as text.
     pub image_properties: Vec<(String, String)>,
 }
 
-/// How far a guest is.
+/// The state of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GuestState {
-    /// It is being made, or was when that failed. Found at the start, it is removed.
+    /// It is being built, or a build or removal failed. After a restart it is removed.
     Making,
-    /// Its devices are ready for it.
+    /// Its devices are prepared.
     Prepared,
-    /// It runs.
+    /// The guest is running.
     Running,
-    /// It was stopped for another host.
+    /// It was stopped for a move to another host.
     Left,
-    /// It was stopped for good.
+    /// It was stopped and its data kept for an unshelving elsewhere.
     Offloaded,
-    /// It is there, and something is being done with it, or was and failed.
+    /// It exists, and an operation on it is under way or has failed.
     Unsure,
 }
 
-/// The part of a spec's body that a host reports.
+/// The part of a specification's body that a host reports.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Body {
@@ -76,9 +76,9 @@ struct BodyImage {
 }
 
 impl Guest {
-    /// A guest that is being made for an order.
+    /// The initial state of a guest that is built for an order.
     pub(crate) fn made_by(order: &Order) -> Self {
-        // A body that says nothing of an image, or in another way, is none of the agent's business.
+        // A body without an image, or in another format, is not an error for the agent.
         let body: Body = serde_json::from_str(&order.spec.body.text()).unwrap_or_default();
         let image = body.request.image.unwrap_or_default();
         let properties = image.properties.into_iter().map(|(name, value)| {
@@ -96,7 +96,7 @@ impl Guest {
         }
     }
 
-    /// A guest of which nothing is known but that it is there.
+    /// A guest of which only its existence is known.
     pub(crate) fn found() -> Self {
         Self {
             state: GuestState::Unsure,
@@ -113,20 +113,20 @@ pub enum RecordError {
     /// The file cannot be read or written.
     #[error("the record of guests {}: {source}", file.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is another one, or of a later release.
+    /// The file is not a record, or was written by a later release.
     #[error("{} is no record of guests that this release can read", .0.display())]
     Foreign(PathBuf),
-    /// Another agent uses it.
+    /// Another agent has the file open.
     #[error("another agent uses the record of guests {}", .0.display())]
     InUse(PathBuf),
 }
 
-/// One entry. The order of variants and fields is the format.
+/// An entry of the file. The order of variants and fields is part of the format.
 #[derive(Serialize, Deserialize)]
 enum Entry {
     Put(HostId, GuestKey, Guest),
@@ -134,14 +134,14 @@ enum Entry {
     Session(u64),
 }
 
-/// The first bytes of a file; the last one is the version of the format.
+/// The first bytes of a file; the last of them is the version of the format.
 const HEAD: &[u8; 8] = b"pwguest\x01";
-/// An entry that is longer is no entry.
+/// The longest valid entry; a greater length means damage.
 const ENTRY_BYTES_MAX: usize = 16 << 20;
-/// Below this size a file is never written anew.
+/// The smallest size at which a file is compacted.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
 
-/// The record.
+/// The record of all guests of an agent's hosts.
 #[derive(Debug)]
 pub struct Record {
     file: Option<Kept>,
@@ -149,22 +149,23 @@ pub struct Record {
     session: u64,
 }
 
+/// The open file of a record, and what is still to be written to it.
 #[derive(Debug)]
 struct Kept {
     path: PathBuf,
     file: File,
-    /// Held while the agent runs.
+    /// An exclusive lock, held while the agent runs.
     _lock: File,
-    /// Whether what is written has to outlive the machine and not just the agent.
+    /// Whether writes are synced, to outlive a crash of the machine and not only of the agent.
     is_durable: bool,
     unwritten: Vec<u8>,
     bytes: u64,
-    /// The size that it had when it was last written anew.
+    /// The size in bytes after the latest compaction.
     bytes_compact: u64,
 }
 
 impl Record {
-    /// A record in memory.
+    /// Creates a record in memory.
     #[must_use]
     pub fn in_memory() -> Self {
         Self {
@@ -174,7 +175,7 @@ impl Record {
         }
     }
 
-    /// The record in a file, which is made when missing.
+    /// Opens the record in a file, and creates the file if it is missing.
     ///
     /// # Errors
     ///
@@ -228,7 +229,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Reads entries up to the first that is not whole. Returns where that begins.
+    /// Reads entries up to the first incomplete one, and returns the offset of that.
     fn read(&mut self, bytes: &[u8]) -> usize {
         let mut at = HEAD.len();
         while let Some((entry, next)) = read_entry(bytes, at) {
@@ -244,7 +245,7 @@ impl Record {
             at = next;
         }
         if self.session >= NUMBER_END {
-            // Earlier releases believed whatever somebody said who spoke as a cell.
+            // Earlier releases accepted any session number from a peer that posed as the cell.
             tracing::warn!(
                 session = self.session,
                 "the record has a session that nobody can have begun: sessions are counted anew"
@@ -269,21 +270,21 @@ impl Record {
             .map(|((_, key), guest)| (*key, guest))
     }
 
-    /// Keeps a guest as it is now. It is on record after [`Self::write`].
+    /// Sets the state of a guest. It is on disk after [`Self::write`].
     pub fn keep(&mut self, host: HostId, key: GuestKey, guest: &Guest) {
         self.append(&Entry::Put(host, key, guest.clone()));
         self.guests.insert((host, key), guest.clone());
     }
 
-    /// A guest is gone.
+    /// Removes a guest. It is off the disk after [`Self::write`].
     pub fn erase(&mut self, host: HostId, key: GuestKey) {
         self.append(&Entry::Erase(host, key));
         self.guests.remove(&(host, key));
     }
 
-    /// The number of a new session: greater than those before, those of an agent without a record
-    /// too, unless the clock was set back since. None: there is no greater one, because `after` is a
-    /// number that nobody can have meant.
+    /// Chooses the number of a new session: greater than `after` and than earlier numbers,
+    /// including those of an agent without a record, unless the clock was set back since. None if
+    /// there is no greater number, because `after` is beyond what a valid cell sends.
     pub fn next_session(&mut self, now_us: u64, after: u64) -> Option<u64> {
         let next = now_us
             .max(self.session.saturating_add(1))
@@ -296,11 +297,11 @@ impl Record {
         Some(next)
     }
 
-    /// Has everything on record.
+    /// Writes all pending changes.
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn write(&mut self) -> Result<(), RecordError> {
         let Some(kept) = &mut self.file else {
             return Ok(());
@@ -322,7 +323,7 @@ impl Record {
         }
     }
 
-    /// Writes a new file with what holds, when most of the old one does not.
+    /// Rewrites the file with the present guests if most of its entries are obsolete.
     fn compact_if_old(&mut self) -> io::Result<()> {
         let Some(kept) = &mut self.file else {
             return Ok(());
@@ -357,7 +358,8 @@ impl Record {
 impl Kept {
     fn append(&mut self) -> io::Result<()> {
         if let Err(error) = self.file.write_all(&self.unwritten) {
-            // A part of it may be there. It is cut off, and all is written again the next time.
+            // A part of the entries may be in the file. It is cut off, and all are written again
+            // the next time.
             self.file.set_len(self.bytes)?;
             self.file.seek(SeekFrom::Start(self.bytes))?;
             return Err(error);
@@ -371,7 +373,7 @@ impl Kept {
     }
 }
 
-/// Whether what follows the last good entry is more than the beginning of one, as a kill leaves it.
+/// Whether the bytes after the last good entry are more than an entry that was cut off by a kill.
 fn is_damaged(rest: &[u8]) -> bool {
     let length = rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
     length.is_some_and(|length| {
@@ -379,7 +381,7 @@ fn is_damaged(rest: &[u8]) -> bool {
     })
 }
 
-/// Keeps a file in which something is damaged as it was.
+/// Keeps a copy of a damaged file.
 fn keep_aside(path: &Path, bytes: &[u8], good: usize) -> io::Result<()> {
     let aside = path.with_extension("damaged");
     private::options()
@@ -396,7 +398,7 @@ fn keep_aside(path: &Path, bytes: &[u8], good: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// An entry: its length, its checksum, itself.
+/// Appends an entry: its length, its checksum and its bytes.
 fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
     // Writing plain data to memory cannot fail.
     let Ok(body) = postcard::to_stdvec(entry) else {
@@ -406,7 +408,7 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
         .ok()
         .filter(|_| body.len() <= ENTRY_BYTES_MAX)
     else {
-        // It would not be read again, nor would anything behind it.
+        // It could not be read again, nor could any entry after it.
         tracing::error!(
             bytes = body.len(),
             "a guest is too large for the record, which does not have it"

@@ -1,7 +1,7 @@
-//! A driver that builds nothing: it takes its time, and fails as often as it is told to.
+//! A driver that builds nothing: it only takes time, and fails as often as configured.
 //!
-//! It holds no state: the agent's record says which guests there are. Thousands of hosts cost what
-//! their descriptions take.
+//! It has no state: the agent's record holds the guests. Thousands of hosts need no more memory
+//! than their descriptions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,20 +12,20 @@ use std::time::Duration;
 use crate::description::{HostDescription, Inventory, Part};
 use crate::driver::{Doing, Driver, DriverError, ListedGuest, Task, Verb};
 
-/// How long something takes, in milliseconds.
+/// The distribution of a duration, in milliseconds.
 ///
-/// `50` is always 50, `20-80` anything between with equal chance, `~50` 50 on average with an
-/// exponential distribution: mostly less, sometimes much more.
+/// `50` is always 50, `20-80` is uniform between the two, `~50` is exponential with an average of
+/// 50: mostly less, sometimes much more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
-    /// From the first to the second, both possible.
+    /// Uniform between the two, both included.
     Uniform(u32, u32),
-    /// This on average.
+    /// Exponential with this average.
     Exponential(u32),
 }
 
 impl Spread {
-    /// A value for a random number from 0 to below 1.
+    /// The duration for a random number from 0 to below 1.
     fn value(self, random: f64) -> Duration {
         let ms = match self {
             Self::Uniform(least, most) => f64::from(least) + random * f64::from(most - least),
@@ -35,7 +35,7 @@ impl Spread {
     }
 }
 
-/// The longest that anything takes: an hour.
+/// The longest duration in seconds: an hour.
 const SPREAD_MAX_S: f64 = 3600.0;
 
 impl FromStr for Spread {
@@ -60,7 +60,7 @@ impl FromStr for Spread {
     }
 }
 
-/// A text that is no [`Spread`].
+/// A text that cannot be parsed as a [`Spread`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSpread(String);
 
@@ -76,20 +76,20 @@ impl fmt::Display for BadSpread {
 
 impl std::error::Error for BadSpread {}
 
-/// What is simulated.
+/// Options of the driver.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The hosts.
+    /// The hosts to simulate.
     pub hosts: Vec<HostDescription>,
-    /// How long things take. What is not in it takes no time.
+    /// The duration of each operation; none given means at once.
     pub times: BTreeMap<Verb, Spread>,
-    /// How often things fail, from 0 to 1. What is not in it never does.
+    /// The rate at which each operation fails, from 0 to 1; none given means never.
     pub failures: BTreeMap<Verb, f64>,
-    /// Where the random numbers begin. The same seed gives the same numbers.
+    /// The seed of the random numbers. The same seed gives the same numbers.
     pub seed: u64,
 }
 
-/// The driver.
+/// The driver that only simulates the work.
 #[derive(Debug)]
 pub struct Simulated {
     options: Options,
@@ -97,7 +97,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// A driver for these hosts.
+    /// Creates a driver for the hosts of the options.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let random = AtomicU64::new(options.seed);
@@ -147,29 +147,29 @@ impl Driver for Simulated {
     }
 }
 
-/// Hosts that are all alike.
+/// A number of identical hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uniform {
-    /// How many.
+    /// The number of hosts.
     pub hosts: u32,
-    /// What their names begin with; a number follows, from 1.
+    /// The prefix of their names; a number from 1 follows.
     pub prefix: String,
-    /// Processors of each.
+    /// CPUs of each host.
     pub vcpus: u32,
-    /// How often a processor may be promised.
+    /// The allocation ratio of CPUs.
     pub cpu_ratio: f32,
-    /// Memory of each, in MiB.
+    /// Memory of each host, in MiB.
     pub memory_mb: u32,
-    /// Local disk of each, in GiB.
+    /// Local disk of each host, in GiB.
     pub disk_gb: u32,
-    /// GPUs of each, every one a provider of its own with 1,000 units.
+    /// GPUs of each host, each a provider of its own with 1,000 units.
     pub gpus: u32,
-    /// What they are.
+    /// The model of the GPUs, which becomes a trait.
     pub gpu_model: Option<String>,
 }
 
 impl Uniform {
-    /// The hosts.
+    /// The descriptions of the hosts.
     #[must_use]
     pub fn hosts(&self) -> Vec<HostDescription> {
         (1..=self.hosts).map(|number| self.host(number)).collect()
@@ -208,7 +208,7 @@ impl Uniform {
     }
 }
 
-/// The machines of a trace, each with a tree of providers.
+/// The hosts of a trace, each with a tree of providers.
 #[must_use]
 pub fn of_trace(nodes: &[placewright_trace::Node]) -> Vec<HostDescription> {
     nodes.iter().map(of_node).collect()
@@ -231,7 +231,7 @@ fn of_node(node: &placewright_trace::Node) -> HostDescription {
             host.inventories = inventories;
             host.traits = traits;
         } else {
-            // A machine's GPUs are right below it.
+            // A host's GPUs are directly below its root provider.
             host.providers.push(Part {
                 name: provider.name,
                 inventories,
@@ -260,7 +260,7 @@ fn platform() -> placewright_scheduler::platform::Platform {
     }
 }
 
-/// One of several parts of a fleet, as even as possible: every `parts`-th host from `part` on.
+/// One of several nearly equal parts of a fleet: every `parts`-th host from `part` on.
 #[must_use]
 pub fn part_of(hosts: Vec<HostDescription>, part: usize, parts: usize) -> Vec<HostDescription> {
     let chosen = hosts.into_iter().skip(part).step_by(parts.max(1));

@@ -1,4 +1,4 @@
-//! An agent with simulated hosts, and a cell that a test plays.
+//! An agent with simulated hosts, connected to a cell that the test plays.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ async fn start(options: Options, driver: Arc<Simulated>) -> (Agent, mpsc::Receiv
     (agent, ends)
 }
 
-/// The only host, and its session.
+/// Waits for the session of the only host.
 async fn started(end: &mut End) -> (HostId, u64, Vec<(placewright_conductor::InstanceId, u32)>) {
     let start = end.hear_starts(1).await.pop_first().unwrap().1;
     (start.host, start.session, start.guests)
@@ -73,12 +73,12 @@ async fn a_build_ends_and_the_host_says_what_runs_on_it() {
     let (_, quiet) = end.hear_state().await;
     assert_eq!(quiet.update, HostUpdate::Load(Default::default()));
 
-    // Asked again, it is answered again, and nothing is done.
+    // A repeated order is answered again without more work.
     end.ask(host, session, order(host, instance(1), Step::Arrive, 600))
         .await;
     assert_eq!(end.hear_step().await, (instance(1), 1, None));
 
-    // There is no room for another one, whatever placement thinks.
+    // The host refuses a second one for lack of physical capacity, whatever placement counts.
     end.ask(host, session, order(host, instance(2), Step::Arrive, 600))
         .await;
     let (_, _, failure) = end.hear_step().await;
@@ -114,12 +114,12 @@ async fn a_failed_build_is_undone_and_counted() {
         .await;
     let (_, _, failure) = end.hear_step().await;
     assert_eq!(failure.unwrap().message, "The simulated spawn failed.");
-    // Its room is free again.
+    // The capacity is free again.
     end.ask(host, session, order(host, instance(2), Step::Arrive, 600))
         .await;
     let (_, _, failure) = end.hear_step().await;
     assert_eq!(failure.unwrap().message, "The simulated spawn failed.");
-    // However the changes were gathered, the last one says it.
+    // However changes were merged, the last update has the final state.
     loop {
         let update = end.hear_state().await.1.update;
         let (HostUpdate::Load(load)
@@ -165,7 +165,7 @@ async fn a_build_goes_on_when_the_connection_ends() {
     let (host, second, guests) = started(&mut end).await;
     assert!(second > first);
     assert_eq!(guests, [(instance(1), 1)]);
-    // What the old session wants is over; what the new one wants is answered when it is done.
+    // Orders of the old session are void; those of the new one are answered when they are done.
     end.ask(host, first, order(host, instance(2), Step::Arrive, 1))
         .await;
     end.ask(host, second, order(host, instance(1), Step::Arrive, 600))
@@ -194,7 +194,7 @@ async fn a_guest_that_is_to_be_destroyed_is_never_built() {
         end.hear().await,
         ToCell::Destroyed { number: 1, .. }
     ));
-    // The same order comes late; another guest's is carried out.
+    // A delayed order for the destroyed guest is ignored; one for another guest is carried out.
     end.ask(host, session, order(host, instance(1), Step::Arrive, 600))
         .await;
     end.ask(host, session, order(host, instance(2), Step::Arrive, 600))
@@ -216,7 +216,7 @@ async fn a_cell_that_forgot_a_session_gets_a_new_one_and_asks_for_what_it_missed
     end.say(ToAgent::StartAgain { host: *host, after }).await;
     let again = end.hear_starts(1).await.pop_first().unwrap().1;
     assert!(again.host == *host && again.session > after);
-    // It is told once, however often it is asked.
+    // Once a greater session has begun, the same demand begins no further one.
     end.say(ToAgent::StartAgain { host: *host, after }).await;
     end.say(ToAgent::SendState { host: *host }).await;
     let full = loop {

@@ -22,8 +22,9 @@ use placewright_conductor::cell_conductor::Step;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// Writes an executable, from another process: a file that this one has open for writing is open in
-/// what other tests start at that moment too, and nobody can run it until they have begun.
+/// Writes an executable from another process: a file that this process has open for writing would
+/// be inherited by children that other tests start at that moment, and could not be executed
+/// meanwhile.
 fn script(directory: &Path, name: &str, text: &str) {
     let mut shell = process::Command::new("/bin/sh")
         .args(["-c", r#"cat > "$0" && chmod 755 "$0""#])
@@ -37,7 +38,7 @@ fn script(directory: &Path, name: &str, text: &str) {
     assert!(shell.wait().unwrap().success());
 }
 
-/// A driver with executables, and the directory that they write to.
+/// A driver with these executables, and the directory that they write to.
 fn driver(scripts: &[(&str, &str)]) -> (TempDir, Command) {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in [
@@ -105,7 +106,7 @@ async fn failures_say_why_and_whether_to_try_elsewhere() {
     assert!(busy.may_retry && busy.message.ends_with(": busy"));
     let slow = driver.carry_out(task(Verb::Rebuild)).await.unwrap_err();
     assert!(slow.message.contains("took more than 0.3 s"), "{slow}");
-    // What is not there cannot be done; only preparing may be left out.
+    // Verbs without an executable fail, except for prepare.
     driver.carry_out(task(Verb::Prepare)).await.unwrap();
     let lacking = driver.carry_out(task(Verb::Leave)).await.unwrap_err();
     assert_eq!(lacking.message, "The host's driver cannot leave instances.");
@@ -134,7 +135,7 @@ async fn an_answer_that_cannot_be_read_is_an_error() {
     );
 }
 
-/// The names of variables, whose values are not looked at.
+/// The names of the variables in the output of `env`.
 fn names(text: &str) -> Vec<&str> {
     let mut names: Vec<&str> = text
         .lines()
@@ -150,7 +151,7 @@ async fn executables_get_no_more_of_the_environment_than_they_need() {
     let write = r#"cat > /dev/null; env > "$PLACEWRIGHT_STATE_DIR/environment""#;
     let (directory, _) = driver(&[("spawn", write)]);
     let mut options = Options::new(directory.path(), directory.path().join("state"));
-    // Cargo sets it for tests; nobody else needs it.
+    // Cargo sets this variable for tests.
     options.environment = vec!["CARGO_MANIFEST_DIR".to_owned()];
     let driver = Command::new(options).unwrap();
     driver.carry_out(task(Verb::Spawn)).await.unwrap();
@@ -160,7 +161,7 @@ async fn executables_get_no_more_of_the_environment_than_they_need() {
     assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
     for name in names {
         let is_own = name.starts_with("PLACEWRIGHT_");
-        // The shell sets these for itself.
+        // The shell sets these variables itself.
         let is_the_shells = ["PWD", "OLDPWD", "SHLVL", "_"].contains(&name);
         let is_passed = PASSED.contains(&name) || name.starts_with("LC_");
         assert!(
@@ -174,7 +175,7 @@ async fn executables_get_no_more_of_the_environment_than_they_need() {
 async fn executables_get_no_files_of_the_agent() {
     let write = r#"cat > /dev/null; ls -l /proc/self/fd > "$PLACEWRIGHT_STATE_DIR/files""#;
     let (directory, driver) = driver(&[("spawn", write)]);
-    // Whatever this process has open: a file, a listening socket, a connection.
+    // Files, listening sockets and connections that this process has open.
     let path = directory.path().join("secret");
     fs::write(&path, "secret").unwrap();
     let file = fs::File::open(&path).unwrap();
@@ -184,7 +185,7 @@ async fn executables_get_no_files_of_the_agent() {
     driver.carry_out(task(Verb::Spawn)).await.unwrap();
     let files = fs::read_to_string(directory.path().join("state/files")).unwrap();
     assert!(!files.contains("secret"), "{files}");
-    // Its own three are pipes and a file; sockets could only be ours.
+    // Its own descriptors are pipes and a file, so a socket would be one of this process.
     assert!(!files.contains("socket:"), "{files}");
     drop((file, listener, stream));
 }

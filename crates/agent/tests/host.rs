@@ -1,5 +1,5 @@
-//! Hosts as state machines, against the cell conductor itself: messages come twice, late, in
-//! another order or never, work fails or is given up half-way, agents are killed.
+//! Hosts as state machines against the cell conductor itself. Messages are duplicated, delayed,
+//! reordered or lost, work fails or is cancelled half-way, and agents are killed.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,7 +39,7 @@ enum Packet {
     Answer(InstanceId, u64, Answer),
 }
 
-/// Random numbers, the same for the same seed (splitmix64).
+/// A random number generator with a seed (splitmix64).
 struct Rng(u64);
 
 impl Rng {
@@ -56,7 +56,7 @@ impl Rng {
     }
 }
 
-/// One host: its agent, what is on its record, and what is really there.
+/// One host: its agent, its record, and the guests that really exist.
 struct Machine {
     host: Host,
     record: BTreeMap<GuestKey, Guest>,
@@ -72,7 +72,7 @@ struct World {
     rng: Rng,
     session: u64,
     migrations: u128,
-    /// Whether anything goes wrong.
+    /// Whether faults are injected.
     is_rough: bool,
 }
 
@@ -128,7 +128,7 @@ impl World {
         self.happen(&Event::Message(Envelope { sent_at, message }));
     }
 
-    /// A new connection, perhaps of a new process.
+    /// A new connection, perhaps of a restarted agent.
     fn connect(&mut self, number: usize) {
         self.session += 1;
         let start = self.machines[number]
@@ -141,7 +141,7 @@ impl World {
         }));
     }
 
-    /// The agent is killed, and another one begins.
+    /// Kills the agent and starts another one.
     fn kill(&mut self, number: usize) {
         let machine = &mut self.machines[number];
         for (work, _) in machine.working.drain(..) {
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// Some work ends.
+    /// Ends one piece of work, with a random result.
     fn end_work(&mut self, number: usize) {
         let count = self.machines[number].working.len();
         if count == 0 {
@@ -223,7 +223,7 @@ impl World {
         let machine = &mut self.machines[number];
         let (work, is_cancelled) = machine.working.swap_remove(chosen);
         let there = &mut machine.really_there;
-        // What is cancelled may be done by then.
+        // Work that is cancelled may have been completed already.
         let outcome = if is_cancelled && !is_late {
             carry_out(there, &work, is_half_done);
             Outcome::Cancelled
@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// Delivers one packet of the network: any, perhaps twice, perhaps never.
+    /// Delivers a random message of the network, perhaps twice, perhaps never.
     fn deliver_any(&mut self) {
         if self.network.is_empty() {
             return;
@@ -297,7 +297,8 @@ impl World {
         let packet = match self.rng.below(8) {
             0 => self.network[chosen].clone(),
             1 => {
-                // A session's start is said once and never lost: the connection would end.
+                // The start of a session is never lost or duplicated: the connection would end
+                // instead.
                 if matches!(
                     &self.network[chosen],
                     Packet::ToCell(Event::AgentStarted { .. })
@@ -420,7 +421,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more, and everything comes to rest.
+    /// Stops injecting faults and runs until nothing is left to do.
     fn settle(&mut self) {
         self.is_rough = false;
         for number in 0..HOSTS {
@@ -480,7 +481,7 @@ impl World {
     }
 }
 
-/// What work leaves behind, done whole or half.
+/// Applies the effects of work, completed or half done.
 fn carry_out(there: &mut BTreeSet<GuestKey>, work: &Work, is_whole: bool) {
     match work.verbs.last() {
         Some(Verb::Destroy) if is_whole => drop(there.remove(&work.guest)),
@@ -546,7 +547,7 @@ fn doubled_and_late_orders_do_nothing_twice() {
     };
     assert_eq!(works(&actions), 1);
     actions.clear();
-    // Doubled; of an earlier attempt; of another session.
+    // A duplicate, an earlier attempt, and another session.
     host.order(1, arrive(2, 2), &mut actions);
     host.order(1, arrive(1, 1), &mut actions);
     host.order(2, arrive(3, 3), &mut actions);
@@ -560,7 +561,7 @@ fn doubled_and_late_orders_do_nothing_twice() {
             ..
         })
     ));
-    // It is over: the same end again means nothing, the order is answered.
+    // Once ended, a second end of the work has no effect, and the order is answered.
     assert_eq!(end(&mut host, 1, 2, Outcome::Done), []);
     host.order(1, arrive(2, 2), &mut actions);
     assert!(matches!(
@@ -580,7 +581,7 @@ fn what_is_to_be_destroyed_waits_for_what_is_being_done() {
     actions.clear();
     host.destroy(1, (instance(1), 1), 0, &mut actions);
     assert_eq!(actions, []);
-    // The build was done before it heard of that.
+    // The build was completed before it was cancelled.
     let ended = end(&mut host, 1, 1, Outcome::Done);
     let is_work = |one: &Action| matches!(one, Action::Work(work) if work.verbs == [Verb::Destroy]);
     assert!(ended.iter().any(is_work), "{ended:?}");
@@ -594,7 +595,7 @@ fn what_is_to_be_destroyed_waits_for_what_is_being_done() {
         ended[..],
         [Action::Erase(_), Action::Destroyed { number: 1, .. }]
     ));
-    // The order was on its way all the time.
+    // A delayed order arrives.
     host.order(1, arrive(3, 1), &mut actions);
     assert_eq!(actions, []);
 }

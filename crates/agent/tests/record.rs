@@ -12,7 +12,7 @@ use placewright_conductor::ids::NUMBER_END;
 
 const NOW_US: u64 = 1_800_000_000_000_000;
 
-/// A file as a release wrote it that believed what an attacker told it.
+/// A file of an earlier release that accepted an attacker's session number.
 fn file_with_session(session: u64) -> Vec<u8> {
     let mut body = vec![2];
     let mut rest = session;

@@ -1,4 +1,4 @@
-//! The record of guests on disk: who can read it, and what damage does to it.
+//! The record of guests on disk: its permissions, and what is left after damage.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -20,7 +20,7 @@ fn guest() -> Guest {
     }
 }
 
-/// Ten guests, and where the entry of each ends.
+/// Writes ten guests, and returns the offset of the end of each entry.
 fn write(path: &Path) -> Vec<u64> {
     let mut record = Record::open(path, false).unwrap();
     let mut ends = Vec::new();

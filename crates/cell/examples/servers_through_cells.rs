@@ -31,7 +31,7 @@ use placewright_placement::Timestamp;
 use placewright_scheduler::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
 use uuid::Uuid;
 
-/// Messages in one delivery.
+/// The number of messages in one delivery.
 const BATCH: u128 = 64;
 
 struct NoPlacement;
@@ -83,7 +83,7 @@ fn create(cell: u128, number: u128, hosts: u128) -> Envelope {
     }
 }
 
-/// All agents of a cell, on one connection.
+/// Runs all agents of a cell on one connection.
 async fn run_agents(cell: Arc<Cell>, number: u128, hosts: u128) {
     let mut connection = cell.connect().await.unwrap();
     for one in 0..hosts {
@@ -154,7 +154,7 @@ async fn wait_active(cell: Arc<Cell>, servers: u128) {
     }
 }
 
-/// Processor time of this process so far, in user and in system mode.
+/// The processor time of this process so far, in user and in system mode.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat

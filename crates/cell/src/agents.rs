@@ -1,4 +1,4 @@
-//! Connections of agents.
+//! The cell's end of its agents' connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 use crate::known::{Route, Standing};
 use crate::shared::{Shared, count, now};
 
-/// So many messages are taken at once.
+/// The most messages that are handled under one lock.
 const MESSAGES_AT_ONCE: usize = 128;
-/// The longest name of a host.
+/// The longest name of a host, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// The wait before a session's start is submitted again, when the store fails.
+/// The wait before the start of a session is submitted again after the store failed.
 const START_AGAIN: Duration = Duration::from_millis(500);
 
 /// Opens a connection, and serves it until it ends.
@@ -39,15 +39,16 @@ pub(crate) fn connect(shared: &Arc<Shared>) -> AgentConnection {
     AgentConnection { to_cell, from_cell }
 }
 
+/// The cell's end of one agent's connection, which may carry many hosts.
 struct Connection {
     shared: Arc<Shared>,
     number: u64,
     to_agent: mpsc::Sender<ToAgent>,
-    /// The hosts that ever began a session on it.
+    /// The hosts that have begun a session on this connection.
     hosts: BTreeSet<HostId>,
 }
 
-/// Whatever ends a connection, a panic too, its hosts have none from then on.
+/// Runs however the connection ends, by a panic too: its hosts have no route from then on.
 impl Drop for Connection {
     fn drop(&mut self) {
         let mut known = self.shared.known.lock();
@@ -118,7 +119,8 @@ impl Connection {
         }
     }
 
-    /// Begins a host's session. A later one than those that are known takes the host over.
+    /// Begins a host's session. A session with a greater number than the host's known sessions
+    /// takes the host over.
     fn start(
         &mut self,
         known: &mut crate::known::Known,
@@ -157,12 +159,12 @@ impl Connection {
         starts.push(start);
     }
 
-    /// Tells an agent to begin a host's session anew if it has to.
+    /// Whether a message is valid in its session; if not, the agent is told to begin a new session.
     fn is_good(&self, host: HostId, standing: Standing) -> bool {
         match standing {
             Standing::Good => true,
             Standing::MustStart(after) => {
-                // If there is no room it is told with the next message.
+                // If the queue is full, the agent is told with its next message.
                 let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
                 false
             }
@@ -208,7 +210,7 @@ fn event(message: ToCell) -> Option<Event> {
     }
 }
 
-/// Has the agent of a host begin a new session.
+/// Makes the agent of a host begin a new session.
 pub(crate) fn start_again(shared: &Shared, host: HostId) -> Reply {
     let route = {
         let known = shared.known.lock();
@@ -225,8 +227,9 @@ pub(crate) fn start_again(shared: &Shared, host: HostId) -> Reply {
     }
 }
 
-/// Starts of sessions that are being submitted. Whatever ends that, a panic too, the agent begins those
-/// anew that are not decided: it says them once.
+/// Session starts that were submitted and are not decided yet. However the submission ends, by a
+/// panic too, agents are told to begin the undecided sessions again, because they announce each
+/// only once.
 struct Starting {
     undecided: BTreeMap<HostId, u64>,
     shared: Arc<Shared>,
@@ -238,7 +241,7 @@ impl Drop for Starting {
     fn drop(&mut self) {
         for (host, session) in std::mem::take(&mut self.undecided) {
             let after = session;
-            // If there is no room it is heard of no more, and given up in time.
+            // If the queue is full, the host falls silent and is marked down in time.
             let _ = self.to_agent.try_send(ToAgent::StartAgain { host, after });
         }
     }
@@ -269,7 +272,7 @@ async fn submit_starts(mut starting: Starting, mut starts: Vec<HostStart>) {
                         let row = machine.0.hosts().get(&host);
                         row.map_or(0, |row| row.session)
                     });
-                    // If there is no room it is told with its next message.
+                    // If the queue is full, the agent is told with its next message.
                     let _ = starting
                         .to_agent
                         .try_send(ToAgent::StartAgain { host, after });
@@ -295,7 +298,7 @@ async fn submit_starts(mut starting: Starting, mut starts: Vec<HostStart>) {
     }
 }
 
-/// Whether a session is still that of its host.
+/// Whether a session is still the host's present one.
 fn is_current(shared: &Shared, connection: u64, start: &HostStart) -> bool {
     let known = shared.known.lock();
     let route = known

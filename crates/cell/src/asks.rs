@@ -1,4 +1,4 @@
-//! Asks placement: many instances in one call, until there is an answer.
+//! Requests to placement: those of many instances in one call, repeated until they are answered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,25 +14,26 @@ use tokio::task::JoinSet;
 
 use crate::shared::{Shared, count};
 
-/// The wait after a first failure. The longest is an option.
+/// The wait after the first failure; it is doubled up to a limit in the options.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 
-/// What is to be asked. An instance has one ask at most, the latest.
+/// The queue of requests to placement. Each instance has at most one, the latest.
 #[derive(Default)]
 pub(crate) struct Asks {
     state: Mutex<State>,
     wake: Notify,
 }
 
+/// The requests that wait, and those under way.
 #[derive(Default)]
 struct State {
     waiting: BTreeMap<InstanceId, Ask>,
-    /// The numbers of those under way.
+    /// The numbers of the requests under way.
     asked: BTreeMap<InstanceId, u64>,
 }
 
 impl Asks {
-    /// Asks, unless the same is under way.
+    /// Queues requests, except those that are under way.
     pub(crate) fn add(&self, asks: impl Iterator<Item = Ask>) {
         let mut state = self.state.lock();
         let before = state.waiting.len();
@@ -62,7 +63,7 @@ impl Asks {
         asks
     }
 
-    /// A call ended; what has no answer waits again.
+    /// Ends a call; its unanswered requests are queued again.
     fn end(&self, asked: &[(InstanceId, u64)], unanswered: Vec<Ask>) {
         {
             let mut state = self.state.lock();
@@ -76,7 +77,8 @@ impl Asks {
     }
 }
 
-/// Asks that are under way. Whatever ends the call, a panic too, those without an answer wait again.
+/// The requests of one call. However the call ends, by a panic too, the unanswered ones are queued
+/// again.
 struct UnderWay {
     shared: Arc<Shared>,
     asked: Vec<(InstanceId, u64)>,
@@ -101,7 +103,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Asks until the cell ends.
+/// Sends requests until the cell ends.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut calls = JoinSet::new();
     let mut back_off = BACK_OFF_MIN;
@@ -128,8 +130,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     () = shared.stopped() => return,
                 }
                 back_off = (back_off * 2).min(shared.options.ask_again_max);
-                // Calls that ended meanwhile began before the wait: their failures are the one that
-                // was waited for, and an answer among them says that placement is back.
+                // Calls that ended meanwhile had begun before the wait. Their failures are the
+                // failure that was waited for, but an answer among them means that placement is
+                // available again.
                 while let Some(ended) = calls.try_join_next() {
                     if was_answered(&ended) {
                         back_off = BACK_OFF_MIN;
@@ -141,12 +144,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Whether a call that ended was answered.
+/// Whether placement answered a call that has ended.
 fn was_answered<F, E>(ended: &Result<Result<bool, F>, E>) -> bool {
     matches!(ended, Ok(Ok(true)))
 }
 
-/// One call. Whether it was answered.
+/// Makes one call, and returns whether placement answered it.
 async fn call(mut under_way: UnderWay) -> bool {
     let shared = Arc::clone(&under_way.shared);
     let count_asked = under_way.asked.len();

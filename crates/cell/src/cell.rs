@@ -1,4 +1,4 @@
-//! A cell: opened, linked, ended.
+//! A running cell: opening, links and shutdown.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::shared::{Counts, Figures, Shared, now};
 use crate::{agents, follow, outbox, timers};
 
-/// News that wait in the channel to a follower, besides those that wait for it here.
+/// The events that the channel to a follower holds, besides those in the follower's queue here.
 const NEWS_IN_CHANNEL: usize = 512;
 
 /// A running cell. Dropping it ends it; see [`Cell::shutdown`].
@@ -37,22 +37,23 @@ pub enum OpenError {
     /// The store cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The state cannot be read from it.
+    /// The state in the store cannot be read.
     #[error(transparent)]
     Recover(#[from] RecoverError),
     /// The durable changes cannot be followed.
     #[error("the store's entries cannot be followed")]
     Follow(#[from] placewright_engine::FollowError),
-    /// Loading the state panicked: a bug.
+    /// Loading the state panicked, which is a bug.
     #[error("an internal error occurred while the state was loaded")]
     Panicked,
 }
 
 impl Cell {
-    /// Opens a cell on the store in a directory, which is created if it is missing. Whatever was
-    /// under way goes on.
+    /// Opens a cell on the store in a directory, which is created if it is missing. Jobs that were
+    /// under way continue.
     ///
     /// # Errors
+    ///
     /// See [`OpenError`].
     pub async fn open(
         directory: &Path,
@@ -81,6 +82,7 @@ impl Cell {
     /// Opens a cell on any journal.
     ///
     /// # Errors
+    ///
     /// See [`OpenError`].
     pub async fn open_on(
         journal: impl Journal + 'static,
@@ -101,7 +103,7 @@ impl Cell {
         options: Options,
         placement: Arc<dyn PlacementLink>,
     ) -> Result<Arc<Self>, OpenError> {
-        // Nobody has submitted anything yet: the state is that of the last entry.
+        // Nothing has been submitted yet, so the state is that of the last entry.
         let follower = engine.follow(engine.durable_sequence())?;
         let mut known = engine.read_now(|machine| Known::new(&machine.0, now()));
         known.feeds.set_queue_max(options.follower_queue.max(1));
@@ -123,32 +125,32 @@ impl Cell {
         Ok(Arc::new(Self { shared, tasks }))
     }
 
-    /// Which cell this is.
+    /// The id of the cell.
     #[must_use]
     pub fn id(&self) -> CellId {
         self.shared.options.cell
     }
 
-    /// What it did and has.
+    /// Counters and sizes for metrics.
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.shared.figures()
     }
 
-    /// The engine: for tests and audits.
+    /// The cell's engine, for tests and audits.
     #[must_use]
     pub fn engine(&self) -> &Engine<crate::CellMachine> {
         &self.shared.engine
     }
 
-    /// Ends the cell: connections end, what was submitted is made durable and answered, the store
-    /// is closed. A second call does nothing.
+    /// Ends the cell: connections are closed, submitted events are made durable and answered, and
+    /// the store is closed. A second call does nothing.
     pub async fn shutdown(&self) {
         self.tasks.may_end();
         self.shared.stop.send_replace(true);
         self.tasks.join().await;
         let engine = self.shared.engine.clone();
-        // It cannot panic, and if it did there would be nothing left to do.
+        // The shutdown does not panic, and after a panic there would be nothing left to do.
         let _ = tokio::task::spawn_blocking(move || engine.shutdown()).await;
     }
 

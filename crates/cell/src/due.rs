@@ -1,11 +1,11 @@
-//! When something that was not answered is asked for again.
+//! The intervals at which unanswered requests are repeated.
 
 use std::time::Duration;
 
 use placewright_placement::Timestamp;
 
-/// The times at which something is asked for again: after a while, after twice that, and so on;
-/// from some length on, steadily.
+/// A schedule of repetitions: after a first interval, which doubles up to a maximum, and at the
+/// maximum from then on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repeats {
     first_us: i64,
@@ -21,13 +21,13 @@ impl Repeats {
         }
     }
 
-    /// Whether a time to ask again for what is wanted since `since` lies between two looks.
+    /// Whether a repetition of what is wanted since `since` falls between the last look and now.
     pub(crate) fn is_due(self, since: Timestamp, last_look: Timestamp, now: Timestamp) -> bool {
         let past = |look: Timestamp| self.count(look.0.saturating_sub(since.0));
         past(now) > past(last_look)
     }
 
-    /// How many such times lie in an age.
+    /// The number of repetitions up to an age in microseconds.
     fn count(self, age_us: i64) -> i64 {
         let (mut next, mut count) = (self.first_us, 0);
         while next <= age_us && next < self.longest_us {

@@ -1,8 +1,8 @@
-//! What each follower was not told yet.
+//! The queues of the cell's followers.
 //!
-//! A follower that keeps up is told change by change. For one that does not, the things that
-//! changed are noted instead, and it is told once how each of them is by then. A thing is either
-//! noted, or its changes wait one by one, so nothing older comes after something newer.
+//! A follower that keeps up receives every change. When its queue is full, the changed objects are
+//! marked instead, and the follower receives the then newest state of each, once. An object is
+//! either marked or has changes in the queue, so no older state follows a newer one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,37 +12,39 @@ use placewright_link::{CellNews, HostView, InstanceView};
 use placewright_scheduler::host_state::NumberedUpdate;
 use tokio::sync::Notify;
 
-/// All followers.
+/// The queues of all followers, by the follower's number.
 #[derive(Default)]
 pub(crate) struct Feeds {
     feeds: BTreeMap<u64, Feed>,
     last: u64,
-    /// The most changes that wait one by one.
+    /// The length at which a queue is replaced by marks.
     queue_max: usize,
 }
 
+/// The queue of one follower: changes, and marked objects whose newest state is to be sent.
 #[derive(Default)]
 struct Feed {
     queue: VecDeque<CellNews>,
     instances: BTreeSet<InstanceId>,
     hosts: BTreeSet<HostId>,
     states: BTreeSet<HostId>,
-    /// Heard of since the follower was told last.
+    /// The hosts heard of since the follower's last heartbeat.
     alive: BTreeSet<HostId>,
     is_beating: bool,
-    /// Not everything that there was at its start was told yet.
+    /// Whether the initial listing is not complete yet.
     is_new: bool,
     wake: Arc<Notify>,
 }
 
-/// What to tell a follower now; of the noted things, what they are like.
+/// The next part of a follower's stream: changes, and marked objects whose newest state is to be
+/// sent.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) news: Vec<CellNews>,
     pub(crate) instances: Vec<InstanceId>,
     pub(crate) hosts: Vec<HostId>,
     pub(crate) states: Vec<HostId>,
-    /// With these, everything that there was at its start was told.
+    /// Whether the initial listing is complete with this batch.
     pub(crate) is_complete: bool,
 }
 
@@ -55,7 +57,7 @@ impl Feeds {
         self.feeds.len()
     }
 
-    /// A follower that is to be told of all these, and then of every change.
+    /// Adds a follower with an initial listing of these objects, and every change after it.
     pub(crate) fn add(
         &mut self,
         instances: BTreeSet<InstanceId>,
@@ -115,7 +117,7 @@ impl Feeds {
         }
     }
 
-    /// What to tell a follower next, of about so many things. None: it is not fed any more.
+    /// Takes a follower's next batch of about `count` items; none if the follower was removed.
     pub(crate) fn next_batch(&mut self, follower: u64, count: usize) -> Option<Batch> {
         self.feeds
             .get_mut(&follower)
@@ -132,7 +134,7 @@ impl Feed {
         self.wake.notify_one();
     }
 
-    /// Notes the things whose changes wait, instead of the changes.
+    /// Replaces the queued changes by marks.
     fn merge(&mut self) {
         for news in std::mem::take(&mut self.queue) {
             match news {

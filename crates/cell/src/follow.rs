@@ -1,4 +1,4 @@
-//! Feeds one follower.
+//! Sends one follower its stream of events.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::shared::{Shared, count};
 
-/// So many things are told between two looks.
+/// The most events that are taken under one lock.
 const NEWS_AT_ONCE: usize = 256;
 
-/// A follower that is fed. Whatever ends that, a panic too, it is fed no longer.
+/// The registration of a follower. However sending ends, by a panic too, its queue is removed.
 pub(crate) struct Fed {
     pub(crate) shared: Arc<Shared>,
     pub(crate) follower: u64,
@@ -23,7 +23,7 @@ impl Drop for Fed {
     }
 }
 
-/// Tells a follower everything, then every change, until one of both goes away.
+/// Sends a follower the initial listing and every change, until the cell or the follower ends.
 pub(crate) async fn feed(fed: Fed, wake: Arc<Notify>, to: mpsc::Sender<CellNews>) {
     tokio::select! {
         () = tell(&fed.shared, fed.follower, &wake, &to) => {}

@@ -1,6 +1,6 @@
-//! What the cell knows of its instances and hosts, as it tells its followers.
+//! The cell's instances and hosts in the form in which followers receive them.
 //!
-//! Only what is durable is told. The soft states of hosts come straight from their agents.
+//! Only durable state of them is sent. The soft state of hosts comes directly from their agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -17,39 +17,41 @@ use crate::feed::Feeds;
 use crate::report::MergedReport;
 use crate::window::Window;
 
-/// What the cell knows.
+/// The present views of instances and hosts, and the queues of those who follow them.
 pub(crate) struct Known {
     instances: BTreeMap<InstanceId, InstanceView>,
-    /// The digests of what the instances are; their records come before those of the instances.
+    /// Digests of the instances' specifications; the change of a specification precedes that of its
+    /// instance.
     specs: BTreeMap<InstanceId, u64>,
     hosts: BTreeMap<HostId, KnownHost>,
     pub(crate) feeds: Feeds,
 }
 
-/// A host.
+/// What is known of one host: its durable row, its connection, and its soft state.
 pub(crate) struct KnownHost {
-    /// What is durable of it.
+    /// The durable row; none before the host's first session is durable.
     row: Option<cell_conductor::Host>,
-    /// As its agent said since the cell's start.
+    /// The name that the agent has reported since the cell's start.
     pub(crate) name: Option<String>,
     pub(crate) heard_at: Timestamp,
-    /// The same by a clock that nobody sets.
+    /// The same on the monotonic clock, for time-outs.
     pub(crate) heard: Instant,
-    /// Whether it was heard of since followers were told last.
+    /// Whether it was heard of since the last heartbeat to followers.
     is_heard: bool,
     pub(crate) route: Option<Route>,
     window: Window,
     report: MergedReport,
-    /// When its agent was last asked for everything.
+    /// The earliest time at which the agent is asked for a full report; none if no update is
+    /// missing.
     asked_for_state: Option<Instant>,
 }
 
-/// How a host's agent is reached.
+/// The connection through which a host's agent is reached.
 #[derive(Clone)]
 pub(crate) struct Route {
-    /// Which connection.
+    /// The number of the connection.
     pub(crate) connection: u64,
-    /// The session that began on it.
+    /// The number of the session that the host began on it.
     pub(crate) session: u64,
     pub(crate) to_agent: mpsc::Sender<ToAgent>,
 }
@@ -69,21 +71,21 @@ impl KnownHost {
         }
     }
 
-    /// The latest session that is known of it, durable or not.
+    /// The greatest known session number of the host, durable or not.
     ///
-    /// One that nobody can count further is none: an earlier release let it in.
+    /// A number beyond the limit, which an earlier release accepted, counts as none.
     pub(crate) fn session(&self) -> u64 {
         let durable = self.row.as_ref().map_or(0, |row| row.session);
         let durable = if durable < NUMBER_END { durable } else { 0 };
         durable.max(self.route.as_ref().map_or(0, |route| route.session))
     }
 
-    /// Whether it counts as up.
+    /// Whether the host counts as up.
     pub(crate) fn is_up(&self) -> bool {
         self.row.as_ref().is_some_and(|row| row.is_up)
     }
 
-    /// Whether the session of its connection was given up, or replaced.
+    /// Whether a session was given up or replaced by a later one.
     fn is_given_up(&self, session: u64) -> bool {
         let row = self.row.as_ref().filter(|row| row.session < NUMBER_END);
         row.is_some_and(|row| row.session > session || (row.session == session && !row.is_up))
@@ -98,12 +100,12 @@ impl KnownHost {
     }
 }
 
-/// What a message of an agent is worth.
+/// Whether a message of an agent belongs to a valid session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It belongs to the host's session.
+    /// The message belongs to the host's present session.
     Good,
-    /// The host has to begin a session greater than this.
+    /// The host has to begin a session with a number greater than this.
     MustStart(u64),
 }
 
@@ -119,7 +121,7 @@ impl Known {
         known
     }
 
-    /// Takes everything from the state; what it does not have is gone.
+    /// Replaces all views by those of the state.
     pub(crate) fn load(&mut self, state: &State, at: Timestamp) {
         let mut instances: BTreeSet<InstanceId> = self.instances.keys().copied().collect();
         let specs = state.specs().iter();
@@ -164,7 +166,7 @@ impl Known {
         self.instances.len()
     }
 
-    /// Takes durable changes, and tells followers.
+    /// Applies durable changes, and queues them for followers.
     pub(crate) fn take(&mut self, changes: &[Vec<Change>], at: Timestamp) {
         let mut instances = BTreeSet::new();
         let mut hosts = BTreeSet::new();
@@ -199,7 +201,8 @@ impl Known {
                     let host = self.host(*id, at);
                     host.row = row.as_deref().cloned();
                     if row.is_none() {
-                        // Removed: if its agent is there after all, it has to begin anew.
+                        // The host was removed: if its agent still exists, it has to begin a new
+                        // session.
                         host.route = None;
                     }
                     hosts.insert(*id);
@@ -234,7 +237,7 @@ impl Known {
         self.feeds.tell_host(id, view.as_ref());
     }
 
-    /// A host's agent began a session on a connection.
+    /// Registers a session that a host's agent began on a connection.
     pub(crate) fn start_session(&mut self, id: HostId, name: &str, route: Route, at: Timestamp) {
         let host = self.host(id, at);
         if host.name.as_deref() != Some(name) {
@@ -244,7 +247,7 @@ impl Known {
         self.hear(id, at);
     }
 
-    /// Hears of a host on a connection.
+    /// Notes that a host was heard of on a connection, and checks its session.
     pub(crate) fn hear_on(&mut self, id: HostId, connection: u64, at: Timestamp) -> Standing {
         let Some(host) = self.hosts.get_mut(&id) else {
             return Standing::MustStart(0);
@@ -268,7 +271,7 @@ impl Known {
         }
     }
 
-    /// Takes an update of a host's soft state, and tells followers what is new.
+    /// Applies an update of a host's soft state, and queues it for followers.
     pub(crate) fn take_update(&mut self, id: HostId, update: NumberedUpdate) {
         let Some(host) = self.hosts.get_mut(&id) else {
             return;
@@ -283,8 +286,8 @@ impl Known {
         }
     }
 
-    /// Asks agents for everything where something is missing: at the second look, since it may be
-    /// on its way, and then rarely.
+    /// Asks agents for full reports where updates are missing: at the second look, because they may
+    /// only be late, and then at intervals.
     pub(crate) fn ask_for_states(&mut self, again_after: std::time::Duration) {
         let now = Instant::now();
         for (id, host) in &mut self.hosts {
@@ -303,7 +306,7 @@ impl Known {
         }
     }
 
-    /// A connection ended.
+    /// Removes the routes of a connection that has ended.
     pub(crate) fn disconnect(&mut self, connection: u64, hosts: &BTreeSet<HostId>) {
         for id in hosts {
             if let Some(host) = self.hosts.get_mut(id)
@@ -317,7 +320,7 @@ impl Known {
         }
     }
 
-    /// Tells followers that the cell is there, and which hosts were heard of.
+    /// Queues a heartbeat of the cell, and of the hosts that were heard of since the last one.
     pub(crate) fn beat(&mut self) {
         let mut heard = Vec::new();
         for (id, host) in &mut self.hosts {
@@ -328,14 +331,14 @@ impl Known {
         self.feeds.beat(&heard);
     }
 
-    /// Begins to feed a follower.
+    /// Registers a follower; returns its number, and the wake-up for its next events.
     pub(crate) fn follow(&mut self) -> (u64, std::sync::Arc<tokio::sync::Notify>) {
         let hosts: BTreeSet<HostId> = self.hosts.keys().copied().collect();
         self.feeds
             .add(self.instances.keys().copied().collect(), hosts)
     }
 
-    /// The next news for a follower. None: it is fed no longer.
+    /// Takes the next events for a follower; none if it was removed.
     pub(crate) fn news(&mut self, follower: u64, count: usize) -> Option<Vec<CellNews>> {
         let (instances, hosts) = (&self.instances, &self.hosts);
         let batch = self.feeds.next_batch(follower, count)?;

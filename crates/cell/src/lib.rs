@@ -1,7 +1,8 @@
-//! A cell at work: it keeps its instances, has its hosts' agents build and move them, and asks
-//! placement for what they hold. It calls nobody else.
+//! The runtime of a cell: it stores the cell's instances, orders their builds and moves from the
+//! hosts' agents, and requests their claims from placement, which is all that it calls.
 //!
-//! The rules are in `placewright_conductor::cell_conductor`, a pure state machine. This runs it:
+//! The rules are in `placewright_conductor::cell_conductor`, a pure state machine. This crate runs
+//! it:
 //!
 //! ```text
 //! control ─CellLink─▶ ┌───────────────────────┐ ─▶ orders, by the host's connection ─▶ agents
@@ -10,15 +11,15 @@
 //!                     └───────────────────────┘
 //! ```
 //!
-//! - Nothing goes out before what causes it is durable (`outbox`).
-//! - Whatever goes out may be lost: what stays unanswered is asked for again (`timers`).
-//! - Events that agents tell are submitted and not waited for: if the store fails, the agent is
-//!   asked again and answers again.
-//! - Nobody's slowness is anybody else's: what an agent does not take is dropped and asked for
-//!   again, news for a slow follower are merged, and a follower that takes nothing is cut off.
+//! - No message is sent before the change that causes it is durable (`outbox`).
+//! - Every message may be lost: what stays unanswered is repeated (`timers`).
+//! - Events from agents are submitted without waiting for the result: if the store fails, the agent
+//!   is asked again and answers again.
+//! - A slow peer does not delay others: what an agent does not take is dropped and repeated, events
+//!   for a slow follower are merged, and a follower that takes nothing is disconnected.
 //!
-//! The soft states of hosts pass by the engine: [`window`] puts each host's updates in order,
-//! [`report`] merges them, and followers get them change by change or, when they are slow, merged.
+//! The soft state of hosts does not go through the engine: [`window`] puts each host's updates in
+//! order, [`report`] merges them, and followers receive them one by one or, when slow, merged.
 
 mod agents;
 mod asks;

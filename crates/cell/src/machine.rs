@@ -1,4 +1,4 @@
-//! A cell's state as the machine that the engine runs.
+//! The state machine of a cell, in the form that the engine runs.
 
 use std::io;
 
@@ -8,18 +8,18 @@ use placewright_conductor::table::{self, ReadError};
 use placewright_engine::{DecodeError, LoadError, Machine};
 use placewright_placement::Timestamp;
 
-/// The instances of a cell, and what is being done with them.
+/// The state of a cell: its instances, hosts and jobs.
 #[derive(Debug)]
 pub struct CellMachine(pub State);
 
-/// An event, with what its decision depends on besides the state.
+/// A command for the engine: an event, and what its decision depends on besides the state.
 #[derive(Clone, Debug)]
 pub struct Happened {
-    /// What happened.
+    /// The event to decide.
     pub event: Event,
-    /// When.
+    /// The time at which it occurred.
     pub at: Timestamp,
-    /// How long agents may take.
+    /// The time-outs of agents' steps.
     pub options: cell_conductor::Options,
 }
 

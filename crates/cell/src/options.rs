@@ -1,54 +1,54 @@
-//! How a cell runs.
+//! Options of a cell.
 
 use std::time::Duration;
 
 use placewright_conductor::{CellId, cell_conductor};
 
-/// How a cell runs. The defaults suit a cell of ten thousand hosts.
+/// Options of a cell. The defaults suit a cell of ten thousand hosts.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which cell this is.
+    /// The id of the cell.
     pub cell: CellId,
-    /// How long agents may take for a step.
+    /// The time-outs of agents' steps.
     pub conductor: cell_conductor::Options,
-    /// How the store is written.
+    /// Options of the engine: how the store is written.
     pub engine: placewright_engine::Options,
-    /// A host is down when its agent was silent for this long. Agents say that they are there at
-    /// least three times in it. Default 30 s.
+    /// A host is marked down when its agent was silent for this long. Agents send at least three
+    /// heartbeats in this time. Default 30 s.
     pub host_timeout: Duration,
-    /// What was not answered is asked for again after this long, and then after twice as long each
-    /// time, up to [`Self::resend_max`]. Default 5 s.
+    /// The first interval after which something unanswered is repeated; it doubles up to
+    /// [`Self::resend_max`]. Default 5 s.
     pub resend_after: Duration,
-    /// The longest time after which something unanswered is asked for again. Default 1 min.
+    /// The longest interval between repetitions. Default 1 min.
     pub resend_max: Duration,
-    /// How long placement may take to answer. Default 10 s.
+    /// Time-out of a call to placement. Default 10 s.
     pub ask_timeout: Duration,
     /// The longest wait between two calls to placement while it does not answer; the first wait is
-    /// 100 ms, each further one twice the one before. Default 5 s.
+    /// 100 ms, and each further one twice as long. Default 5 s.
     pub ask_again_max: Duration,
-    /// The most asks in one call to placement. Default 256.
+    /// The most requests in one call to placement. Default 256.
     pub asks_at_once: usize,
-    /// The most calls to placement under way. Default 4.
+    /// The most concurrent calls to placement. Default 4.
     pub calls_at_once: usize,
-    /// The most messages that wait for one connection of agents; what does not fit is asked for
-    /// again later. Default 8,192.
+    /// The most messages that wait for one connection of agents; others are dropped and repeated
+    /// later. Default 8,192.
     pub agent_queue: usize,
-    /// The most messages of one connection of agents that wait to be taken. Default 1,024.
+    /// The most messages of one connection of agents that wait to be handled. Default 1,024.
     pub cell_queue: usize,
-    /// The most news that wait for one follower, one by one; beyond that, news of one thing are
-    /// merged. Default 4,096.
+    /// The longest queue of one follower; beyond that, changes of one object are merged. Default
+    /// 4,096.
     pub follower_queue: usize,
-    /// A follower that takes nothing for this long is cut off. Default 10 s.
+    /// A follower that takes nothing for this long is disconnected. Default 10 s.
     pub follower_timeout: Duration,
-    /// How long deletions are remembered, so that an old message creates nothing again. Default
-    /// one day.
+    /// How long deleted instances are remembered, so that a delayed message does not create one
+    /// again. Default one day.
     pub remember_deleted: Duration,
-    /// The most hosts that the cell knows; those of others that come are ignored. Default 200,000.
+    /// The most hosts of the cell; further ones are ignored. Default 200,000.
     pub hosts_max: usize,
 }
 
 impl Options {
-    /// The defaults, for one cell.
+    /// The default options, for the cell with this id.
     #[must_use]
     pub fn new(cell: CellId) -> Self {
         Self {

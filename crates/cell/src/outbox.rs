@@ -1,4 +1,4 @@
-//! Carries out what durable changes want.
+//! Sends what durable changes call for: orders, requests to placement, and events to followers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::known::Known;
 use crate::machine::CellMachine;
 use crate::shared::{Shared, count, now};
 
-/// So many records are looked at under one lock of the state.
+/// The most journal records that are handled under one lock of the state.
 const RECORDS_AT_ONCE: usize = 128;
 
 /// Follows the durable changes until the cell ends.
@@ -36,7 +36,7 @@ async fn take(shared: &Shared, entries: &Entries) {
     for (sequence, record) in entries.iter() {
         match CellMachine::decode(record) {
             Ok(changes) => records.push(changes),
-            // The engine wrote it, so it cannot be; what it wants is repeated by the timer.
+            // The engine wrote it, so this cannot happen; the timer would repeat its effects.
             Err(error) => tracing::error!(sequence, %error, "an entry cannot be read"),
         }
     }
@@ -56,7 +56,8 @@ fn effects_of(machine: &CellMachine, records: &[Vec<Change>]) -> Vec<Effect> {
     records.iter().flat_map(of).collect()
 }
 
-/// Hands effects to whom they concern. Never waits: what cannot be handed over is repeated later.
+/// Hands effects to those who carry them out. It never waits: what cannot be handed over is
+/// repeated later.
 pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
     if effects.is_empty() {
         return;
@@ -110,7 +111,7 @@ pub(crate) fn carry_out(shared: &Shared, effects: Vec<Effect>) {
     shared.asks.add(asks.into_iter());
 }
 
-/// The changes that come next are not held any more: takes everything from the state instead.
+/// Recovers after changes were missed: reloads everything from the state and follows again.
 async fn begin_anew(shared: &Shared, error: &FollowError) -> Option<Follower<CellMachine>> {
     tracing::warn!(%error, "changes were missed; everything is taken from the state");
     loop {

@@ -1,20 +1,20 @@
-//! All that a host's agent said, merged.
+//! Merges the updates of a host's soft state.
 
 use std::collections::BTreeMap;
 
 use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport};
 use uuid::Uuid;
 
-/// The newest soft state of one host: what one full update would say.
+/// The newest soft state of one host, equivalent to one full update.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedReport {
-    /// Everything but the instances.
+    /// Everything except the instances; none before the first full report.
     rest: Option<Box<HostReport>>,
     instances: BTreeMap<Uuid, InstanceReport>,
 }
 
 impl MergedReport {
-    /// Takes the next update.
+    /// Applies the next update.
     pub fn apply(&mut self, update: &HostUpdate) {
         if let HostUpdate::Full(report) = update {
             let mut rest = report.clone();
@@ -43,7 +43,7 @@ impl MergedReport {
         }
     }
 
-    /// What brings somebody who knows nothing up to date.
+    /// The state as one full update.
     #[must_use]
     pub fn full(&self) -> HostUpdate {
         let Some(rest) = &self.rest else {

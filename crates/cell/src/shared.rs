@@ -1,4 +1,4 @@
-//! What the parts of a cell share.
+//! The data that the tasks of a cell share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +18,12 @@ use crate::known::Known;
 use crate::machine::{CellMachine, Happened};
 use crate::options::Options;
 
-/// What the parts of a cell share.
+/// The data that the tasks of a cell share.
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) engine: Engine<CellMachine>,
     pub(crate) placement: Arc<dyn PlacementLink>,
-    /// Nobody waits for anything with this locked.
+    /// No task waits for anything while it holds this lock.
     pub(crate) known: Mutex<Known>,
     pub(crate) asks: Asks,
     /// Becomes true when the cell is to end.
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
 }
 
-/// Counters for [`Figures`].
+/// Counters since the start, for [`Figures`].
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) connections: AtomicU64,
@@ -43,14 +43,14 @@ pub(crate) struct Counts {
     pub(crate) followers_cut_off: AtomicU64,
 }
 
-/// What a cell did since its start, and what it has, for metrics.
+/// Counters since the cell's start, and present sizes, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Instances that it has.
+    /// The number of instances.
     pub instances: u64,
-    /// Hosts that were ever heard of.
+    /// The number of hosts that were ever heard of.
     pub hosts: u64,
-    /// Hosts that are up.
+    /// The number of hosts that are up.
     pub hosts_up: u64,
     /// Connections of agents since the start.
     pub connections: u64,
@@ -58,33 +58,33 @@ pub struct Figures {
     pub orders: u64,
     /// Orders that found no connection, or a full one; they are repeated.
     pub orders_dropped: u64,
-    /// Asks that placement answered.
+    /// Requests that placement answered.
     pub asks: u64,
-    /// Asks that it did not answer; they are repeated.
+    /// Requests that placement did not answer; they are repeated.
     pub asks_failed: u64,
-    /// Effects that were repeated because nothing was heard.
+    /// Effects that were repeated because there was no answer.
     pub repeated: u64,
-    /// Followers now.
+    /// The present number of followers.
     pub followers: u64,
-    /// Followers that were cut off because they took nothing.
+    /// Followers that were disconnected because they took nothing.
     pub followers_cut_off: u64,
     /// Events that wait to be decided.
     pub queued: u64,
 }
 
-/// Counts one more.
+/// Adds to a counter.
 pub(crate) fn count(counter: &AtomicU64, more: usize) {
     counter.fetch_add(more as u64, Ordering::Relaxed);
 }
 
-/// The time.
+/// The present time of the system clock.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Timestamp(since.map_or(0, micros))
 }
 
 impl Shared {
-    /// Submits an event at once; the result comes when it is durable, and may be ignored.
+    /// Submits an event; the future returns its result once that is durable, and may be dropped.
     pub(crate) fn submit(
         &self,
         event: Event,
@@ -96,7 +96,7 @@ impl Shared {
         })
     }
 
-    /// Submits an event whose cause comes again if it is lost.
+    /// Submits an event that will occur again if it is lost.
     pub(crate) fn submit_and_forget(&self, event: Event) {
         drop(self.submit(event));
     }
@@ -105,7 +105,7 @@ impl Shared {
         peer(self.options.cell)
     }
 
-    /// Why the engine gave no answer, for whoever called.
+    /// The error for a caller whose event the engine could not handle.
     pub(crate) fn unavailable(&self, error: &SubmitError) -> LinkError {
         LinkError::Unavailable {
             peer: self.peer(),
@@ -113,10 +113,10 @@ impl Shared {
         }
     }
 
-    /// Waits until the cell is to end.
+    /// Waits until the cell is told to end.
     pub(crate) async fn stopped(&self) {
         let mut stop = self.stop.subscribe();
-        // The sender is here, so it cannot be gone.
+        // The sender is in this struct, so it cannot be gone.
         let _ = stop.wait_for(|is_stopped| *is_stopped).await;
     }
 

@@ -1,4 +1,4 @@
-//! What a cell does from time to time.
+//! The periodic work of a cell.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,16 +11,17 @@ use crate::due::{Repeats, micros};
 use crate::outbox::carry_out;
 use crate::shared::{Shared, count, now};
 
-/// Once for so many ticks, old deletions are forgotten.
+/// Old deletions are forgotten once in so many ticks of a second.
 const FORGET_TICKS: u64 = 3600;
-/// How often a part of the state is looked at for what was not answered.
+/// How often a part of the state is searched for unanswered requests.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How many rows are looked at each time.
+/// The rows of the state that are searched each time.
 const ROWS_AT_ONCE: usize = 2000;
-/// An agent that did not send everything is asked for it again after this long.
+/// The interval at which an agent is asked again for a full report.
 const STATE_AGAIN: Duration = Duration::from_secs(5);
 
-/// Each second: time passes, silent hosts are given up, followers hear that the cell is there.
+/// Every second: advances the state machine's time, marks silent hosts down, and sends heartbeats
+/// to followers.
 pub(crate) async fn tick(shared: Arc<Shared>) {
     let mut interval = tokio::time::interval(Duration::from_secs(1));
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -32,7 +33,8 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
             _ = interval.tick() => {}
             () = shared.stopped() => return,
         }
-        // A process that was stopped heard nobody: it has no reason to give anybody up.
+        // A process that was suspended heard from nobody: the silence is no reason to mark hosts
+        // down.
         let slept = last.elapsed();
         last = Instant::now();
         if slept > shared.options.host_timeout / 4 + Duration::from_secs(1) {
@@ -56,7 +58,7 @@ pub(crate) async fn tick(shared: Arc<Shared>) {
     }
 }
 
-/// Gives hosts up that were not heard of for too long, counted from `silent_since` at the earliest.
+/// Marks hosts down that were silent for too long, counted from `silent_since` at the earliest.
 fn give_up_silent(shared: &Shared, silent_since: Instant) {
     let mut silent = Vec::new();
     {
@@ -74,7 +76,7 @@ fn give_up_silent(shared: &Shared, silent_since: Instant) {
     }
 }
 
-/// Repeats what was not answered, a part of the state at a time.
+/// Repeats what was not answered, for a part of the state at a time.
 pub(crate) async fn repeat(shared: Arc<Shared>) {
     let repeats = Repeats::new(shared.options.resend_after, shared.options.resend_max);
     let mut interval = tokio::time::interval(LOOK_EVERY);

@@ -1,43 +1,43 @@
-//! Takes the numbered updates of one host in order, whatever the way does to them.
+//! Puts the numbered updates of one host in order, after loss, duplication and reordering.
 //!
-//! What is next is applied, what came early is held, what was seen is dropped. A full update needs
-//! nothing before it. When something stays missing, the agent has to be asked for one.
+//! The next update is applied, an early one is kept, an old one is dropped. A full update needs no
+//! earlier one. If an update stays missing, the agent has to be asked for a full one.
 
 use std::collections::BTreeMap;
 
 use placewright_scheduler::host_state::{HostUpdate, NumberedUpdate};
 
-/// Early updates are held up to this many; the agent is asked for everything sooner than that.
+/// The most early updates that are kept; long before that, the agent is asked for a full report.
 const EARLY_MAX: usize = 64;
 
-/// Where an update stands: its incarnation, and its sequence there.
+/// The position of an update: its incarnation, and its sequence number there.
 pub type Position = (u64, u64);
 
-/// The window of one host.
+/// The receive window of one host's updates.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    /// The last update applied; nothing before the first full one.
+    /// The last update applied; none before the first full one.
     position: Option<Position>,
-    /// What came before something that it needs.
+    /// Updates that arrived before their predecessor.
     early: BTreeMap<Position, HostUpdate>,
-    /// Something was thrown away for which there was no room.
+    /// Whether an update was dropped because the window was full.
     has_lost: bool,
 }
 
 impl Window {
-    /// The last update that was applied.
+    /// The position of the last update that was applied.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         self.position
     }
 
-    /// Whether something is missing. If that lasts, ask the agent for everything.
+    /// Whether an update is missing. If that persists, ask the agent for a full report.
     #[must_use]
     pub fn has_gap(&self) -> bool {
         self.has_lost || !self.early.is_empty()
     }
 
-    /// Takes an update. Hands out, in their order, those that are to be applied now.
+    /// Receives an update, and applies those that can be applied now, in their order.
     pub fn receive(&mut self, numbered: NumberedUpdate, mut apply: impl FnMut(NumberedUpdate)) {
         let at = (numbered.incarnation, numbered.sequence);
         if self.position.is_some_and(|position| at <= position) {
@@ -58,7 +58,7 @@ impl Window {
         self.go_on(&mut apply);
     }
 
-    /// Applies what was early and is next now; drops what a full update made old.
+    /// Applies early updates that are next now, and drops those that a full update made obsolete.
     fn go_on(&mut self, apply: &mut impl FnMut(NumberedUpdate)) {
         while let Some(first) = self.early.first_entry() {
             let at = *first.key();

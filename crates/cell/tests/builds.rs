@@ -1,4 +1,4 @@
-//! Builds and deletes through real cells: what ends, ends clean, whatever fails on the way.
+//! Builds and deletes through real cells: whatever fails on the way, nothing is left over.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -32,8 +32,8 @@ async fn builds_end_active_and_deletes_leave_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_builds_end_on_alternates_with_no_call_up_but_to_placement() {
-    // All that the cells were given of control is a `PlacementLink`.
-    // One host of ten fails every build, and the alternates are other hosts.
+    // The cells reach nothing of control but a `PlacementLink`. One host of ten fails every build,
+    // and the alternates are on other hosts.
     let mut site = Site::new(3, 10, 64);
     {
         let mut world = site.control.world.lock();

@@ -1,4 +1,5 @@
-//! What followers are told: everything, then every change; and what a slow one costs.
+//! What followers receive: the initial listing, every change, and merged changes when they are
+//! slow.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -22,15 +23,15 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(15);
-/// How often an agent says that it is there.
+/// The interval of an agent's heartbeats.
 const BEAT: Duration = Duration::from_millis(200);
 
-/// What a follower knows.
+/// The state that a follower has put together from its events.
 #[derive(Default)]
 struct View {
     instances: BTreeMap<InstanceId, InstanceView>,
     hosts: BTreeMap<HostId, HostView>,
-    /// As schedulers receive it.
+    /// The soft state of hosts, as a scheduler applies it.
     states: BTreeMap<HostId, placewright_scheduler::host_state::HostState>,
     fulls: usize,
     is_complete: bool,
@@ -97,7 +98,7 @@ async fn followers_hear_everything_and_then_every_change() {
             .values()
             .all(|host| host.is_up && host.name.is_some())
     );
-    // Changes, and a second follower that comes in the middle of them.
+    // Changes, and a second follower that connects in the middle of them.
     site.create(&(11..=30).collect::<Vec<usize>>());
     site.delete(instance(1));
     site.drive().await;
@@ -181,7 +182,7 @@ async fn a_slow_follower_gets_the_newest_and_not_the_backlog() {
     for sequence in 2..=last {
         connection.to_cell.send(load(sequence)).await.unwrap();
     }
-    // A follower that keeps up meanwhile has it all.
+    // A follower that keeps up meanwhile receives everything.
     let mut quick = link.follow().await.unwrap();
     let has_last = |view: &View| {
         let state = view.states.get(&host(0, 0));
@@ -206,7 +207,7 @@ async fn a_slow_follower_gets_the_newest_and_not_the_backlog() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_asked_for_everything_when_a_gap_does_not_close() {
     let mut site = Site::new(1, 1, 8);
-    // It is asked after a second or two; the host must not be given up meanwhile.
+    // The agent is asked after a second or two; the host must not be marked down meanwhile.
     let options = Options {
         host_timeout: Duration::from_secs(600),
         ..options(cell(0))
@@ -241,7 +242,7 @@ async fn hosts_that_the_cell_does_not_count_as_in_session_begin_anew() {
     let alive = || ToCell::Alive {
         hosts: vec![host(0, 0)],
     };
-    // Never started.
+    // A connection without any session.
     let link = &site.cells[&cell(0)];
     let mut stranger = link.connect().await.unwrap();
     stranger.to_cell.send(alive()).await.unwrap();
@@ -249,7 +250,7 @@ async fn hosts_that_the_cell_does_not_count_as_in_session_begin_anew() {
         timeout(SOON, stranger.from_cell.recv()).await.unwrap(),
         Some(again(0))
     );
-    // Taken over by a later session on another connection.
+    // A host taken over by a later session on another connection.
     let mut first = connect(&site, 4).await;
     let second = connect(&site, 5).await;
     site.until("the session", |world| {
@@ -262,19 +263,20 @@ async fn hosts_that_the_cell_does_not_count_as_in_session_begin_anew() {
         timeout(SOON, first.from_cell.recv()).await.unwrap(),
         Some(again(5))
     );
-    // A number that was used.
+    // A session number that was used before.
     let mut third = connect(&site, 5).await;
     assert_eq!(
         timeout(SOON, third.from_cell.recv()).await.unwrap(),
         Some(again(5))
     );
-    // Silent for so long that it was given up.
+    // A host that was silent for so long that it was marked down.
     let mut second = second;
     site.until("the host is down", |world| {
         !world.cells[&cell(0)].hosts()[&host(0, 0)].is_up
     })
     .await;
-    // The cell's connections learn it a moment after its state: agents beat again and again.
+    // Connections learn of it a moment after the state has changed, so the agent sends more
+    // heartbeats.
     let told = async {
         loop {
             second.to_cell.send(alive()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Cells and agents that end at any moment and come back.
+//! Cells and agents that are killed at any moment and come back.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -19,7 +19,7 @@ fn active(world: &World) -> usize {
     rows.filter(|row| row.vm_state == VmState::Active).count()
 }
 
-/// Opens a store that a cell may just be letting go of.
+/// Opens a store that an ending cell may still hold.
 async fn reopen(site: &mut Site, directory: &std::path::Path) {
     for _ in 0..200 {
         let placement = std::sync::Arc::new(site.control.clone());
@@ -47,7 +47,7 @@ async fn a_cell_that_ends_at_any_moment_goes_on_from_its_store() {
         if round > 0 {
             site.delete(instance(first - 3));
         }
-        // A little of it is done.
+        // A few steps are taken before the restart.
         for _ in 0..round {
             site.drive().await;
             tokio::time::sleep(Duration::from_millis(3)).await;

@@ -1,4 +1,4 @@
-//! Users, faults and restarts at random, through real cells: at the end nothing is lost, stuck or
+//! Random requests, faults and restarts through real cells: at the end nothing is lost, stuck or
 //! left over.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
@@ -75,7 +75,7 @@ impl Simulation {
     fn command(&self, command: Command) {
         let mut world = self.site.control.world.lock();
         world.at = now();
-        // Much of it makes no sense at the moment, and is refused.
+        // Many commands are not possible at the moment, and are refused.
         drop(world.try_conduct(command));
     }
 

@@ -1,5 +1,5 @@
-//! A host's updates under loss, doubling and reordering: what is merged is always what the agent
-//! said up to some update, and in the end it is the newest.
+//! A host's updates under loss, duplication and reordering: the merged state is always that of the
+//! agent after some update, and at the end the newest.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-/// An agent: what it says, and what was true after each.
+/// An agent: its updates, and its state after each.
 struct Agent {
     report: HostReport,
     at: Position,
@@ -98,12 +98,12 @@ impl Agent {
     }
 }
 
-/// The cell's side.
+/// The receiving side: a window, and the state merged from it.
 #[derive(Default)]
 struct Cell {
     window: Window,
     merged: MergedReport,
-    /// A second receiver, which gets what is applied.
+    /// A second receiver, which receives what the first one applied.
     relayed: MergedReport,
 }
 
@@ -129,7 +129,7 @@ impl Cell {
     }
 }
 
-/// What the way does to a message: kept so long, delivered so often.
+/// What the network does to a message: how long it is delayed, and how often it is delivered.
 type Fate = (usize, usize);
 
 proptest! {
@@ -164,7 +164,7 @@ proptest! {
                 cell.check(&agent);
             }
         }
-        // What a cell asks for when a gap does not close, and after a silence.
+        // The full update that a cell asks for when a gap does not close, and after a silence.
         let last = agent.full();
         cell.hear(last);
         cell.check(&agent);
@@ -201,7 +201,7 @@ fn a_lost_update_is_a_gap_until_everything_is_told() {
     agent.change(0, 1);
     cell.hear(agent.change(0, 2));
     assert!(cell.window.has_gap());
-    // Far more than is held.
+    // Far more than the window keeps.
     for value in 0..1000 {
         cell.hear(agent.change(0, value));
     }

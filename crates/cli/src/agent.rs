@@ -1,4 +1,4 @@
-//! `placewright agent`: looks after hosts until it is told to stop.
+//! `placewright agent`: manages hosts until it is told to stop.
 
 mod hosts;
 
@@ -23,7 +23,8 @@ use crate::warnings;
 /// Runs the agent until a signal ends it.
 ///
 /// # Errors
-/// It cannot start, and why; [`ConfigErrors`] when what the user wrote is wrong.
+///
+/// The agent cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
 pub(crate) fn run(flags: &AgentFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
@@ -41,19 +42,20 @@ pub(crate) fn run(flags: &AgentFlags) -> anyhow::Result<()> {
     result
 }
 
-/// What the options and the files that they name make.
+/// The result of checking the options and reading the files that they name.
 pub(crate) struct Checked {
     driver: Arc<dyn Driver>,
     placement: placement::Options,
     token: Option<Token>,
-    /// What is allowed and probably not meant.
+    /// Settings that are allowed but probably not intended.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Looks for what is wrong beyond single options, and reads what they name.
+/// Checks what concerns several options together, and reads the files that they name.
 ///
 /// # Errors
-/// What would keep the agent from starting.
+///
+/// Whatever would keep the agent from starting.
 pub(crate) fn check(config: &Config) -> Result<Checked, ConfigErrors> {
     let options = &config.options.agent;
     let token = options.token_file.as_deref().map(Token::read).transpose();
@@ -111,7 +113,7 @@ async fn serve(options: &AgentOptions, checked: Checked, start: Instant) -> anyh
     Ok(())
 }
 
-/// How to reach placement.
+/// The address of placement and the credentials for it.
 fn placement(all: &Options) -> Result<placement::Options, ConfigErrors> {
     let options = &all.agent;
     let token = match (&options.placement_user, &options.placement_password_file) {
@@ -148,7 +150,7 @@ fn agent_options(
     placewright_agent::Options {
         service_host: options.service_host.clone(),
         record: Some(options.directory().join("guests")),
-        // What is simulated is gone with the machine anyway.
+        // Simulated guests do not outlive the machine anyway.
         is_record_durable: !is_simulated,
         placement: Some(placement),
         resync: seconds(options.resync_s),
@@ -166,7 +168,7 @@ fn agent_options(
 }
 
 impl AgentOptions {
-    /// The directory of what the agent has to know after a restart.
+    /// The directory of the data that the agent needs after a restart.
     pub(crate) fn directory(&self) -> PathBuf {
         let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
         self.state_path.clone().unwrap_or_else(|| {

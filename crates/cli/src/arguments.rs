@@ -1,9 +1,10 @@
-//! How options of several commands are read.
+//! Parsers of options that several commands have.
 
-/// A number above 0, as options take it.
+/// Parses a number above 0.
 ///
 /// # Errors
-/// It is none, or not finite.
+///
+/// It is not a number, or not finite.
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::client::Client;
 
-/// What to do about what does not add up.
+/// Arguments of `placewright audit`.
 #[derive(Debug, Args)]
 pub(crate) struct AuditCommand {
     /// Mend what can be mended safely
@@ -27,7 +27,7 @@ pub(crate) struct AuditCommand {
     client: Client,
 }
 
-/// The server's answer.
+/// The JSON body of the server's response.
 #[derive(Debug, Deserialize)]
 struct Audited {
     findings: Vec<Finding>,
@@ -46,9 +46,10 @@ struct Finding {
 }
 
 impl AuditCommand {
-    /// Asks the server and prints; the answer is whether everything adds up.
+    /// Requests an audit and prints the findings. Returns whether there are none.
     ///
     /// # Errors
+    ///
     /// The server does not answer, or refuses.
     pub(crate) fn run(&self) -> anyhow::Result<bool> {
         let answer = if self.repair {

@@ -1,4 +1,4 @@
-//! `placewright bench`: measures a running server, and the project's own bars.
+//! `placewright bench`: measures a running server, and the project's own performance targets.
 
 mod bar;
 mod boots;
@@ -19,7 +19,7 @@ use clap::Subcommand;
 
 use http::HttpBench;
 
-/// What to measure.
+/// The benchmarks: subcommands of `placewright bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Drive any Placement server over HTTP/1.1: load hosts, ask for candidates, claim
@@ -39,7 +39,7 @@ pub(crate) enum BenchCommand {
 }
 
 impl BenchCommand {
-    /// Runs it; the answer is whether all bars were met.
+    /// Runs the benchmark; returns whether all targets were met.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         match self {
             Self::Http(bench) => bench.run(),

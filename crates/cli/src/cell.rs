@@ -1,7 +1,7 @@
 //! `placewright cell`: runs one cell until it is told to stop.
 //!
-//! The order of a start: configuration, log, token, ports, store, then it listens. What can fail at
-//! once fails before the store is loaded.
+//! The order of a start: configuration, log, token, ports, store, then it listens. Whatever can
+//! fail quickly is done before the store is loaded.
 
 mod identity;
 mod metrics;
@@ -32,7 +32,8 @@ use crate::warnings;
 /// Runs the cell until a signal ends it.
 ///
 /// # Errors
-/// It cannot start, and why; [`ConfigErrors`] when what the user wrote is wrong.
+///
+/// The cell cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
 pub(crate) fn run(flags: &CellFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
@@ -43,17 +44,18 @@ pub(crate) fn run(flags: &CellFlags) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let result = runtime.block_on(watched(Task::Main, serve(&config, token, start)));
-    // A store that is still being loaded is not waited for.
+    // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
     result
 }
 
-/// Looks for what is wrong beyond single options, and reads the token. Answers what is allowed and
-/// probably not meant, too.
+/// Checks what concerns several options together, and reads the token. Also returns settings that
+/// are allowed but probably not intended.
 ///
 /// # Errors
-/// What would keep the cell from starting.
+///
+/// Whatever would keep the cell from starting.
 pub(crate) fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErrors> {
     let options = &config.options;
     let cell = &options.cell;
@@ -130,7 +132,7 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
             "stopping: what was accepted is made durable; a second signal ends it at once"
         );
         systemd::stopping();
-        // Ends the streams too, which serving waits for.
+        // This also ends the streams, for which the server waits.
         cell.shutdown().await;
     };
     tokio::select! {
@@ -141,7 +143,7 @@ async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow:
     Ok(())
 }
 
-/// How the cell reaches placement.
+/// The link through which the cell reaches placement.
 fn placement(
     options: &CellOptions,
     token: Option<Token>,
@@ -175,7 +177,7 @@ fn milliseconds<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Dur
     Duration::from_millis(u64::try_from(number.get()).unwrap_or(0))
 }
 
-/// Says what runs, where, and on what.
+/// Logs what runs, at which addresses, and on which store.
 fn banner(
     config: &Config,
     listener: &TcpListener,

@@ -1,4 +1,4 @@
-//! `placewright config check`: what a start would refuse, and what it would warn about.
+//! `placewright config check`: reports the errors that would prevent a start, and the warnings.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::config::{AllFlags, Config, Environment};
 use crate::{agent, cell, control};
 
-/// Read everything as a role would.
+/// Arguments of `placewright config check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Whose start is tried

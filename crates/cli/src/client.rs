@@ -1,4 +1,4 @@
-//! Asks a running server, for commands that show its answer.
+//! A client of a running server, for commands that show its responses.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::Value;
 
-/// Which server, and who asks.
+/// Arguments that select a server and authenticate the request.
 #[derive(Debug, Args)]
 pub(crate) struct Client {
     /// The server's address
@@ -36,13 +36,14 @@ pub(crate) struct Client {
     microversion: String,
 }
 
-/// The longest wait for an answer.
+/// The time-out of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// The address of a server, as options take it.
+/// Parses the address of a server.
 ///
 /// # Errors
-/// It is no address of an HTTP server.
+///
+/// It is not the address of an HTTP server.
 pub(crate) fn server_url(text: &str) -> Result<String, String> {
     let example = "write it as http://127.0.0.1:8778";
     let url = reqwest::Url::parse(text).map_err(|error| format!("{error}; {example}"))?;
@@ -53,17 +54,19 @@ pub(crate) fn server_url(text: &str) -> Result<String, String> {
 }
 
 impl Client {
-    /// The JSON at a path.
+    /// Reads the JSON at a path.
     ///
     /// # Errors
-    /// Nobody answers, or the answer is no success: its reason.
+    ///
+    /// There is no response, or not a success; with the reason.
     pub(crate) fn get(&self, path_and_query: &str) -> anyhow::Result<Value> {
         self.run(reqwest::Method::GET, path_and_query)
     }
 
-    /// What the server answers to a POST without a body.
+    /// Sends a POST without a body, and returns the JSON of the response.
     ///
     /// # Errors
+    ///
     /// As [`Self::get`].
     pub(crate) fn post(&self, path_and_query: &str) -> anyhow::Result<Value> {
         self.run(reqwest::Method::POST, path_and_query)
@@ -78,7 +81,7 @@ impl Client {
 
     async fn ask(&self, method: reqwest::Method, path_and_query: &str) -> anyhow::Result<Value> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another one was installed meanwhile, which is as good.
+            // It fails only when another provider was installed meanwhile, which does as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let url = format!("{}{path_and_query}", self.url.trim_end_matches('/'));
@@ -115,7 +118,8 @@ impl Client {
     }
 }
 
-/// The reason in an error of the Placement API, without the sentence that all of a status share.
+/// The detail of an error of the Placement API, without the phrase that all errors of its status
+/// share.
 fn detail(error: &Value) -> Option<&str> {
     let detail = error
         .pointer("/errors/0/detail")

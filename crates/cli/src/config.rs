@@ -1,5 +1,5 @@
-//! Where the values of options come from: defaults, the configuration file, the environment, flags,
-//! each over the one before. Every value remembers its source, every problem names its place.
+//! The sources of option values: defaults, the configuration file, the environment, and flags, each
+//! overriding the one before. Every value has its source, and every error names its place.
 
 mod environment;
 mod file;
@@ -15,16 +15,16 @@ use crate::options::{OPTIONS, Options};
 pub(crate) use flags::Flags;
 pub(crate) use reads::{AgentFlags, AllFlags, CellFlags, ControlFlags, UpFlags};
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The table of options.
+    /// The default in the table of options.
     Default,
     /// A line of the configuration file, counted from 1.
     File { path: PathBuf, line: usize },
-    /// An environment variable.
+    /// The environment variable with this name.
     Environment(String),
-    /// A flag, without the dashes in front.
+    /// The flag with this name, without leading dashes.
     Flag(String),
 }
 
@@ -39,30 +39,30 @@ impl fmt::Display for Source {
     }
 }
 
-/// The text of one option's value, and its source.
+/// The value of one option as text, and its source.
 #[derive(Debug, Clone)]
 pub(crate) struct Value {
     /// The value as text, in the form of the environment and the command line.
     pub(crate) text: String,
-    /// Where it came from.
+    /// The layer that the value came from.
     pub(crate) source: Source,
 }
 
 /// A value that one layer gives for the option with this index in [`OPTIONS`].
 type Given = (usize, Value);
 
-/// The effective configuration.
+/// The effective configuration, after all layers.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The values, typed.
+    /// The parsed values of all options.
     pub(crate) options: Options,
     /// The same as text with their sources, one for each of [`OPTIONS`].
     pub(crate) values: Vec<Value>,
-    /// The configuration file that was read.
+    /// The configuration file that was read, if any.
     pub(crate) file: Option<PathBuf>,
 }
 
-/// Everything that is wrong with a configuration: one sentence each.
+/// All errors of a configuration, in one sentence each.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub(crate) struct ConfigErrors(pub(crate) Vec<String>);
@@ -78,7 +78,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What stands around a program: its environment variables.
+/// The environment variables of a process.
 #[derive(Debug)]
 pub(crate) struct Environment(Vec<(OsString, OsString)>);
 
@@ -101,7 +101,8 @@ impl Config {
     /// Reads all layers.
     ///
     /// # Errors
-    /// All problems of all layers together, in the order of the layers.
+    ///
+    /// All errors of all layers together, in the order of the layers.
     pub(crate) fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigErrors> {
         let mut problems = Vec::new();
         let mut given: Vec<Given> = Vec::new();
@@ -151,7 +152,7 @@ impl Config {
     }
 }
 
-/// The sentence about a value that its option does not allow.
+/// The error for a value that its option does not allow.
 fn bad_value(index: usize, value: &Value) -> String {
     let spec = &OPTIONS[index];
     let shown = if spec.secret {
@@ -172,8 +173,8 @@ fn bad_value(index: usize, value: &Value) -> String {
     )
 }
 
-/// The configuration file: the named one, which then must exist, or the first that exists of
-/// [`search_places`].
+/// The configuration file: the one that is named, which then must exist, or the first of
+/// [`search_places`] that exists.
 fn file_to_read(flags: &Flags, environment: &Environment) -> Result<Option<PathBuf>, String> {
     let (named, by) = match (flags.config(), environment.get("PLACEWRIGHT_CONFIG")) {
         (Some(path), _) => (path.to_owned(), "--config"),
@@ -191,7 +192,7 @@ fn file_to_read(flags: &Flags, environment: &Environment) -> Result<Option<PathB
     }
 }
 
-/// Where the configuration file is looked for when none is named.
+/// Where the configuration file is searched for when none is named.
 fn search_places(environment: &Environment) -> Vec<PathBuf> {
     let mut places = vec![PathBuf::from("placewright.toml")];
     if let Some(directory) = environment.get("CONFIGURATION_DIRECTORY") {
@@ -201,7 +202,7 @@ fn search_places(environment: &Environment) -> Vec<PathBuf> {
     places
 }
 
-/// " (did you mean …?)" for a name that is not among the known ones, when one of them is near.
+/// " (did you mean …?)" for an unknown name, if a known one is similar.
 fn nearest(unknown: &str, known: impl IntoIterator<Item = String>) -> String {
     known
         .into_iter()

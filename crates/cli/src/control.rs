@@ -1,7 +1,7 @@
-//! `placewright control`: runs the Placement service until it is told to stop.
+//! `placewright control`: runs control with its APIs until it is told to stop.
 //!
-//! The order of a start: configuration, log, port, policies and authentication, store, then it
-//! listens. What can fail at once fails before the store is loaded.
+//! The order of a start: configuration, log, ports, policies and authentication, store, then it
+//! listens. Whatever can fail quickly is done before the store is loaded.
 
 mod access;
 mod api_threads;
@@ -46,10 +46,11 @@ use crate::warnings;
 use running::Running;
 use signals::nth;
 
-/// Runs the service until a signal ends it.
+/// Runs control until a signal ends it.
 ///
 /// # Errors
-/// It cannot start, and why; [`ConfigErrors`] when what the user wrote is wrong.
+///
+/// Control cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
 pub(crate) fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
@@ -59,28 +60,30 @@ pub(crate) fn run(flags: &ControlFlags) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let result = runtime.block_on(watched(Task::Main, serve(&config, start)));
-    // A store that is still being loaded is not waited for.
+    // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
     result
 }
 
-/// Looks for what is wrong beyond single options: combinations, and the files that they name. Answers
-/// what is allowed and probably not meant.
+/// Checks what concerns several options together, and the files that they name. Returns settings
+/// that are allowed but probably not intended.
 ///
 /// # Errors
-/// The first thing that would keep the service from starting.
+///
+/// The first error that would keep control from starting.
 pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigErrors> {
     Checked::new(config).map(|checked| checked.warnings)
 }
 
-/// What the options and the files that they name make, before anything is opened.
+/// The result of checking the options and reading the files that they name, before anything is
+/// opened.
 pub(crate) struct Checked {
     token: Option<Token>,
     authenticator: Authenticator,
     policy: Policy,
     scheduler: Scheduler,
-    /// What is allowed and probably not meant.
+    /// Settings that are allowed but probably not intended.
     warnings: Vec<String>,
 }
 
@@ -88,7 +91,8 @@ impl Checked {
     /// Reads everything that a start needs.
     ///
     /// # Errors
-    /// The first thing that would keep the service from starting.
+    ///
+    /// The first error that would keep control from starting.
     fn new(config: &Config) -> Result<Self, ConfigErrors> {
         let options = &config.options;
         let mut warnings = check_open(options)?;
@@ -109,7 +113,8 @@ impl Checked {
 /// The backlog of the listening socket: connections that wait to be accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
-/// Refuses to let everybody in by accident, and warns where it is on purpose.
+/// Refuses a configuration that accidentally gives everybody full access, and warns if it is
+/// intended.
 pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors> {
     let mut warnings = Vec::new();
     let listens = std::iter::once(options.placement.listen)
@@ -175,15 +180,15 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes the address, so that a start fails before the store is loaded when somebody has it. Nobody
-/// can connect until it listens.
+/// Binds the address, so that a start fails before the store is loaded if it is in use. Nobody can
+/// connect until the socket listens.
 pub(crate) fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSocket> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
         TcpSocket::new_v6()?
     };
-    // The port of a server that just ended can be taken at once.
+    // The port of a server that has just ended can be bound at once.
     socket.set_reuseaddr(true)?;
     socket.bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
@@ -221,8 +226,8 @@ async fn open_store(
     Ok(opened.await??)
 }
 
-/// Creates what a new store, or one of an older release, lacks of the standard resource classes and
-/// traits.
+/// Creates the standard resource classes and traits that a store does not have yet, because it is
+/// new or of an older release.
 async fn ensure_standard_names(engine: &Engine<ControlMachine>) -> anyhow::Result<()> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let at = Timestamp::from_seconds(i64::try_from(seconds)?);

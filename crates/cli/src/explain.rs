@@ -1,4 +1,4 @@
-//! `placewright explain`: why a request for candidates finds what it finds, for a person to read.
+//! `placewright explain`: prints why a query for candidates finds what it finds.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::client::Client;
 
-/// What to explain.
+/// Arguments of `placewright explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     placewright explain 'resources=VCPU:8,MEMORY_MB:16384&required=HW_CPU_X86_AVX2'\n  \
@@ -25,7 +25,7 @@ pub(crate) struct Explain {
     json: bool,
 }
 
-/// The server's answer.
+/// The JSON body of the server's response.
 #[derive(Debug, Deserialize)]
 struct Explanation {
     roots: u64,
@@ -36,6 +36,7 @@ struct Explanation {
     near_misses: Vec<NearMiss>,
 }
 
+/// What one constraint removes, in the response.
 #[derive(Debug, Deserialize)]
 struct Effect {
     constraint: String,
@@ -43,6 +44,7 @@ struct Effect {
     removed_alone: u64,
 }
 
+/// Root providers that lack the same things, in the response.
 #[derive(Debug, Deserialize)]
 struct NearMiss {
     roots: u64,
@@ -56,6 +58,7 @@ struct Provider {
     name: String,
 }
 
+/// A constraint that root providers do not satisfy, in the response.
 #[derive(Debug, Deserialize)]
 struct Lack {
     constraint: Option<String>,
@@ -64,9 +67,10 @@ struct Lack {
 }
 
 impl Explain {
-    /// Asks the server and prints.
+    /// Requests an explanation and prints it.
     ///
     /// # Errors
+    ///
     /// The server does not answer, or refuses the query.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let query = self.query.strip_prefix('?').unwrap_or(&self.query);
@@ -143,13 +147,13 @@ impl Lack {
             ("amount", Some(missing)) => format!("{missing} too few free for {constraint}"),
             ("inventory", _) => format!("has no inventory for {constraint}"),
             ("units", _) => format!("its units do not allow {constraint}"),
-            // What a newer server may say too: that the constraint does not hold is true of all.
+            // A newer server may have other outcomes; in all of them the constraint fails.
             _ => format!("fails {constraint}"),
         }
     }
 }
 
-/// A number of roots, in an operator's word.
+/// A number of root providers, called hosts for operators.
 fn hosts(number: u64) -> String {
     match number {
         1 => "1 host".to_owned(),

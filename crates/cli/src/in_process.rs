@@ -1,4 +1,4 @@
-//! The service without sockets, for commands that print what a server would answer.
+//! The service without sockets, for commands that print what a server would respond.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use placewright_engine::Engine;
 use placewright_server::{Body, ControlMachine, HttpMetrics, ServerOptions, Service};
 use prometheus_client::registry::Registry;
 
-/// A service on this engine. What it streams ends when it is dropped.
+/// A service on this engine. Its streams end when it is dropped.
 ///
 /// # Errors
-/// The system gives no random numbers.
+///
+/// The system has no random numbers.
 pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Service>> {
     let authenticator = Authenticator::new(&AuthConfig::default())?;
     let (policy, _) = Policy::load(&PolicyConfig::default())?;
@@ -31,10 +32,11 @@ pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Serv
     )))
 }
 
-/// Asks it as an administrator: GET of a path with its query.
+/// Sends a GET request as an administrator: a path with its query.
 ///
 /// # Errors
-/// The answer is no success.
+///
+/// The response is not a success.
 pub(crate) async fn get(service: &Arc<Service>, uri: &str) -> anyhow::Result<Response<Body>> {
     let request = Request::get(uri)
         .header("x-auth-token", "admin")

@@ -1,4 +1,4 @@
-//! `placewright journal`: looks after a store without a server.
+//! `placewright journal`: inspects and maintains a store without a server.
 
 mod export;
 
@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::config::{Config, Environment, Flags, chain};
 use crate::print;
 
-/// What to do with a store.
+/// The subcommands of `placewright journal`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JournalCommand {
     /// Check every entry and snapshot against its checksum, and whether every entry is there that was
@@ -66,7 +66,7 @@ pub(crate) enum JournalCommand {
     },
 }
 
-/// Which store.
+/// Arguments that select a store.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
     /// The store's directory [default: what `store.path` is configured to]
@@ -88,7 +88,7 @@ impl StoreArgs {
         Ok(config.options.store.directory())
     }
 
-    /// Opens it to look at what is there, and says so when something is not.
+    /// Opens the store for reading, and reports what is missing in it.
     fn read(&self) -> anyhow::Result<SqliteJournal> {
         let mut journal = SqliteJournal::open_read_only(&self.directory()?)?;
         if let Err(problem) = journal.check_acknowledged() {
@@ -99,7 +99,7 @@ impl StoreArgs {
 }
 
 impl JournalCommand {
-    /// Runs it; the answer is whether the store is sound.
+    /// Runs the command; returns whether the store is intact.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         match self {
             Self::Verify(store) => run_verify(&store),
@@ -111,7 +111,7 @@ impl JournalCommand {
     }
 }
 
-/// Entries between two signs of life of a long walk.
+/// The number of entries between two lines of progress.
 const PROGRESS_ENTRIES: u64 = 1_000_000;
 
 fn run_verify(store: &StoreArgs) -> anyhow::Result<bool> {
@@ -155,13 +155,13 @@ fn kind(problem: &JournalError) -> &'static str {
     }
 }
 
-/// Entries that are whole by their checksums but hold no changes that this release knows.
+/// Adds entries that have a valid checksum but no changes that this release can decode.
 fn decode_all(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow::Result<()> {
     let first = journal.first_held()?;
-    // Damage was reported by the walk before; here it only ends the reading.
+    // Damage was reported by the check before; here it only ends the reading.
     let _ = journal.read(first, &mut |sequence, record| {
         if let Err(error) = placewright_conductor::Control::decode(record)
-            // It may be a cell's store.
+            // It may be the store of a cell.
             && CellMachine::decode(record).is_err()
         {
             problems.push(format!("entry {sequence}: {}", chain(&error)));

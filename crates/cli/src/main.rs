@@ -1,6 +1,6 @@
-//! The one binary of Placewright.
+//! The `placewright` program: all commands and roles.
 
-/// `println!` for output whose reader (`head`, say) may stop early.
+/// `println!` for output whose reader (such as `head`) may stop early.
 macro_rules! outln {
     ($($argument:tt)*) => {
         $crate::out(&format!("{}\n", format_args!($($argument)*)))
@@ -113,7 +113,8 @@ fn main() -> ExitCode {
             } else {
                 eprintln!("placewright: {error:#}");
             }
-            // What the user wrote is wrong: 2, as for a wrong command line. All else: 1.
+            // Errors in the user's input end with 2, as for a wrong command line; all others with
+            // 1.
             if error.is::<ConfigErrors>() || error.is::<placewright_trace::TraceError>() {
                 ExitCode::from(2)
             } else {
@@ -166,7 +167,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each long-lived task with the commands that it runs in, and what is contained.
+/// Each long-lived task with the commands that it runs in, and the contained ones.
 #[cfg(feature = "fault-injection")]
 fn tasks() -> String {
     use placewright_tasks::{Contained, Role, Task};
@@ -182,7 +183,7 @@ fn tasks() -> String {
     text
 }
 
-/// Prints a text. Whoever reads it (`head`, say) may stop early.
+/// Prints a text. Its reader (such as `head`) may stop early.
 fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -190,8 +191,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a text in the middle of something else, which has no use for an error: whatever it is, nobody
-/// would see more of the output.
+/// Prints part of a longer output, and ignores errors: the rest could not be printed either.
 fn out(text: &str) {
     if let Err(error) = print(text) {
         eprintln!("placewright: standard output: {error:#}");

@@ -1,4 +1,5 @@
-//! `placewright openapi`: prints what a server would serve at `/placewright/v1/openapi.json`.
+//! `placewright openapi`: prints the document that a server serves at
+//! `/placewright/v1/openapi.json`.
 
 use clap::Args;
 use http_body_util::BodyExt as _;
@@ -8,7 +9,7 @@ use placewright_server::{ControlMachine, Microversion};
 
 use crate::in_process;
 
-/// Which document.
+/// Arguments of `placewright openapi`.
 #[derive(Debug, Args)]
 pub(crate) struct OpenApi {
     /// The microversion that it describes [default: the newest]
@@ -17,10 +18,11 @@ pub(crate) struct OpenApi {
 }
 
 impl OpenApi {
-    /// Prints it.
+    /// Prints the document.
     ///
     /// # Errors
-    /// The system gives no threads, or standard output cannot be written.
+    ///
+    /// The system has no threads, or standard output cannot be written.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let engine = Engine::<ControlMachine>::open(MemoryJournal::new(), Options::default(), ())?;
         let version = self.microversion.unwrap_or(Microversion::MAX);
@@ -37,7 +39,7 @@ impl OpenApi {
     }
 }
 
-/// The microversion with this name.
+/// Parses a microversion of the Placement API.
 fn microversion(text: &str) -> Result<Microversion, String> {
     let minor = text.strip_prefix("1.").and_then(|minor| minor.parse().ok());
     minor

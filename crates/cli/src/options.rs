@@ -16,31 +16,32 @@ pub(crate) use kinds::{
     OptionType, Ratio, UserGrants,
 };
 
-/// What is known about one option before any value is.
+/// The definition of an option, independent of any value.
 #[derive(Debug)]
 pub(crate) struct OptionSpec {
-    /// The table of the configuration file that it stands in.
+    /// The section of the configuration file that it belongs to.
     pub(crate) section: &'static str,
-    /// Its key in that table.
+    /// The key in that section.
     pub(crate) name: &'static str,
-    /// What it is for, in sentences.
+    /// Its description, in whole sentences, for the help and the documentation.
     pub(crate) help: &'static str,
-    /// The value when nobody gives one, as text; empty means "not set".
+    /// The default as text; empty means "not set".
     pub(crate) default: &'static str,
-    /// What its number counts; empty when it is no number.
+    /// The unit of its number; empty if it is not a number.
     pub(crate) unit: &'static str,
-    /// Never shown, and has no flag, because every user of a machine can read command lines.
+    /// Whether it is a secret: it is never shown, and has no flag, because every user of a machine
+    /// can read command lines.
     pub(crate) secret: bool,
-    /// The values that are allowed, in words.
+    /// Describes the allowed values.
     pub(crate) allowed: fn() -> String,
-    /// Whether a text is such a value.
+    /// Whether a text is an allowed value.
     pub(crate) accepts: fn(&str) -> bool,
-    /// How the value is written in the configuration file.
+    /// The form of the value in the configuration file.
     pub(crate) form: Form,
 }
 
 impl OptionSpec {
-    /// `section.name`, as messages name it.
+    /// `section.name`, the key that messages show.
     pub(crate) fn key(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
@@ -53,19 +54,19 @@ impl OptionSpec {
     /// The flag that sets it, without the dashes in front.
     pub(crate) fn flag(&self) -> String {
         if self.name == "i_know_this_is_open" {
-            // The sentence is meant to be typed; a section's name in it would blur it.
+            // The sentence is meant to be typed, so its flag has no section's name.
             return "i-know-this-is-open".to_owned();
         }
         format!("{}-{}", self.section, self.name).replace('_', "-")
     }
 }
 
-/// A table of the configuration file.
+/// A section of the configuration file.
 #[derive(Debug)]
 pub(crate) struct SectionSpec {
-    /// Its name.
+    /// The name of the section.
     pub(crate) name: &'static str,
-    /// What its options are about.
+    /// A description of its options.
     pub(crate) help: &'static str,
 }
 
@@ -116,10 +117,11 @@ macro_rules! options {
         ];
 
         impl Options {
-            /// Reads the options out of one text for each entry of [`OPTIONS`].
+            /// Parses the options from one text for each entry of [`OPTIONS`].
             ///
             /// # Errors
-            /// The index of the first option whose text is not a value of its kind.
+            ///
+            /// The index of the first option whose text is not an allowed value.
             #[allow(unused_assignments, reason = "the last increment counts what nobody reads")]
             pub(crate) fn from_texts(texts: &[&str]) -> Result<Self, usize> {
                 let mut index = 0;
@@ -710,7 +712,7 @@ options! {
 }
 
 impl StoreOptions {
-    /// The store's directory, wherever it comes from.
+    /// The store's directory, configured or default.
     pub(crate) fn directory(&self) -> PathBuf {
         let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
         self.path.clone().unwrap_or_else(|| {
@@ -722,7 +724,7 @@ impl StoreOptions {
 }
 
 impl CellOptions {
-    /// The store's directory, wherever it comes from.
+    /// The store's directory, configured or default.
     pub(crate) fn directory(&self) -> PathBuf {
         let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
         self.store_path.clone().unwrap_or_else(|| {
@@ -733,7 +735,7 @@ impl CellOptions {
     }
 }
 
-/// The option that a `section.name` means.
+/// The index of the option with the key `section.name`.
 pub(crate) fn find(key: &str) -> Option<usize> {
     OPTIONS.iter().position(|spec| spec.key() == key)
 }

@@ -33,7 +33,7 @@ use progress::Progress;
 use report::{Report, Run};
 use usage::{Amounts, Sample, percent};
 
-/// What to replay, where, and how fast.
+/// Arguments of `placewright replay`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     placewright up --nodes crates/trace/data/nodes.csv &\n  \
@@ -90,17 +90,19 @@ pub(crate) struct Replay {
     clean_up: bool,
 }
 
-/// Between two samples of how full the installation is.
+/// The interval of samples of the installation's usage.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-/// At first samples are this close, and then ever less, so that the picture of a short run is one.
+/// The interval of the first samples, which then grows, so that the chart of a short run has enough
+/// points.
 const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(20);
 
 impl Replay {
-    /// Runs it; the answer is whether every task ended active or refused with a reason.
+    /// Runs the replay; returns whether every task ended active or was refused with a reason.
     ///
     /// # Errors
-    /// A file is wrong, the installation does not answer or is another, the results cannot be
-    /// written.
+    ///
+    /// A file is not valid, the installation does not answer or has other hosts, or the results
+    /// cannot be written.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let nodes = nodes::read(&self.nodes).context("--nodes")?;
         let mut tasks = tasks::read(&self.tasks).context("--tasks")?;
@@ -156,7 +158,7 @@ impl Replay {
         Ok(report.is_settled() && !report.stopped)
     }
 
-    /// What to do and when, with flavors that the installation has.
+    /// The servers to create, with their times and the installation's flavors.
     async fn works(&self, api: &Api, tasks: &[Task]) -> anyhow::Result<Vec<Work>> {
         let mut flavors = Flavors::read(api).await?;
         let mut ids = BTreeMap::new();
@@ -211,7 +213,7 @@ impl Replay {
     }
 }
 
-/// Becomes true when the user presses Ctrl-C. A second time ends the program at once.
+/// Becomes true when the user presses Ctrl-C. The second time ends the program at once.
 fn on_interrupt() -> watch::Receiver<bool> {
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(async move {
@@ -223,13 +225,13 @@ fn on_interrupt() -> watch::Receiver<bool> {
                 std::process::exit(130);
             }
         }
-        // Kept: a sender that goes away would look like a stop.
+        // The sender is kept, because dropping it would look like a stop.
         std::future::pending::<()>().await;
     });
     stopped
 }
 
-/// Runs to the end and takes samples all the while, one at the start and one at the end.
+/// Runs to the end and takes samples throughout, with one at the start and one at the end.
 async fn run_sampled(drive: &Arc<Drive>, totals: &Amounts) -> Vec<Sample> {
     let mut progress = Progress::new(drive.works.len());
     let mut samples = Vec::new();
@@ -259,7 +261,7 @@ async fn run_sampled(drive: &Arc<Drive>, totals: &Amounts) -> Vec<Sample> {
     }
 }
 
-/// Looks at the installation now. `project` is found out with the first server.
+/// Takes a sample of the installation. `project` is found with the first server.
 async fn sample(drive: &Drive, project: &mut Option<String>) -> Sample {
     let counts = drive.board.counts();
     let at_s = drive.start.elapsed().as_secs_f64();
@@ -280,14 +282,14 @@ async fn sample(drive: &Drive, project: &mut Option<String>) -> Sample {
     Sample { at_s, counts, used }
 }
 
-/// From the start to the end of the last task that ended.
+/// The time from the start to the end of the last task that ended.
 fn last_end(drive: &Drive, board: &Board) -> Duration {
     board.last_end().map_or(Duration::ZERO, |at| {
         at.saturating_duration_since(drive.start)
     })
 }
 
-/// The retries of the servers that are still there.
+/// Counts the retried builds of servers that still exist.
 async fn retries(api: &Arc<Api>, board: &Board, connections: usize) -> Option<retries::Retries> {
     let entries = board.entries();
     let there = entries.iter().filter(|entry| !entry.deleted);
@@ -301,7 +303,7 @@ async fn retries(api: &Arc<Api>, board: &Board, connections: usize) -> Option<re
     }
 }
 
-/// Deletes what is left.
+/// Deletes the servers that are left.
 pub(crate) async fn clean_up(api: &Arc<Api>, board: &Board, connections: usize) {
     let entries = board.entries();
     let left = entries.iter().filter(|entry| !entry.deleted);

@@ -1,4 +1,5 @@
-//! `placewright topology`: where hosts stand, from a file into the scheduler and placement.
+//! `placewright topology`: loads the topology of hosts from a file into the scheduler and
+//! placement.
 
 mod apply;
 mod table;
@@ -78,10 +79,11 @@ pub(crate) struct Apply {
 }
 
 impl TopologyCommand {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// The file is wrong, or a server does not answer as it should.
+    ///
+    /// The file is not valid, or a server does not answer as expected.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
             Self::Apply(apply) => apply.run(),

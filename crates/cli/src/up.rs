@@ -1,8 +1,8 @@
 //! `placewright up`: a whole installation in one process, on embedded stores under one directory:
 //! control with its three APIs, cells, and simulated hosts.
 //!
-//! Cells listen for agents too, so that hosts of other machines can join. Started again on the same
-//! directory it goes on where it was.
+//! Cells also listen for agents, so that hosts of other machines can join. Started again on the
+//! same directory, it continues where it was.
 
 mod hosts;
 mod told;
@@ -34,7 +34,7 @@ use crate::control::{BACKLOG, bind, check_open, logs, systemd, wire};
 use crate::options::{self, AuthStrategy};
 use hosts::Simulation;
 
-/// What to run besides what the options say.
+/// Arguments of `placewright up`, besides the options of its parts.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// The directory of all stores, made when missing
@@ -66,30 +66,31 @@ pub(crate) struct Up {
     flags: UpFlags,
 }
 
-/// The ports that are taken where no other is configured; a free one when somebody has them, but for
-/// the compute API's.
+/// The preferred ports where none is configured. If one is in use, a free port is taken, except for
+/// the compute API.
 const COMPUTE_PORT: u16 = 8774;
 const ASKS_PORT: u16 = 8775;
 const HEALTH_PORT: u16 = 8777;
 const SCHEDULER_PORT: u16 = 8779;
 const CELLS_PORT: u16 = 8780;
 
-/// How long simulated work under way may go on when it is to stop.
+/// How long simulated work under way may continue at the stop.
 const AGENT_DRAIN: Duration = Duration::from_secs(1);
-/// A host whose agent is silent for so long is down.
+/// A host is marked down when its agent was silent for this long.
 const HOST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is logged unless the user says: everything but single requests.
+/// The default log filter: everything except single requests.
 const QUIET: &str = "info,placewright_server::access=warn";
 
 /// Runs the installation until a signal ends it.
 ///
 /// # Errors
-/// It cannot start, and why; [`ConfigErrors`] when what the user wrote is wrong.
+///
+/// It cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
 pub(crate) fn run(up: &Up) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut config = Config::load(&up.flags, &Environment::of_process())?;
-    // Unless the user says what to log: a line for each request would bury what there is to try.
+    // By default requests are not logged: they would bury the suggestions of what to try.
     if options::find("log.filter")
         .is_some_and(|index| config.values[index].source == Source::Default)
     {
@@ -104,13 +105,13 @@ pub(crate) fn run(up: &Up) -> anyhow::Result<()> {
         .build()?;
     let serve = up.serve(&config, simulation, start);
     let result = runtime.block_on(watched(Task::Main, serve));
-    // A store that is still being loaded is not waited for.
+    // The thread of a store that is still being loaded is not waited for.
     runtime.shutdown_background();
     drop(log);
     result
 }
 
-/// The address of a port on loopback, or a free one if somebody has that.
+/// The address of a port on loopback, or of a free port if that one is in use.
 fn preferred(port: u16) -> std::io::Result<SocketAddr> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let is_taken = std::net::TcpListener::bind(address).is_err();
@@ -122,7 +123,7 @@ fn preferred(port: u16) -> std::io::Result<SocketAddr> {
 }
 
 impl Up {
-    /// What the options leave open is as an installation in one process needs it.
+    /// Sets options that the user left open to what an installation in one process needs.
     fn complete(&self, config: &mut Config) -> anyhow::Result<()> {
         let options = &mut config.options;
         if options.auth.strategy != AuthStrategy::Noauth2 && self.simulates() {
@@ -231,7 +232,7 @@ impl Up {
         Ok(())
     }
 
-    /// What is told when all is up, but for the cells.
+    /// The addresses to print when everything runs, without those of the cells.
     fn told(&self, running: &Running, hosts: usize) -> std::io::Result<told::Told> {
         Ok(told::Told {
             placement: running.placement_address()?,
@@ -244,7 +245,7 @@ impl Up {
         })
     }
 
-    /// Opens a cell, and makes it known to control.
+    /// Opens a cell, and adds it to control.
     async fn open_cell(
         &self,
         config: &Config,
@@ -280,7 +281,7 @@ impl Up {
         Ok(cell)
     }
 
-    /// Has a cell listen for agents of other machines.
+    /// Makes a cell listen for agents of other machines.
     async fn listen(
         &self,
         cell: &Arc<Cell>,
@@ -321,7 +322,7 @@ impl Up {
             let record = self.folder.join(format!("cell{}", number + 1));
             let options = placewright_agent::Options {
                 record: Some(record.join("guests")),
-                // The guests are gone with the machine too.
+                // Simulated guests do not outlive the machine either.
                 is_record_durable: false,
                 placement: Some(placewright_agent::placement::Options::new(
                     format!("http://{placement}"),
@@ -347,7 +348,7 @@ async fn ready(agents: &[Agent], runtime: &Arc<Runtime>, hosts: usize) {
     }
 }
 
-/// The cells' stores are logged as control's is; their figures are in no metrics.
+/// Logs what the cells' stores do, as for control's; they have no metrics.
 fn observer() -> impl Observer {
     Logged(())
 }

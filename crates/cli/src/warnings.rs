@@ -1,5 +1,5 @@
-//! What is allowed in a configuration and probably not meant. `placewright config check` prints it, and
-//! the start of a role logs it: both take it from here, so that neither knows less.
+//! Warnings about settings that are allowed but probably not intended. `placewright config check`
+//! prints them, and the start of a role logs them.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::config::{Config, Source};
 use crate::options::{AuthStrategy, OPTIONS, Options};
 
-/// What everybody but the owner and the group may do with a file.
+/// The permission of users other than the owner and the group to read a file.
 const OTHERS_READ: u32 = 0o004;
 const OTHERS_WRITE: u32 = 0o002;
 
@@ -18,7 +18,7 @@ pub(crate) fn log(warnings: &[String]) {
     }
 }
 
-/// What is odd about control's options and files, besides what its parts say of themselves.
+/// Warnings about control's options and files, besides those of its parts.
 pub(crate) fn of_control(config: &Config) -> Vec<String> {
     let options = &config.options;
     let mut warnings = of_file(config);
@@ -55,7 +55,7 @@ pub(crate) fn of_control(config: &Config) -> Vec<String> {
     warnings
 }
 
-/// What is odd about a cell's options and files.
+/// Warnings about a cell's options and files.
 pub(crate) fn of_cell(config: &Config) -> Vec<String> {
     let cell = &config.options.cell;
     let mut warnings = of_file(config);
@@ -64,7 +64,7 @@ pub(crate) fn of_cell(config: &Config) -> Vec<String> {
     warnings
 }
 
-/// What is odd about an agent's options and files.
+/// Warnings about an agent's options and files.
 pub(crate) fn of_agent(config: &Config) -> Vec<String> {
     let agent = &config.options.agent;
     let mut warnings = of_file(config);
@@ -82,7 +82,7 @@ pub(crate) fn of_agent(config: &Config) -> Vec<String> {
     warnings
 }
 
-/// A configuration file with secrets in it that others may read.
+/// Warns about a configuration file with secrets that others may read.
 fn of_file(config: &Config) -> Vec<String> {
     let Some(file) = &config.file else {
         return Vec::new();
@@ -116,7 +116,8 @@ fn of_keystone(warnings: &mut Vec<String>, options: &Options) {
     secret(warnings, "keystone.password_file", file);
 }
 
-/// A file with a secret that others may read or write. That it is missing is for others to say.
+/// Warns about a file with a secret that others may read or write. A missing file is reported
+/// elsewhere.
 fn secret(warnings: &mut Vec<String>, key: &str, file: Option<&Path>) {
     let Some(file) = file else { return };
     if mode(file).is_some_and(|mode| mode & (OTHERS_READ | OTHERS_WRITE) != 0) {
@@ -127,7 +128,8 @@ fn secret(warnings: &mut Vec<String>, key: &str, file: Option<&Path>) {
     }
 }
 
-/// A store that others may look into. A directory that they cannot enter hides what is in it.
+/// Warns about a store that others may read. If they cannot enter the directory, its content is
+/// safe.
 fn store(warnings: &mut Vec<String>, directory: &Path) {
     let is_open = |path: &Path| mode(path).is_some_and(|mode| mode & 0o007 != 0);
     if !is_open(directory) {
@@ -148,7 +150,7 @@ fn store(warnings: &mut Vec<String>, directory: &Path) {
     }
 }
 
-/// Sections that say how callers are known, and do not count.
+/// Warns about sections for authentication strategies that are not used.
 fn unused_strategies(warnings: &mut Vec<String>, config: &Config) {
     let strategy = config.options.auth.strategy;
     let is_set = |section: &str| {
@@ -158,7 +160,7 @@ fn unused_strategies(warnings: &mut Vec<String>, config: &Config) {
     if strategy != AuthStrategy::HttpBasic && is_set("http_basic") {
         warnings.push(unused("http_basic", strategy));
     }
-    // An agent beside it may be the one that needs it.
+    // An agent with the same file may use the section.
     let is_agents = config.options.agent.placement_keystone;
     if strategy != AuthStrategy::Keystone && is_set("keystone") && !is_agents {
         warnings.push(unused("keystone", strategy));
@@ -172,7 +174,7 @@ fn unused(section: &str, strategy: AuthStrategy) -> String {
     )
 }
 
-/// The permissions of what is there.
+/// The permissions of a file; none if it does not exist.
 fn mode(path: &Path) -> Option<u32> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(metadata.permissions().mode())

@@ -1,4 +1,4 @@
-//! `placewright agent` against a placement that wants to know who it is.
+//! `placewright agent` against a placement that requires authentication.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ impl Drop for Agent {
     }
 }
 
-/// Waits until placement has the agent's two hosts; their UUIDs.
+/// Waits until placement has the agent's two hosts; returns their UUIDs.
 fn hosts(control: &Control, header: &str) -> Vec<String> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -102,7 +102,7 @@ fn an_agent_shows_the_tokens_of_its_service_user_and_gets_new_ones() {
     let operator = "X-Auth-Token: operator";
     let uuids = hosts(&control, operator);
 
-    // The agent's token is not taken any more: it gets another one, and mends what is gone.
+    // The agent's token is revoked: it gets another one, and restores what was deleted.
     let before = keystone.logins();
     for number in 1..=before {
         keystone.forget(&format!("own-{number}"));

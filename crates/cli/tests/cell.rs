@@ -1,4 +1,4 @@
-//! `placewright cell` as an operator, control and an agent meet it.
+//! `placewright cell` as operators, control and agents see it.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! `placewright control` as an operator meets it.
+//! `placewright control` as an operator sees it.
 
 mod common;
 
@@ -280,7 +280,7 @@ fn systemd_is_told_when_it_is_ready_alive_and_stopping() {
         let mut message = [0; 256];
         let length = socket.recv(&mut message).unwrap();
         let text = String::from_utf8_lossy(&message[..length]);
-        // Sockets that it is to keep are another matter.
+        // Messages about sockets to keep are not counted here.
         if !text.starts_with("FDSTORE") {
             return text.trim().to_owned();
         }
@@ -324,7 +324,7 @@ fn the_load_generator_loads_asks_and_claims_without_a_failure() {
         assert_eq!(phases[index]["succeeded"], requests);
         assert_eq!(phases[index]["failed"], 0);
     }
-    // What each connection made before the clock started is gone.
+    // What each connection created before the measurement was deleted.
     let hosts = server.request("GET /resource_providers", "");
     assert_eq!(hosts.matches("\"uuid\"").count(), 20, "{hosts}");
 }
@@ -361,7 +361,7 @@ fn the_load_generator_names_a_wrong_option() {
     }
 }
 
-/// A huge page makes its first user wait until 2 MiB are there.
+/// With a huge page, the first access waits until 2 MiB are available.
 #[cfg(target_os = "linux")]
 #[test]
 fn its_memory_comes_in_small_pages() {
@@ -369,11 +369,11 @@ fn its_memory_comes_in_small_pages() {
     let server = Control::start(&directory.path().join("store"), &[]);
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("THP_enabled"));
-    // Systems before Linux 5.0 do not say.
+    // Systems before Linux 5.0 do not report it.
     assert!(line.is_none_or(|line| line.ends_with('0')), "{line:?}");
 }
 
-/// What `config check` says about a file with the scheduler's rules.
+/// The output of `config check` for a file with the scheduler's rules.
 #[test]
 fn the_printed_scheduler_rules_are_accepted() {
     let (code, sample, _) = run(&["config", "scheduler"]);

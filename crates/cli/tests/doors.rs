@@ -1,5 +1,5 @@
-//! How `placewright control` takes connections: health aside, restarts that refuse nobody, few file
-//! descriptors.
+//! How `placewright control` accepts connections: a separate health listener, restarts without
+//! refused connections, few file descriptors.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// The answer to a request on a connection that is closed behind it.
+/// The response to a request on a connection that is closed afterwards.
 fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
@@ -25,7 +25,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     answer
 }
 
-/// What is there of an answer on a connection that is kept.
+/// Reads what has arrived of a response on a connection that stays open.
 fn read(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(SOON)).unwrap();
     let mut buffer = [0; 65_536];
@@ -84,7 +84,7 @@ fn another_process_takes_the_place_of_the_one_that_runs() {
     kept.write_all(ROOT).unwrap();
     assert!(read(&mut kept).starts_with("HTTP/1.1 200"));
 
-    // One that cannot start leaves the old one as it is.
+    // A successor that cannot start does not affect the running process.
     let start = |flags: &[&str]| {
         let mut command = placewright(&["control", "--config", "/dev/null", "--store-path"]);
         command.arg(&store);
@@ -100,7 +100,7 @@ fn another_process_takes_the_place_of_the_one_that_runs() {
     let mut child = start(&[]).spawn().unwrap();
     let line = old.wait_for_line("takes this one's place");
     assert!(line.contains("INFO"), "{line}");
-    // Nobody is refused, whenever it is.
+    // No connection is refused at any time.
     let mut new = TcpStream::connect(old.address).unwrap();
     for stream in [&mut new, &mut kept] {
         stream.write_all(ROOT).unwrap();
@@ -135,7 +135,7 @@ fn with_nobody_to_follow_it_starts_as_ever() {
     let server = Control::start(&store, &flags);
     server.signal(Signal::KILL);
     drop(server);
-    // What a process left that was killed is nobody either.
+    // What a killed process left behind does not count as a predecessor.
     let server = Control::start(&store, &flags);
     assert!(get(server.address, "/readyz").ends_with("ready\n"));
 }
@@ -173,7 +173,7 @@ fn few_descriptors_are_shared_and_nothing_spins() {
     child.wait().unwrap();
 }
 
-/// Processor time of a process in hundredths of a second.
+/// The processor time of a process in hundredths of a second.
 fn cpu_ticks(process: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat

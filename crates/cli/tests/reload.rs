@@ -1,4 +1,4 @@
-//! What SIGHUP makes `placewright control` read again.
+//! The files that `placewright control` reads again on SIGHUP.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,10 +13,10 @@ use common::Control;
 use rustix::process::Signal;
 
 const LIST: &str = "GET /resource_providers";
-/// "old" and "new" as `htpasswd -B -C 4` writes them, for the user "op".
+/// The passwords "old" and "new" as `htpasswd -B -C 4` writes them, for the user "op".
 const OLD: &str = "op:$2b$04$abcdefghijklmnopqrstuu3C6u2sQjFttrT16nmXgxlk/de0mfCmu\n";
 const NEW: &str = "op:$2b$04$abcdefghijklmnopqrstuusf96eeUQLgQWR72RBesvIE8CjOJNM9O\n";
-/// "op:old" and "op:new" as they stand in a header.
+/// "op:old" and "op:new" as authorization headers.
 const WITH_OLD: &str = "Authorization: Basic b3A6b2xk";
 const WITH_NEW: &str = "Authorization: Basic b3A6bmV3";
 
@@ -26,7 +26,7 @@ fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Sends SIGHUP, waits until it was followed, and answers the lines of the log before that.
+/// Sends SIGHUP, waits until it was handled, and returns the log lines before that.
 fn hang_up(server: &mut Control) -> String {
     server.signal(Signal::HUP);
     server.lines_up_to("SIGHUP: read")
@@ -54,7 +54,7 @@ fn sighup_reads_policies_and_passwords_again_and_a_wrong_file_changes_nothing() 
             "--auth-strategy=http_basic",
             "--http-basic-user-file",
             users.to_str().unwrap(),
-            // Only the signal makes it look.
+            // The file is read again only because of the signal.
             "--http-basic-reload-check-ms=86400000",
         ],
     );
@@ -87,7 +87,7 @@ fn sighup_reads_policies_and_passwords_again_and_a_wrong_file_changes_nothing() 
     assert_status(&server, WITH_OLD, 401);
     assert_status(&server, WITH_NEW, 403);
 
-    // Each file counts for itself.
+    // An error in one file does not affect the other.
     file(directory, "policy.yaml", "");
     let log = hang_up(&mut server);
     assert!(

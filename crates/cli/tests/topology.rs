@@ -58,7 +58,7 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     let flags = ["--scheduler-listen", &*listen];
     let server = Control::start(&directory.path().join("store"), &flags);
     add_hosts(&server, 4);
-    // An aggregate that is no place stays.
+    // An aggregate that is not part of the topology stays.
     let own = "{\"aggregates\": [\"11111111-1111-4111-8111-111111111111\"], \
                \"resource_provider_generation\": 1}";
     let path = format!("/resource_providers/{}/aggregates", host(1));
@@ -99,7 +99,7 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
         .build();
     runtime.unwrap().block_on(schedule(&url));
 
-    // A host that the file no longer names is in no place.
+    // A host that the file no longer names is removed from all groups.
     std::fs::write(&file, "host,rack,room\nnode-1,r1,north\n").unwrap();
     let (_, said, _) = apply(&file, &server, &url, &[]);
     assert_eq!(said.trim(), "1 hosts in 1 rack, 1 room; 3 hosts moved");
@@ -111,7 +111,7 @@ fn hosts_go_to_their_places_and_rules_about_them_hold() {
     assert_eq!(server.end().0, 0);
 }
 
-/// What hosts say of themselves, and what is answered to what was heard or is missing.
+/// Sends soft state of hosts, and checks the receipts, also for updates that are missing.
 async fn tell_hosts(client: &Client) {
     for number in 1..=4 {
         let mut report = HostReport::default();
@@ -141,7 +141,7 @@ async fn tell_hosts(client: &Client) {
     }
 }
 
-/// What the client crate offers, on hosts with places.
+/// Uses the client crate's calls, on hosts with a topology.
 async fn schedule(url: &str) {
     let client = Client::new(url, "admin").unwrap();
     tell_hosts(&client).await;
@@ -176,7 +176,7 @@ async fn schedule(url: &str) {
     let topology = client.topology().await.unwrap();
     assert_eq!((topology.levels.len(), topology.distances.len()), (2, 1));
     assert_eq!(topology.distances[0].distance, 40);
-    // As far away as can be, then as near.
+    // First as far away as possible, then as near.
     for (relation, is_same) in [("far", false), ("near", true)] {
         let rule = format!(
             r#"{{"relation": "{relation}", "strength": "soft", "weight": 1000, "to": ["{first}"]}}"#

@@ -1,5 +1,5 @@
-//! What is allowed and probably not meant: `config check` prints what a start logs. And flags that a
-//! command does not read.
+//! Settings that are allowed but probably not intended: `config check` prints what a start logs.
+//! And flags that a command does not read.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ fn write(path: &Path, text: &str, mode: u32) -> String {
 fn check_prints_what_a_start_warns_about() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    // A name with a letter too few, a file with a secret that all can read, a section without effect.
+    // A misspelt name, a file with a secret that everybody can read, a section without effect.
     let policy = write(
         &at("policy.yaml"),
         "\"placement:resource_providers:lst\": \"@\"\n",

@@ -1,4 +1,4 @@
-//! What the scheduler answers. Fields that a newer server adds are passed over.
+//! The answers of the scheduler API. Fields that a newer server adds are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,200 +12,200 @@ pub struct Destinations {
     pub claimed: bool,
     /// For how long the candidates can be claimed by their UUIDs, in milliseconds.
     pub kept_ms: u64,
-    /// One for each instance, in the order of the request.
+    /// The result for each instance, in the order of the request.
     pub selections: Vec<Slot>,
-    /// What of the request has no effect.
+    /// Parts of the request that have no effect, for people.
     pub warnings: Vec<String>,
 }
 
-/// What an instance gets.
+/// The result for one instance.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Slot {
-    /// The instance.
+    /// The UUID of the instance, as in the request.
     pub instance: Uuid,
-    /// Its host; nothing when it found none and did not have to.
+    /// The selected host; none when none was found and the request allowed that.
     pub selected: Option<Selection>,
-    /// Other hosts of the same cell.
+    /// Candidates on other hosts of the same cell, best first.
     pub alternates: Vec<Selection>,
-    /// Why this host; only of a request that asks for it.
+    /// Why this host was selected; only if the request asked for it.
     #[serde(default)]
     pub explanation: Option<Explanation>,
 }
 
-/// Why a host was selected.
+/// Why a host was selected: the scores of the best hosts.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Explanation {
-    /// How many hosts would do, and were compared.
+    /// How many hosts were feasible, and were compared.
     pub compared: usize,
-    /// The best of them, best first: at most ten, and the selected one.
+    /// The best of them, best first: at most ten, and always the selected one.
     pub ranking: Vec<Weighed>,
 }
 
-/// What a host weighs.
+/// A host with its score.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Weighed {
-    /// The host's root provider.
+    /// The UUID of the host's root provider.
     pub provider: Uuid,
-    /// The service that looks after the host.
+    /// The name of the compute service that manages the host.
     pub host: String,
-    /// The host's node.
+    /// The name of the compute node.
     pub node: String,
-    /// The sum of the shares.
+    /// The host's score: the sum of the weighers' shares.
     pub score: f64,
-    /// Whether the instance goes there. A better one was taken by others first.
+    /// Whether this is the selected host. Hosts above it were taken by concurrent requests first.
     pub selected: bool,
-    /// What each weigher gives it; empty where there was nobody to compare it with.
+    /// What each weigher contributes; empty where there was no other host to compare it with.
     pub weights: Vec<Weight>,
 }
 
-/// What a weigher gives a host.
+/// The contribution of one weigher to a host's score.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Weight {
-    /// The weigher.
+    /// The name of the weigher, as in the configuration.
     pub weigher: String,
-    /// The host's number.
+    /// The weigher's raw value of the host.
     pub number: f64,
-    /// The number on the scale of the hosts compared, from 0 to 1.
+    /// The value scaled to the range of the compared hosts, from 0 to 1.
     pub normalised: f64,
-    /// How much it counts.
+    /// The configured factor of the weigher.
     pub multiplier: f64,
-    /// What it comes to.
+    /// The weigher's part of the score: `normalised` times `multiplier`.
     pub share: f64,
 }
 
-/// A host with one way to be served.
+/// A candidate: a host, and one way of allocating the resources there.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Selection {
-    /// The name of this way, for a later claim.
+    /// The UUID of the candidate, for a later [`crate::Client::claim`] or [`crate::Client::swap`].
     pub candidate: Uuid,
-    /// The host's cell.
+    /// The UUID of the host's cell.
     pub cell: Uuid,
-    /// The service that looks after the host.
+    /// The name of the compute service that manages the host.
     pub host: String,
-    /// The host's node.
+    /// The name of the compute node.
     pub node: String,
-    /// The host's root provider.
+    /// The UUID of the host's root provider.
     pub provider: Uuid,
-    /// Its zone.
+    /// The availability zone of the host, if it is in one.
     pub zone: Option<String>,
-    /// Its weight; the more the better. Of another request it means nothing.
+    /// The score; higher is better. Scores of different requests cannot be compared.
     pub score: f64,
-    /// What is claimed there.
+    /// What is claimed, or would be, on that host.
     pub allocation_request: AllocationRequest,
 }
 
-/// What is claimed.
+/// What a consumer claims, in the form of placement's allocation requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct AllocationRequest {
-    /// By provider.
+    /// The claimed amounts, by the UUID of the resource provider.
     pub allocations: BTreeMap<Uuid, Allocations>,
-    /// Who serves which group of a granular request, by the group's suffix.
+    /// Which providers satisfy each group of a granular request, by the group's suffix.
     #[serde(default)]
     pub mappings: BTreeMap<String, Vec<Uuid>>,
 }
 
-/// Amounts of one provider.
+/// The amounts that are claimed of one provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Allocations {
-    /// By resource class.
+    /// The amounts, by resource class.
     pub resources: BTreeMap<String, i64>,
 }
 
-/// What a consumer holds now.
+/// The result of a claim: what the consumer holds now.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Claimed {
-    /// The consumer.
+    /// The UUID of the consumer: the instance.
     pub consumer: Uuid,
-    /// The candidate.
+    /// The UUID of the candidate that was claimed.
     pub candidate: Uuid,
-    /// The host's root provider.
+    /// The UUID of the host's root provider.
     pub provider: Uuid,
-    /// What is claimed there.
+    /// The resources that the consumer holds.
     pub allocation_request: AllocationRequest,
 }
 
-/// How many more would fit.
+/// How many more instances of a request would fit.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Capacity {
-    /// The instances.
+    /// The number of instances, at most the limit of the request.
     pub count: usize,
-    /// Whether there is room for more than the limit.
+    /// Whether more than the limit would fit.
     pub more: bool,
-    /// The hosts that would get some.
+    /// The number of hosts that would receive at least one instance.
     pub hosts: usize,
-    /// The instances by cell.
+    /// The number of instances by the UUID of the cell.
     pub by_cell: BTreeMap<Uuid, usize>,
 }
 
 /// A page of hosts.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Hosts {
-    /// The hosts.
+    /// The hosts of the page, in an order that does not change.
     pub hosts: Vec<Host>,
-    /// What to begin the next page after; nothing on the last.
+    /// The host after which the next page begins; none on the last page.
     pub next: Option<Uuid>,
 }
 
 /// A host as the scheduler sees it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Host {
-    /// The compute node's UUID: that of its root provider.
+    /// The UUID of the compute node, which is that of its root provider.
     pub uuid: Uuid,
-    /// Its cell.
+    /// The UUID of the host's cell.
     pub cell: Uuid,
-    /// The service that looks after it.
+    /// The name of the compute service that manages the host.
     pub host: String,
-    /// Its node.
+    /// The name of the compute node.
     pub node: String,
-    /// Its zone.
+    /// The availability zone of the host, if it is in one.
     pub zone: Option<String>,
-    /// Whether placement has its root provider.
+    /// Whether placement has the host's root provider.
     pub has_provider: bool,
-    /// Whether it is heard of.
+    /// Whether the host counts as up: it was heard of recently enough.
     pub up: bool,
-    /// Whether new instances may come.
+    /// Whether new instances may be placed on the host.
     pub enabled: bool,
-    /// How long ago it was last heard of, in milliseconds.
+    /// How long ago the host was last heard of, in milliseconds.
     pub age_ms: i64,
-    /// The instances there, or on their way.
+    /// The number of instances on the host or on their way to it.
     pub instances: usize,
 }
 
-/// What became of an update.
+/// What a host update led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "receipt", rename_all = "lowercase")]
 pub enum Receipt {
-    /// It counts now.
+    /// The update is in effect.
     Applied,
-    /// It, or a newer one, was there already.
+    /// This update or a newer one was there already; nothing changed.
     Stale,
 }
 
-/// One level of places: the racks, say.
+/// One level of the topology: the racks, for instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// Its name.
+    /// The name of the level, which topology rules refer to.
     pub name: String,
-    /// Its places: each an aggregate of placement.
+    /// The groups of hosts at this level: each is an aggregate of placement.
     pub aggregates: BTreeSet<Uuid>,
 }
 
-/// How far apart two places of one level are; the same both ways.
+/// The distance between two groups of hosts of one level; it is symmetric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distance {
-    /// One place.
+    /// The aggregate of one group of hosts.
     pub from: Uuid,
-    /// The other, or the same one: the distance between hosts of the place.
+    /// The aggregate of the other group; the same one for the distance between hosts within it.
     pub to: Uuid,
-    /// In the operator's own unit. Pairs of which nothing is said are counted in hops.
+    /// The distance in the operator's own unit. Pairs without an entry are counted in hops.
     pub distance: u32,
 }
 
-/// The places of the operator's topology.
+/// The operator's topology: racks, rows and so on, as groups of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// The levels, the smallest first.
+    /// The levels, the smallest groups first.
     pub levels: Vec<Level>,
-    /// Distances between places of one level; each pair once.
+    /// Distances between groups of one level; each pair once.
     pub distances: Vec<Distance>,
 }

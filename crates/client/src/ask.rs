@@ -1,23 +1,23 @@
-//! What is asked of `POST /v1/destinations`.
+//! The request body of `POST /v1/destinations`.
 
 use placewright_scheduler::request::RequestSpec;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
-/// Hosts for instances.
+/// A request for hosts for one or more equal instances.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ask {
-    /// What each instance is to be.
+    /// The requirements of each instance.
     pub request: RequestSpec,
-    /// The instances, 1 to 1000.
+    /// The UUIDs of the instances: 1 to 1000.
     pub instances: Vec<Uuid>,
-    /// How many other hosts to name for each, at most 100.
+    /// How many alternate hosts to return for each instance, at most 100.
     pub alternates: usize,
     /// Whether the selected hosts are claimed.
     pub claim: bool,
     /// How many instances must find a host.
     pub minimum: Minimum,
-    /// Whether to say why these hosts: see [`Slot::explanation`](crate::Slot::explanation).
+    /// Whether to explain the selection: see [`Slot::explanation`](crate::Slot::explanation).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub explain: bool,
 }
@@ -25,15 +25,15 @@ pub struct Ask {
 /// How many instances must find a host; with fewer, nothing is claimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Minimum {
-    /// All of them.
+    /// Every instance must find a host.
     #[default]
     All,
-    /// This many.
+    /// At least this many must find one.
     AtLeast(usize),
 }
 
 impl Ask {
-    /// Claims hosts for all instances or none.
+    /// A request that claims hosts for all instances or for none.
     #[must_use]
     pub fn claim(request: RequestSpec, instances: Vec<Uuid>) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Ask {
         }
     }
 
-    /// Only looks: nothing changes.
+    /// A request that claims nothing and only returns hosts.
     #[must_use]
     pub fn look(request: RequestSpec, instances: Vec<Uuid>) -> Self {
         Self {
@@ -55,20 +55,20 @@ impl Ask {
         }
     }
 
-    /// The same with so many alternates for each instance.
+    /// Sets the number of alternates for each instance.
     #[must_use]
     pub fn with_alternates(self, alternates: usize) -> Self {
         Self { alternates, ..self }
     }
 
-    /// The same where fewer instances may do.
+    /// Sets how many instances must find a host.
     #[must_use]
     pub fn with_minimum(self, minimum: Minimum) -> Self {
         Self { minimum, ..self }
     }
 
-    /// The same with the reasons for each host. Every host is weighed anew for it, so it takes longer
-    /// in a large fleet.
+    /// Asks for an explanation of each selection. Every host is scored anew for it, which takes
+    /// longer in a large fleet.
     #[must_use]
     pub fn with_explanation(self) -> Self {
         Self {

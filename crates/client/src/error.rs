@@ -1,4 +1,4 @@
-//! Why there is no answer, or not the one that was hoped for.
+//! Errors of the client.
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -6,19 +6,19 @@ use thiserror::Error;
 /// Why a call failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Nobody answered, or not in time. What was asked for may have happened.
+    /// There was no answer, or not in time. The request may have taken effect.
     #[error("no answer: {0}")]
     Transport(#[from] reqwest::Error),
-    /// The scheduler refused; nothing changed.
+    /// The scheduler refused the request; nothing changed.
     #[error("{0}")]
     Refused(Box<Refused>),
-    /// The answer, or the request, is not in the form that this client knows.
+    /// The request or the answer cannot be encoded or decoded.
     #[error("unreadable: {0}")]
     Unreadable(#[from] serde_json::Error),
 }
 
 impl Error {
-    /// What kind of refusal this is, if it is one.
+    /// The code of the refusal; none for other errors.
     #[must_use]
     pub fn code(&self) -> Option<&Code> {
         match self {
@@ -28,44 +28,44 @@ impl Error {
     }
 }
 
-/// A refusal in the scheduler's words.
+/// A refusal of the scheduler.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{status}: {detail}")]
 pub struct Refused {
-    /// The HTTP status.
+    /// The HTTP status of the answer.
     pub status: u16,
-    /// What kind of refusal it is.
+    /// The kind of refusal.
     pub code: Code,
-    /// What is the matter, in sentences.
+    /// The reason in whole sentences, for people.
     pub detail: String,
-    /// The field to blame, if it is one.
+    /// The field of the request that is wrong, if it is one.
     pub field: Option<String>,
-    /// Why no host will do, with [`Code::NoCapacity`].
+    /// Why no host is feasible, with [`Code::NoCapacity`].
     pub explanation: Option<serde_json::Value>,
-    /// How the server's log names the request.
+    /// The id of the request in the server's log.
     pub request_id: Option<String>,
 }
 
-/// What kind of refusal it is; `docs/scheduler-api.md` explains each.
+/// The kind of a refusal; `docs/scheduler-api.md` explains each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The request is wrong.
+    /// The request is malformed or not valid.
     BadRequest,
-    /// There is no such thing.
+    /// The object of the request does not exist.
     NotFound,
-    /// The request is fine and there is no room.
+    /// The request is valid, but no host has room.
     NoCapacity,
-    /// The consumer holds something already.
+    /// The consumer has allocations already.
     ConsumerExists,
-    /// The consumer changed meanwhile: try again.
+    /// The consumer was changed by a concurrent request; the caller may retry.
     ConsumerChanged,
-    /// An earlier update of the host is missing.
+    /// An earlier update of the host is missing; the caller has to send a full one.
     Gap,
-    /// The candidate is not kept any more.
+    /// The candidate has expired; the caller has to select again.
     CandidateExpired,
-    /// The service cannot do it now.
+    /// The service cannot handle the request at present.
     Unavailable,
-    /// Something else.
+    /// A code that this version of the client does not know.
     Other(String),
 }
 
@@ -102,7 +102,7 @@ struct ErrorBody {
 }
 
 impl Refused {
-    /// Reads a refusal; one that is in no known form is told as it came.
+    /// Decodes a refusal; an answer that is not in the known form is kept as text.
     pub(crate) fn read(status: u16, body: &[u8]) -> Self {
         let read = serde_json::from_slice::<ErrorsBody>(body).ok();
         match read.and_then(|mut body| body.errors.pop()) {

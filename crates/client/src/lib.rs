@@ -41,10 +41,10 @@ pub use answer::{
 pub use ask::{Ask, Minimum};
 pub use error::{Code, Error, Refused};
 
-/// The longest wait for an answer.
+/// The time-out of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// A client. Clones share its connections.
+/// A client of the scheduler API. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -53,14 +53,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the scheduler at a URL, which shows this token.
+    /// Creates a client for a scheduler's URL that authenticates with this token.
     ///
     /// # Errors
     ///
     /// [`Error::Transport`] when TLS cannot be set up.
     pub fn new(url: &str, token: &str) -> Result<Self, Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another one was installed meanwhile, which is as good.
+            // It fails only when another provider was installed meanwhile, which does as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let http = reqwest::Client::builder().timeout(ANSWER_MAX).build()?;
@@ -113,7 +113,7 @@ impl Client {
         self.send(Method::POST, &path, &body).await
     }
 
-    /// Gives back all that a consumer holds.
+    /// Releases all that a consumer holds.
     ///
     /// # Errors
     ///
@@ -123,7 +123,8 @@ impl Client {
         self.exchange(Method::DELETE, &path, None).await.map(drop)
     }
 
-    /// A page of hosts: those after a host, or the first ones. [`Hosts::next`] leads to the next.
+    /// Lists a page of hosts: those after a host, or the first ones. [`Hosts::next`] begins the
+    /// next page.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl Client {
         self.get(&format!("hosts?limit={limit}{after}")).await
     }
 
-    /// One host.
+    /// Shows one host.
     ///
     /// # Errors
     ///
@@ -142,17 +143,17 @@ impl Client {
         self.get(&format!("hosts/{uuid}")).await
     }
 
-    /// Tells the next update of a host.
+    /// Sends the next update of a host's soft state.
     ///
     /// # Errors
     ///
-    /// [`Error`]; [`Code::Gap`] when one before it is missing: send a full one then.
+    /// [`Error`]; [`Code::Gap`] when an earlier update is missing: send a full one then.
     pub async fn tell_state(&self, host: Uuid, update: &NumberedUpdate) -> Result<Receipt, Error> {
         let path = format!("hosts/{host}/state");
         self.send(Method::POST, &path, update).await
     }
 
-    /// Says the name, zone and metadata of a host aggregate.
+    /// Sets the name, zone and metadata of a host aggregate.
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl Client {
         self.put(&format!("aggregates/{uuid}"), &body).await
     }
 
-    /// The levels of places, and the distances between them.
+    /// Reads the topology: its levels and the distances between their groups of hosts.
     ///
     /// # Errors
     ///
@@ -176,7 +177,7 @@ impl Client {
         self.get("topology").await
     }
 
-    /// Replaces the levels of places, and the distances.
+    /// Replaces the topology: its levels and the distances.
     ///
     /// # Errors
     ///

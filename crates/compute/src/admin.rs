@@ -1,4 +1,5 @@
-//! What operators keep: groups, aggregates, zones, services, hypervisors, key pairs, limits.
+//! The resources that operators and users manage besides servers and flavors: server groups,
+//! aggregates, zones, services, hypervisors, key pairs, limits.
 
 pub(crate) mod aggregates;
 pub(crate) mod hosts;
@@ -11,8 +12,8 @@ pub(crate) mod zones;
 
 use uuid::Uuid;
 
-/// The number by which old clients know something that has a UUID: always the same for the same
-/// UUID, and different for almost all others.
+/// The integer id that old microversions show for something with a UUID: always the same for the
+/// same UUID, and with few collisions.
 pub(crate) fn number(uuid: Uuid) -> u32 {
     let low = uuid.as_u128() & 0x7fff_ffff;
     u32::try_from(low).unwrap_or(0).max(1)

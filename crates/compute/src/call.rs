@@ -1,4 +1,4 @@
-//! A request whose door is behind it, and what handlers do with it.
+//! The context of a request after authentication and routing, and what handlers do with it.
 
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Rule, Target};
@@ -17,10 +17,10 @@ use crate::routes::Operation;
 use crate::service::Core;
 use crate::version::Version;
 
-/// How often what was changed meanwhile is read and changed anew.
+/// How often a change is read and submitted again after it conflicted with a concurrent one.
 const ROUNDS_MAX: usize = 16;
 
-/// A request for a handler.
+/// An authenticated and routed request, as handlers receive it.
 pub(crate) struct Call<'a> {
     pub(crate) core: &'a Core,
     pub(crate) version: Version,
@@ -28,9 +28,9 @@ pub(crate) struct Call<'a> {
     pub(crate) parameters: Vec<(&'a str, String)>,
     pub(crate) query: Query,
     pub(crate) body: &'a [u8],
-    /// Scheme and host, as the client knows them.
+    /// Scheme and host of the API as the client addresses it, for links.
     pub(crate) origin: String,
-    /// The project in the path, if there is one, with a slash before it.
+    /// The project in the path, with a slash before it; empty if the path has none.
     pub(crate) prefix: &'a str,
     pub(crate) at: Timestamp,
     /// What was read for an answer that changes nothing, and is waited for at its end.
@@ -66,29 +66,29 @@ impl Call<'_> {
         found.map_or("", |(_, value)| value)
     }
 
-    /// The caller's project; empty if it has none.
+    /// The caller's project id; empty if it has none.
     pub(crate) fn project(&self) -> &str {
         self.identity.project_id().unwrap_or("")
     }
 
-    /// The caller's user; empty if it has none.
+    /// The caller's user id; empty if it has none.
     pub(crate) fn user(&self) -> &str {
         self.identity.user_id().unwrap_or("")
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub(crate) fn json(&self) -> ApiResult<Value> {
         serde_json::from_slice(self.body)
             .map_err(|error| ApiError::bad_request(format!("The body is no JSON: {error}.")))
     }
 
-    /// Checks that the caller may do something to what is its own, or to nobody's in particular.
+    /// Checks a policy rule for an object of the caller, or of nobody in particular.
     pub(crate) fn allow(&self, rule: Rule) -> ApiResult<()> {
         let target = Target::own(self.identity);
         Ok(self.core.placement.allow(rule, self.identity, &target)?)
     }
 
-    /// Checks that the caller may do something to what is somebody's.
+    /// Checks a policy rule for an object that belongs to a project and a user.
     pub(crate) fn allow_on(&self, rule: Rule, project: &str, user: &str) -> ApiResult<()> {
         let target = Target::new()
             .with("project_id", Some(project))
@@ -96,27 +96,27 @@ impl Call<'_> {
         Ok(self.core.placement.allow(rule, self.identity, &target)?)
     }
 
-    /// Whether the caller may do it.
+    /// Whether a policy rule allows the caller the operation.
     pub(crate) fn may(&self, rule: Rule) -> bool {
         self.allow(rule).is_ok()
     }
 
-    /// Whether the caller is an administrator, as far as others' things are concerned.
+    /// Whether the caller may see objects of all projects, as administrators do.
     pub(crate) fn sees_all_projects(&self) -> bool {
         self.may(Rule::ServersDetailAllProjects)
     }
 
-    /// The address of something.
+    /// The URL of an object, with the version in its path.
     pub(crate) fn link(&self, path: &str) -> String {
         format!("{}/v2.1{}{path}", self.origin, self.prefix)
     }
 
-    /// The address of something, whatever the version.
+    /// The URL of an object without the version.
     pub(crate) fn bookmark(&self, path: &str) -> String {
         format!("{}{}{path}", self.origin, self.prefix)
     }
 
-    /// Both addresses, as most things show them.
+    /// Both URLs, in the form in which most objects show them.
     pub(crate) fn links(&self, path: &str) -> Value {
         serde_json::json!([
             {"rel": "self", "href": self.link(path)},
@@ -136,7 +136,7 @@ impl Call<'_> {
         }
     }
 
-    /// The same for what may be refused.
+    /// The same for a computation that may fail.
     pub(crate) async fn try_read<T: Send>(
         &self,
         compute: impl Fn(&Control, &Views) -> ApiResult<T> + Send,
@@ -144,7 +144,7 @@ impl Call<'_> {
         self.read(compute).await
     }
 
-    /// That a project's servers have room for so many more bytes of records.
+    /// The bound that a project's records may grow by so many bytes.
     pub(crate) fn room_for(&self, project: &str, bytes: u64) -> Bound {
         Bound::InstanceBytes {
             project: project.to_owned(),
@@ -153,7 +153,7 @@ impl Call<'_> {
         }
     }
 
-    /// Has control decide a command.
+    /// Submits a command to control; the inner result is control's decision.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         let answer = self.core.conductor.submit(command).await;
         answer.map_err(|error| {
@@ -165,11 +165,11 @@ impl Call<'_> {
                 source = reason.source();
             }
             if matches!(error, SubmitError::TooLarge { .. }) {
-                // The caller's own matter, and no failure of the store.
+                // The request is too large, which is not a failure of the store.
                 return ApiError::too_large(text);
             }
             tracing::warn!("{text}");
-            // Whose disk is full is for operators.
+            // Details of the store's failure are shown to operators only.
             match self.sees_all_projects() {
                 true => ApiError::unavailable(text),
                 false => ApiError::unavailable("The change was not made: try again later."),
@@ -177,12 +177,12 @@ impl Call<'_> {
         })
     }
 
-    /// Has control carry a command out; what it refuses is a conflict, or not found.
+    /// Submits a command; a refusal becomes a 409 or 404.
     pub(crate) async fn carry_out(&self, command: Command) -> ApiResult<Outcome> {
         Ok(self.submit(command).await??)
     }
 
-    /// Has a cell do something.
+    /// Makes a cell carry out an operation; a refusal becomes a 409.
     pub(crate) async fn act(&self, cell: CellId, act: Act) -> ApiResult<()> {
         let reply = self.core.conductor.act(cell, act).await;
         match reply.map_err(|error| self.of_link(error))? {
@@ -191,7 +191,7 @@ impl Call<'_> {
         }
     }
 
-    /// An error of a link: names and addresses of cells are for operators.
+    /// Converts an error of a link. The names and addresses of cells are shown to operators only.
     pub(crate) fn of_link(&self, error: LinkError) -> ApiError {
         let told = ApiError::from(error);
         match told.status {
@@ -203,8 +203,8 @@ impl Call<'_> {
         }
     }
 
-    /// Reads something, has `prepare` make a guarded command of it, and does so again when somebody
-    /// else was faster.
+    /// Reads the state, lets `prepare` make a command that checks that nothing has changed, and
+    /// repeats this when something has.
     pub(crate) async fn change<T: Send>(
         &self,
         prepare: impl Fn(&Control, &Views) -> ApiResult<(Command, T)> + Send + Sync,
@@ -222,7 +222,7 @@ impl Call<'_> {
     }
 }
 
-/// What a handler answers when all went well.
+/// The response of a handler that succeeded.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -231,7 +231,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// No content at all.
+    /// A response without a body.
     pub(crate) fn empty(status: u16) -> Self {
         Self {
             status,
@@ -240,7 +240,7 @@ impl Reply {
         }
     }
 
-    /// JSON.
+    /// A response with a JSON body.
     pub(crate) fn json(status: u16, value: &impl Serialize) -> ApiResult<Self> {
         let body = serde_json::to_vec(value).map_err(|error| {
             ApiError::new(500, format!("The answer cannot be written: {error}"))

@@ -1,6 +1,6 @@
-//! Which requests may cost milliseconds, and are answered on the threads for those.
+//! Which requests may take milliseconds, and therefore run on the threads for costly requests.
 
-/// Lists whose cost grows with the fleet, or with what a project has.
+/// Listings whose cost grows with the fleet or with a project's servers.
 const LISTS: [&str; 20] = [
     "/servers",
     "/servers/detail",
@@ -24,13 +24,13 @@ const LISTS: [&str; 20] = [
     "/os-keypairs",
 ];
 
-/// Larger bodies take milliseconds to read and to check.
+/// Larger bodies take milliseconds to parse and to check.
 const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
 
-/// How a body asks for several servers: `min_count` or `max_count`.
+/// Part of a body that asks for several servers: `min_count` or `max_count`.
 const COUNT: &[u8] = b"_count\"";
 
-/// Whether answering may cost milliseconds.
+/// Whether a request may take milliseconds.
 pub(crate) fn is_high(path: &str, method: &str, body: &[u8]) -> bool {
     match method {
         "GET" => LISTS.contains(&path),

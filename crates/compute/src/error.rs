@@ -1,4 +1,4 @@
-//! Refused requests, in the form of the compute API.
+//! Error responses, in the form of the compute API.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use placewright_link::LinkError;
 use placewright_server::Denied;
 use serde_json::{Value, json};
 
-/// A request that was refused. Nothing was changed by it.
+/// An error response. The request has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: u16,
@@ -16,6 +16,7 @@ pub(crate) struct ApiError {
     pub(crate) retry_after_s: Option<u64>,
 }
 
+/// The result of a handler, or the error response.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
@@ -32,7 +33,7 @@ impl ApiError {
         Self::new(400, message)
     }
 
-    /// A field of the body or query is wrong.
+    /// A 400 that names the wrong field of a body or query.
     pub(crate) fn field(field: &str, message: impl std::fmt::Display) -> Self {
         Self::new(400, format!("{field}: {message}"))
     }
@@ -45,7 +46,7 @@ impl ApiError {
         Self::new(404, format!("There is no {what} {id}."))
     }
 
-    /// A path or version that the API does not have.
+    /// A 404 for a path that does not exist in the requested version.
     pub(crate) fn nothing_here() -> Self {
         Self::new(404, "The resource could not be found.")
     }
@@ -69,10 +70,10 @@ impl ApiError {
         }
     }
 
-    /// The body that tells it.
+    /// The JSON body of the response.
     pub(crate) fn body(&self) -> Value {
         if self.status == 401 {
-            // What is in front of the API in other clouds answers in this form.
+            // In other clouds a proxy in front of the API answers these, in this form.
             return json!({"error": {
                 "code": 401, "title": "Unauthorized", "message": self.message,
             }});
@@ -84,7 +85,7 @@ impl ApiError {
     }
 }
 
-/// The name of a status.
+/// The key of the error object for a status.
 ///
 /// Source: Compute API guide, "Faults".
 fn kind(status: u16) -> &'static str {
@@ -113,7 +114,7 @@ impl From<Denied> for ApiError {
     }
 }
 
-/// What the conductor refuses and no handler has its own words for.
+/// The response to a refusal of the conductor for which no handler has its own message.
 impl From<super_conductor::Refusal> for ApiError {
     fn from(refusal: super_conductor::Refusal) -> Self {
         use super_conductor::Refusal;
@@ -144,7 +145,7 @@ impl From<LinkError> for ApiError {
     }
 }
 
-/// The same with a capital letter and a full stop.
+/// Makes a text a sentence: with a capital letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let Some(first) = letters.next() else {

@@ -1,4 +1,4 @@
-//! Reading bodies: each error names the field, and fields that nobody asked for are refused.
+//! Parsing of request bodies: each error names the field, and unknown fields are rejected.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, ApiResult};
 
-/// An object of a body while it is read.
+/// A JSON object whose fields are taken out one by one while it is parsed.
 pub(crate) struct Fields<'a> {
     path: Cow<'a, str>,
     map: &'a Map<String, Value>,
@@ -15,12 +15,12 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The body itself.
+    /// Starts with the top-level object of a body.
     pub(crate) fn of_body(body: &'a Value) -> ApiResult<Self> {
         Self::new("", body)
     }
 
-    /// An object at a path; an empty path is the body.
+    /// Starts with an object at a path, which errors name; an empty path is the body.
     pub(crate) fn new(path: impl Into<Cow<'a, str>>, value: &'a Value) -> ApiResult<Self> {
         let path = path.into();
         match value {
@@ -33,7 +33,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The path of one of its fields.
+    /// The path of one of its fields, for errors.
     pub(crate) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An error about one of its fields.
+    /// A 400 about one of its fields.
     pub(crate) fn wrong(&self, key: &str, message: impl std::fmt::Display) -> ApiError {
         ApiError::field(&self.path_of(key), message)
     }
@@ -51,14 +51,14 @@ impl<'a> Fields<'a> {
         self.map.contains_key(key)
     }
 
-    /// Any value, as it is.
+    /// Takes a field of any type; none if it is missing.
     pub(crate) fn take(&mut self, key: &'a str) -> Option<&'a Value> {
         let value = self.map.get(key)?;
         self.taken.push(key);
         Some(value)
     }
 
-    /// Any value that has to be there.
+    /// Takes a required field of any type.
     pub(crate) fn need(&mut self, key: &'a str) -> ApiResult<&'a Value> {
         match self.take(key) {
             Some(value) => Ok(value),
@@ -66,13 +66,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An object that has to be there.
+    /// Takes a required object.
     pub(crate) fn object(&mut self, key: &'a str) -> ApiResult<Fields<'a>> {
         let value = self.need(key)?;
         Fields::new(self.path_of(key), value)
     }
 
-    /// A text whose length is within a range of characters.
+    /// Takes a text whose length in characters is within a range.
     pub(crate) fn text(
         &mut self,
         key: &'a str,
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
         Err(self.wrong(key, format!("it must have {least} to {most} characters")))
     }
 
-    /// A text or null.
+    /// Takes a text that may also be null.
     pub(crate) fn nullable_text(
         &mut self,
         key: &'a str,
@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text that has to be there.
+    /// Takes a required text.
     pub(crate) fn needed_text(
         &mut self,
         key: &'a str,
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
         text.ok_or_else(|| self.wrong(key, "it is missing"))
     }
 
-    /// A name: no blank at either end, nothing that does not print.
+    /// Takes a name: without blanks at its ends, and with printable characters only.
     pub(crate) fn name(&mut self, key: &'a str) -> ApiResult<Option<&'a str>> {
         let Some(name) = self.text(key, 1..=255)? else {
             return Ok(None);
@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
         Ok(Some(name))
     }
 
-    /// A whole number, perhaps written as a text.
+    /// Takes an integer, which may also be written as a text.
     pub(crate) fn integer(
         &mut self,
         key: &'a str,
@@ -155,7 +155,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// True or false, perhaps written as a text.
+    /// Takes a boolean, which may also be written as a text.
     pub(crate) fn boolean(&mut self, key: &'a str) -> ApiResult<Option<bool>> {
         let Some(value) = self.take(key) else {
             return Ok(None);
@@ -166,7 +166,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Nothing else may be there.
+    /// Rejects the object if it has fields that were not taken.
     pub(crate) fn finish(self) -> ApiResult<()> {
         if self.taken.len() == self.map.len() {
             return Ok(());
@@ -182,7 +182,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A list that is not longer than it may be.
+/// A list of at most `most` items.
 pub(crate) fn list<'v>(path: &str, value: &'v Value, most: usize) -> ApiResult<&'v [Value]> {
     let all = value
         .as_array()
@@ -194,7 +194,7 @@ pub(crate) fn list<'v>(path: &str, value: &'v Value, most: usize) -> ApiResult<&
     Ok(all)
 }
 
-/// True or false in one of the ways that clients write it.
+/// A boolean in any of the forms that clients write.
 pub(crate) fn boolean(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(known) => Some(*known),
@@ -203,7 +203,7 @@ pub(crate) fn boolean(value: &Value) -> Option<bool> {
     }
 }
 
-/// True or false as a text.
+/// A boolean written as a text.
 pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     const TRUE: [&str; 6] = ["1", "t", "true", "on", "y", "yes"];
     const FALSE: [&str; 6] = ["0", "f", "false", "off", "n", "no"];
@@ -215,7 +215,7 @@ pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Checks a name of anything.
+/// Checks a name's characters.
 pub(crate) fn check_name(path: &str, name: &str) -> ApiResult<()> {
     if name.trim() != name {
         return Err(ApiError::field(
@@ -232,7 +232,7 @@ pub(crate) fn check_name(path: &str, name: &str) -> ApiResult<()> {
     Ok(())
 }
 
-/// Texts by keys: metadata, extra specs.
+/// An object of texts: metadata or extra specs.
 pub(crate) fn texts(
     path: &str,
     value: &Value,
@@ -261,16 +261,16 @@ pub(crate) fn texts(
     Ok(texts)
 }
 
-/// Whether a key is one that metadata and extra specs may have.
+/// Whether a text is a valid key of metadata or extra specs.
 pub(crate) fn is_key(key: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.' | ' ');
     (1..=255).contains(&key.len()) && key.chars().all(is_fine)
 }
 
-/// An error about a value of another kind.
+/// A 400 about a value of the wrong type.
 pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> ApiError {
     let mut shown = match found {
-        // Not written out to be cut off again.
+        // Not written out in full, because it would be truncated anyway.
         Value::Array(all) if !all.is_empty() => format!("a list of {}", all.len()),
         Value::Object(map) if !map.is_empty() => format!("an object of {}", map.len()),
         found => found.to_string(),

@@ -1,4 +1,4 @@
-//! Flavors: `/flavors` and what is below it.
+//! Flavors: `/flavors` and the paths below it.
 
 pub(crate) mod access;
 pub(crate) mod catalog;
@@ -11,7 +11,7 @@ use placewright_conductor::super_conductor::{Change, Command, Flavor};
 use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 
-/// A flavor that the caller may see.
+/// Finds a flavor that the caller may see.
 pub(crate) fn find<'s>(call: &Call<'_>, control: &'s Control, id: &str) -> ApiResult<&'s Flavor> {
     let flavor = control.conductor.flavors().get(id);
     flavor
@@ -29,7 +29,7 @@ pub(crate) fn is_visible(call: &Call<'_>, flavor: &Flavor) -> bool {
         || call.may(Rule::FlavorAccessList)
 }
 
-/// Replaces a flavor by what `change` makes of it.
+/// Replaces a flavor by what `change` makes of it, with a retry after concurrent changes.
 async fn replace(
     call: &Call<'_>,
     change: impl Fn(&mut Flavor) -> ApiResult<()> + Send + Sync,

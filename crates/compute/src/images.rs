@@ -22,10 +22,10 @@ use serde_json::Value;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// The file is looked at again after so long.
+/// How often the file is checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What the image service says of an image that is no property of it.
+/// Keys of an image that are attributes of the image service and no properties.
 const ATTRIBUTES: [&str; 24] = [
     "checksum",
     "container_format",
@@ -56,58 +56,61 @@ const ATTRIBUTES: [&str; 24] = [
 /// Why a file of images cannot be used.
 #[derive(Debug, Error)]
 pub enum ImagesError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path}: it cannot be read: {error}")]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// It is not a list of images.
+    /// The file is not a JSON list of images.
     #[error("{path}: it is no list of images: {error}")]
     Json {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the JSON parser.
         error: serde_json::Error,
     },
-    /// A property of an image cannot be understood.
+    /// A property of an image is not valid.
     #[error("{path}: image {id}: {why}")]
     Property {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The image.
+        /// The id of the image.
         id: Uuid,
-        /// What is wrong.
+        /// The property and what is wrong with it, in a sentence.
         why: String,
     },
 }
 
-/// The images of an operator's file. It is read again when it changes; without a file nothing is
-/// known of any image.
+/// The images of an operator's file, which is read again when it changes. Without a file, no image
+/// is known.
 #[derive(Default)]
 pub struct Images {
     path: Option<PathBuf>,
     kept: Mutex<Kept>,
 }
 
+/// The images of the file, and when it was last checked.
 #[derive(Default)]
 struct Kept {
     images: BTreeMap<Uuid, Image>,
-    /// What the file was like when it was read.
+    /// The time and length of the file when it was read.
     stamp: Option<Stamp>,
     looked_at: Option<Instant>,
 }
 
-/// When a file was written, and how long it is.
+/// When a file was last modified, and its length; a change of either means that it is read again.
 type Stamp = (SystemTime, u64);
 
+/// The file as it is parsed.
 #[derive(Deserialize)]
 struct Listed {
     images: Vec<Described>,
 }
 
+/// An image in the file; unknown keys are its properties.
 #[derive(Deserialize)]
 struct Described {
     id: Uuid,
@@ -132,7 +135,8 @@ impl Images {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ImagesError`] when it cannot be read or understood.
+    ///
+    /// [`ImagesError`] when it cannot be read or is not valid.
     pub fn load(path: PathBuf) -> Result<Self, ImagesError> {
         let stamp = stamp(&path);
         let images = read(&path)?;
@@ -146,7 +150,7 @@ impl Images {
         })
     }
 
-    /// What is known of an image.
+    /// The known properties of an image; none if the file does not have it.
     pub(crate) fn find(&self, id: &str) -> Option<Image> {
         let path = self.path.as_deref()?;
         let id = Uuid::try_parse(id).ok()?;
@@ -157,7 +161,7 @@ impl Images {
 }
 
 impl Kept {
-    /// Reads the file again if it changed. One that became wrong changes nothing.
+    /// Reads the file again if it has changed. If it is not valid any more, the old content stays.
     fn refresh(&mut self, path: &Path) {
         if (self.looked_at).is_some_and(|looked_at| looked_at.elapsed() < LOOK_EVERY) {
             return;
@@ -208,7 +212,7 @@ impl Described {
     fn image(self) -> Result<Image, String> {
         let others = self.others.into_iter();
         let others = others.filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()));
-        // Nothing is said by what is null.
+        // A null value means that the property is not set.
         let given = others
             .chain(self.properties)
             .filter(|(_, value)| !value.is_null());

@@ -1,14 +1,14 @@
 //! The Compute REST API of Placewright: the part of OpenStack Compute v2.1 that places and shows
-//! things.
+//! servers.
 //!
-//! [`ComputeService`] answers requests; it knows no sockets, so tests call
-//! [`ComputeService::handle`]. Who is calling, policies, limits and metrics are the placement
-//! service's. Each write is one command of control ([`placewright_control::Conductor`]); reads are
-//! computed from control's state and what the cells said last. This crate decides nothing about
-//! places: it checks the form of what clients send and words what the states answer.
+//! [`ComputeService`] answers requests without sockets, so tests call [`ComputeService::handle`].
+//! Authentication, policies, limits and metrics are those of the placement service. Each write is
+//! one command of control ([`placewright_control::Conductor`]); reads are computed from control's
+//! state and the cells' latest reports. This crate selects no hosts: it checks requests and formats
+//! what the states contain.
 //!
-//! A file is a resource: [`routes`](mod@self) is the table of them. `docs/compute-api.md` says what
-//! is honoured.
+//! There is one file for each resource, and [`routes`](mod@self) is the table of them.
+//! `docs/compute-api.md` lists what is supported.
 
 mod admin;
 mod call;

@@ -1,4 +1,4 @@
-//! What can be chosen about the compute API.
+//! Options of the compute API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,47 +7,47 @@ use placewright_scheduler::translate::TranslateOptions;
 
 use crate::images::Images;
 
-/// What can be chosen about the compute API.
+/// Options of the compute API.
 #[derive(Clone, Debug, Default)]
 pub struct ComputeOptions {
-    /// Scheme and host that clients use (`https://cloud.example:8774`), where that is not what
-    /// their requests say.
+    /// Scheme and host under which clients reach the API (`https://cloud.example:8774`), for links.
+    /// If none, those of each request.
     pub public_url: Option<String>,
-    /// How the scheduler will read requests: what it cannot read is refused at once.
+    /// How the scheduler translates requests; a request that it cannot translate is rejected at
+    /// once.
     pub translate: TranslateOptions,
-    /// What is known of images.
+    /// The known properties of images.
     pub images: Arc<Images>,
-    /// How much one request may ask for.
+    /// Bounds of requests, users and projects.
     pub limits: Limits,
 }
 
-/// How much one request, user or project may ask for. What goes beyond is refused by the name of its
-/// option.
+/// Bounds of one request, user or project. The error of a request beyond a bound names its option.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of a body that creates or rebuilds servers, or does something else with one.
+    /// Bytes of a body for `/servers` or a server's actions.
     pub server_body_bytes_max: usize,
     /// Bytes of any other body.
     pub body_bytes_max: usize,
-    /// Bytes that the records of all servers of one request have together.
+    /// Bytes of the records of all servers of one request, together.
     pub reservation_bytes_max: usize,
-    /// Bytes of all scheduler hints of a request together, but for topology rules.
+    /// Bytes of all scheduler hints of a request, without topology rules.
     pub hint_bytes_max: usize,
-    /// Parameters of a query.
+    /// The number of parameters of a query.
     pub parameters_max: usize,
     /// Characters of a regular expression in a query.
     pub pattern_chars_max: usize,
-    /// How long one listing may match names against regular expressions.
+    /// Time that one listing may spend on matching regular expressions.
     pub match_time_max: Duration,
-    /// Bytes of a page of servers: a longer one ends there, with a link to the next.
+    /// Bytes of a page of servers; a longer page is cut, with a link to the next.
     pub page_bytes_max: usize,
-    /// Bytes that the records of all servers of a project have.
+    /// Bytes of the records of all servers of a project.
     pub project_bytes_max: u64,
-    /// Key pairs of a user.
+    /// The number of key pairs of a user.
     pub keypairs_max: usize,
-    /// Server groups of a project.
+    /// The number of server groups of a project.
     pub server_groups_max: usize,
-    /// Members of a server group.
+    /// The number of members of a server group.
     pub server_group_members_max: usize,
 }
 

@@ -1,14 +1,14 @@
-//! Lists in pages: how long one is, where it begins, where the next is.
+//! Pagination of lists: limit, marker, and the link to the next page.
 
 use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 
-/// No page is longer.
+/// The most items of a page, and the default limit.
 pub(crate) const LIMIT_MAX: usize = 1000;
 
-/// How many to show.
+/// The number of items that a request wants on a page.
 pub(crate) fn limit(call: &Call<'_>) -> ApiResult<usize> {
     Ok(call
         .query
@@ -17,10 +17,11 @@ pub(crate) fn limit(call: &Call<'_>) -> ApiResult<usize> {
         .min(LIMIT_MAX))
 }
 
-/// The rest after the marker, cut to the limit.
+/// The items after the marker, up to the limit.
 ///
 /// # Errors
-/// 400 when nothing has the marker.
+///
+/// 400 when no item has the marker.
 pub(crate) fn cut<T>(
     call: &Call<'_>,
     mut all: Vec<T>,
@@ -52,7 +53,7 @@ pub(crate) fn next(
     Ok(Some(link(call, path, last)))
 }
 
-/// The link to what comes behind the last that is shown.
+/// The link to the page that begins after the item `last`.
 pub(crate) fn link(call: &Call<'_>, path: &str, last: &str) -> Value {
     let query = call.query.with("marker", last);
     let href = format!("{}?{query}", call.link(path));

@@ -1,4 +1,4 @@
-//! The query of a request.
+//! Query strings of requests.
 
 use percent_encoding::percent_decode_str;
 use placewright_placement::Timestamp;
@@ -8,12 +8,12 @@ use crate::fields::parse_boolean;
 use crate::options::Limits;
 use crate::time;
 
-/// The pairs of a query in their order.
+/// The decoded parameters of a query, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Splits and decodes a query.
+    /// Splits and decodes a query string.
     pub(crate) fn parse(text: &str, limits: &Limits) -> ApiResult<Self> {
         let parts = || text.split('&').filter(|pair| !pair.is_empty());
         let (count, most) = (parts().count(), limits.parameters_max);
@@ -30,14 +30,14 @@ impl Query {
         Ok(Self(pairs))
     }
 
-    /// The value of a key; of a repeated one the last.
+    /// The value of a key; the last one if it is repeated.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let mut pairs = self.0.iter().rev();
         let (_, value) = pairs.find(|(name, _)| name == key)?;
         Some(value)
     }
 
-    /// A key that is there more than once, but for those that may be.
+    /// A key that occurs more than once, except those that may.
     pub(crate) fn repeated(&self, but: &[&str]) -> Option<&str> {
         let mut names: Vec<&str> = self.iter().map(|(key, _)| key).collect();
         names.retain(|name| !but.contains(name));
@@ -58,7 +58,7 @@ impl Query {
             .map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// A whole number that is not negative.
+    /// The value of a key as an integer that is not negative.
     pub(crate) fn number(&self, key: &str) -> ApiResult<Option<usize>> {
         let Some(text) = self.get(key) else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Query {
         }
     }
 
-    /// A time.
+    /// The value of a key as an ISO 8601 time.
     pub(crate) fn time(&self, key: &str) -> ApiResult<Option<Timestamp>> {
         let Some(text) = self.get(key) else {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Query {
         }
     }
 
-    /// True or false; an empty value is true.
+    /// The value of a key as a boolean; an empty value is true.
     pub(crate) fn boolean(&self, key: &str) -> ApiResult<Option<bool>> {
         match self.get(key) {
             None => Ok(None),
@@ -101,7 +101,7 @@ impl Query {
         }
     }
 
-    /// From version 2.75 on, parameters that mean nothing are refused.
+    /// From version 2.75 on, rejects unknown parameters.
     pub(crate) fn only(&self, known: &[&str]) -> ApiResult<()> {
         match self.iter().find(|(key, _)| !known.contains(key)) {
             Some((key, _)) => Err(ApiError::field(key, "there is no such query parameter")),
@@ -109,7 +109,7 @@ impl Query {
         }
     }
 
-    /// The query with another value of one key.
+    /// The query string with one key set to another value.
     pub(crate) fn with(&self, key: &str, value: &str) -> String {
         let kept = self.iter().filter(|(name, _)| *name != key);
         let mut text = String::new();
@@ -136,13 +136,13 @@ fn encode(text: &str, out: &mut String) {
     }
 }
 
-/// Takes percent signs, and in queries plus signs, out of a text.
+/// Decodes percent signs, and plus signs as blanks.
 fn decode(text: &str) -> ApiResult<String> {
     let spaced = text.replace('+', " ");
     decode_path(&spaced)
 }
 
-/// Takes percent signs out of a text.
+/// Decodes percent signs only.
 pub(crate) fn decode_path(text: &str) -> ApiResult<String> {
     match percent_decode_str(text).decode_utf8() {
         Ok(text) => Ok(text.into_owned()),
@@ -166,7 +166,7 @@ mod tests {
         assert!(query.number("b").is_err());
         assert!(parse("a=%ff").is_err());
         assert_eq!(decode_path("a%2Fb%2").unwrap(), "a/b%2");
-        // A sign is no digit.
+        // Signs are not hexadecimal digits.
         assert_eq!(parse("b=%+a%-1").unwrap().get("b"), Some("% a%-1"));
         assert_eq!(decode_path("%+a").unwrap(), "%+a");
         assert_eq!(query.repeated(&[]), Some("a"));

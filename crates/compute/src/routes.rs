@@ -1,4 +1,4 @@
-//! The closed table of routes: which methods a path has in which versions, and who answers them.
+//! The table of routes: the methods of each path, their range of versions, and their handlers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::servers::{
 use crate::version::{NEWEST, Version};
 use crate::versions;
 
-/// An answer that is being worked on.
+/// The future of a handler's response.
 pub(crate) type Answering<'c> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'c>>;
 
 /// One method of a path within a range of versions.
@@ -35,12 +35,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Whether bodies say what a server is to be, with its user data.
+    /// Whether bodies may contain a server's specification with its user data, and so be large.
     pub(crate) fn is_about_servers(&self) -> bool {
         matches!(self.path, "/servers" | "/servers/{server_id}/action")
     }
 
-    /// The operation of a method in a version, and whether any version has the method.
+    /// The operation of a method in a version, and whether the path has the method in any version.
     pub(crate) fn operation(
         &self,
         method: &str,
@@ -76,7 +76,7 @@ macro_rules! until {
     };
 }
 
-/// All paths.
+/// All routes of the compute API.
 pub(crate) const TABLE: &[Entry] = table! {
     "/" { GET versions::show; }
     "/extensions" { GET limits::extensions; }
@@ -145,7 +145,7 @@ pub(crate) const TABLE: &[Entry] = table! {
     "/os-keypairs/{name}" { GET keypairs::show; DELETE keypairs::delete; }
 };
 
-/// Finds entries by paths. The table has no two paths that clash.
+/// Compiles the table; no two of its paths conflict.
 pub(crate) fn router() -> Router<usize> {
     let mut router = Router::new();
     for (index, entry) in TABLE.iter().enumerate() {
@@ -155,7 +155,7 @@ pub(crate) fn router() -> Router<usize> {
     router
 }
 
-/// Whether paths begin with this; otherwise it is a project's id.
+/// Whether a path's first segment is a resource; otherwise it is the id of a project.
 pub(crate) fn is_resource(first: &str) -> bool {
     TABLE.iter().any(|entry| {
         let mut parts = entry.path.split('/').skip(1);

@@ -1,4 +1,4 @@
-//! Servers: `/servers` and what is below it, and migrations.
+//! Servers and migrations: `/servers` and the paths below it, `/os-migrations`.
 
 pub(crate) mod actions;
 pub(crate) mod body;
@@ -32,10 +32,11 @@ use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 use seen::Seen;
 
-/// The server of the path, if the caller may do something with it.
+/// Finds the server of the path, and checks a policy rule.
 ///
 /// # Errors
-/// 404 when there is none or it is another project's; 403.
+///
+/// 404 when there is none or it belongs to another project; 403 if the rule does not allow it.
 pub(crate) fn find<'s>(
     call: &Call<'_>,
     control: &'s Control,
@@ -54,10 +55,11 @@ pub(crate) fn find<'s>(
     Ok(seen)
 }
 
-/// The same for what a lock forbids.
+/// The same for an operation that a lock forbids.
 ///
 /// # Errors
-/// Also 409 when the server is locked and the caller no administrator.
+///
+/// Also 409 when the server is locked and the caller is not an administrator.
 pub(crate) fn find_unlocked<'s>(
     call: &Call<'_>,
     control: &'s Control,

@@ -1,4 +1,4 @@
-//! One request from head to answer.
+//! The HTTP service: one request from its head to its response.
 
 use std::fmt;
 use std::future::Future;
@@ -29,12 +29,12 @@ use crate::{cost, time, versions};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
-/// The compute API without sockets: a request in, an answer out.
+/// The compute API without sockets: it takes requests and returns responses.
 pub struct ComputeService {
     core: Arc<Core>,
 }
 
-/// What requests share.
+/// The data that all requests share.
 pub(crate) struct Core {
     pub(crate) placement: Arc<Service>,
     pub(crate) conductor: Conductor,
@@ -67,8 +67,8 @@ impl fmt::Debug for ComputeService {
 }
 
 impl ComputeService {
-    /// The compute API of a running control, behind the same authentication, policies and limits as
-    /// the placement service.
+    /// The compute API of a running control, with the authentication, policies and limits of the
+    /// placement service.
     pub fn new(placement: Arc<Service>, runtime: &Runtime, options: ComputeOptions) -> Self {
         Self {
             core: Arc::new(Core {
@@ -81,7 +81,7 @@ impl ComputeService {
         }
     }
 
-    /// Answers a request. Never fails: what goes wrong is an answer too.
+    /// Answers a request. Errors are responses too.
     pub async fn handle<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Unpin + Send,
@@ -183,7 +183,7 @@ impl ComputeService {
         call.answer(operation).await
     }
 
-    /// Scheme and host as the client knows them.
+    /// Scheme and host of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
         if let Some(url) = &self.core.options.public_url {
             return url.trim_end_matches('/').to_owned();
@@ -266,7 +266,8 @@ fn operation_of(
     })
 }
 
-/// A checked request that is answered on other threads.
+/// An authenticated and parsed request with its handler, owned so that it can run on another
+/// thread.
 struct Work {
     core: Arc<Core>,
     operation: &'static Operation,
@@ -323,8 +324,8 @@ fn no_version(error: &NoVersion) -> ApiError {
     }
 }
 
-/// Parts a path into the project, with a slash before it, and the resource. Old clients name their
-/// project in every path.
+/// Splits a path into the project, with a slash before it, and the resource. Old clients put their
+/// project into every path.
 fn project_prefix<'p>(path: &'p str, own: Option<&str>) -> ApiResult<(&'p str, &'p str)> {
     let first = path.get(1..).unwrap_or("").split('/').next().unwrap_or("");
     if routes::is_resource(first) {

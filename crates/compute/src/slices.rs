@@ -1,4 +1,4 @@
-//! Long looks at the state, a slice at a time: others are decided in between.
+//! Long reads of the state in slices of time, so that writers are not blocked.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use placewright_control::Views;
 
 use crate::call::Call;
 
-/// A slice holds up writers for about so long.
+/// The approximate time for which one slice blocks writers.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// How long one slice has gone on.
+/// A running time slice.
 #[derive(Debug)]
 pub(crate) struct Slice {
     began: Instant,
@@ -25,14 +25,14 @@ impl Slice {
         }
     }
 
-    /// Whether to go on in another slice. Asked before each row; the first is always looked at.
+    /// Whether the slice is over. Called before each row; the first row is always read.
     pub(crate) fn is_over(&mut self) -> bool {
         self.looked_at += 1;
         self.looked_at > 1 && self.began.elapsed() >= SLICE
     }
 }
 
-/// What one slice found, and behind which key the next goes on; nothing if it was the last.
+/// The result of one slice, and the key after which the next begins; none if this was the last.
 #[derive(Debug)]
 pub(crate) struct Sliced<K, T> {
     pub(crate) found: Vec<T>,
@@ -40,7 +40,7 @@ pub(crate) struct Sliced<K, T> {
 }
 
 impl<K: Clone, T> Sliced<K, T> {
-    /// Looks at rows until the slice is over. `look` may pass rows over.
+    /// Reads rows until the slice is over. `look` may skip rows.
     pub(crate) fn look<'r, R: 'r>(
         rows: impl Iterator<Item = (K, R)>,
         mut look: impl FnMut(&K, R) -> Option<T>,
@@ -59,7 +59,7 @@ impl<K: Clone, T> Sliced<K, T> {
 }
 
 impl Call<'_> {
-    /// Gathers what all slices find. `look` is given the key behind which it goes on.
+    /// Collects the results of all slices. `look` receives the key after which it has to begin.
     pub(crate) async fn gather<K: Clone + Send + Sync, T: Send>(
         &self,
         look: impl Fn(&Control, &Views, Option<&K>) -> Sliced<K, T> + Send + Sync,

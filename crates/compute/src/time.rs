@@ -1,21 +1,21 @@
-//! Times as the API writes and reads them. All are in UTC.
+//! Times in the formats of the API, all in UTC.
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use placewright_placement::Timestamp;
 
-/// Now.
+/// The present time of the system clock.
 pub(crate) fn now() -> Timestamp {
     Timestamp(jiff::Timestamp::now().as_microsecond())
 }
 
-/// `2026-11-21T10:00:00Z`, as servers have it.
+/// `2026-11-21T10:00:00Z`, the format of servers.
 pub(crate) fn seconds(at: Timestamp) -> String {
     let second = jiff::Timestamp::from_second(at.seconds()).unwrap_or_default();
     second.to_string()
 }
 
-/// `2026-11-21T10:00:00.000000`, as most other resources have it.
+/// `2026-11-21T10:00:00.000000`, the format of most other resources.
 pub(crate) fn micros(at: Timestamp) -> String {
     let time = jiff::Timestamp::from_microsecond(at.0).unwrap_or_default();
     let time = Offset::UTC.to_datetime(time);
@@ -34,7 +34,7 @@ fn plain(time: DateTime) -> String {
     )
 }
 
-/// Reads a time of ISO 8601, in UTC unless it says otherwise.
+/// Parses an ISO 8601 time; UTC unless it has an offset.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let micros = |time: jiff::Timestamp| Timestamp(time.as_microsecond());
     if let Ok(time) = text.parse::<jiff::Timestamp>() {

@@ -1,7 +1,7 @@
-//! Topology rules in requests: an extension of the API that other clients never meet.
+//! Topology rules in requests: an extension that OpenStack's compute API does not have.
 //!
-//! A rule is an object with the fields that the scheduler's own API gives it. Command lines have
-//! texts only, so a text with the same fields will do: `relation=different,level=rack`.
+//! A rule is an object with the fields of the scheduler API. Because command lines can only pass
+//! texts, a text with the same fields is accepted too: `relation=different,level=rack`.
 
 use placewright_conductor::{Control, HardRule, InstanceId};
 use placewright_scheduler::request::TopologyRule;
@@ -15,17 +15,16 @@ use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
-/// The name of the scheduler hint, and of the rule of server groups.
+/// The name of the scheduler hint, and of the rule in a server group.
 pub(crate) const NAME: &str = "placewright:topology";
 
-/// A request or a group has at most so many rules.
+/// The most rules of a request or a server group.
 const RULES_MAX: usize = 16;
 
-/// A rule is about at most so many servers by their names. Each of them is looked for with every
-/// claim.
+/// The most servers that a rule may name. Each is looked up with every claim.
 pub(crate) const OTHERS_MAX: usize = 100;
 
-/// Reads rules: an object, a text, or a list of these. A text has several with `;` between them.
+/// Parses rules: an object, a text, or a list of these. A text may have several, separated by `;`.
 pub(crate) fn read(path: &str, value: &Value) -> ApiResult<Vec<TopologyRule>> {
     let all = match value {
         Value::Array(all) => all.as_slice(),
@@ -50,7 +49,7 @@ pub(crate) fn read(path: &str, value: &Value) -> ApiResult<Vec<TopologyRule>> {
     Ok(rules)
 }
 
-/// The object that a text stands for.
+/// Converts a rule's text form into its object form.
 fn of_text(path: &str, text: &str) -> ApiResult<Value> {
     let mut rule = Map::new();
     for part in text.split(',') {
@@ -89,7 +88,7 @@ fn read_rule(path: &str, value: &Value) -> ApiResult<TopologyRule> {
     Ok(rule)
 }
 
-/// One of a few words.
+/// Takes a field whose value is one of an enumeration's names.
 fn word<'a, T: DeserializeOwned>(fields: &mut Fields<'a>, key: &'a str) -> ApiResult<Option<T>> {
     let Some(text) = fields.text(key, 1..=64)? else {
         return Ok(None);
@@ -123,8 +122,8 @@ fn read_others(fields: &mut Fields<'_>) -> ApiResult<std::collections::BTreeSet<
     others.collect()
 }
 
-/// Refuses rules that contradict themselves, levels that the topology does not have, and servers
-/// that the caller does not see.
+/// Rejects rules that contradict themselves, levels that the topology does not have, and servers
+/// that the caller may not see.
 pub(crate) fn check(
     call: &Call<'_>,
     control: &Control,
@@ -156,7 +155,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The rules that a claim has to keep.
+/// The hard rules, which a claim has to satisfy.
 pub(crate) fn hard_rules(rules: &[TopologyRule]) -> impl Iterator<Item = HardRule> + '_ {
     rules.iter().filter_map(|rule| {
         Some(HardRule {

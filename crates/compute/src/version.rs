@@ -1,25 +1,25 @@
-//! Microversions: which one a request wants, and which ones there are.
+//! Microversions: negotiation, and the range that is supported.
 
 use std::fmt;
 
 use hyper::header::{HeaderMap, HeaderName};
 
-/// The header that all OpenStack services share.
+/// The header for microversions that all OpenStack services share.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("openstack-api-version");
 
-/// The header of the compute API alone, older than the other.
+/// The older header of the compute API alone.
 pub(crate) const OLD_HEADER: HeaderName = HeaderName::from_static("x-openstack-nova-api-version");
 
-/// The oldest and the newest version that are honoured, as numbers after the dot.
+/// The oldest and the newest supported version, as numbers after the dot.
 pub(crate) const OLDEST: u16 = 1;
 pub(crate) const NEWEST: u16 = 96;
 
-/// A microversion: 2 and this number after the dot.
+/// A microversion 2.x: the number after the dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(pub(crate) u16);
 
 impl Version {
-    /// Whether what came with a version is there.
+    /// Whether a feature of version 2.`minor` is available.
     pub(crate) fn since(self, minor: u16) -> bool {
         self.0 >= minor
     }
@@ -31,12 +31,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why a request's version is none.
+/// Why a requested version cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoVersion {
-    /// It cannot be read: 400.
+    /// It cannot be parsed: 400.
     Malformed(String),
-    /// It is not offered: 406.
+    /// It is not supported: 406.
     NotOffered(String),
 }
 

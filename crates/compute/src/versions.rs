@@ -1,4 +1,4 @@
-//! What versions there are: how clients find the API.
+//! Version discovery: how clients find the API.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,12 @@ use crate::call::{Call, Reply};
 use crate::error::ApiResult;
 use crate::version::{NEWEST, OLDEST, Version};
 
-/// All versions, at `/`.
+/// The list of versions, at `/`.
 pub(crate) fn list(origin: &str) -> Value {
     json!({"versions": [version(origin)]})
 }
 
-/// The one version, at `/v2.1`.
+/// The only version, at `/v2.1`.
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &one(&call.origin))
 }

@@ -1,4 +1,4 @@
-//! A server that is built before its cell's answer to the order comes.
+//! A server that is built before its cell's reply to the message arrives.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -16,7 +16,7 @@ use placewright_link::{Act, CellLink, CellNews, Coming};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-/// A cell whose answers to messages are held up.
+/// A cell whose replies to messages are delayed.
 struct Held {
     cell: Arc<Cell>,
     may_answer: watch::Receiver<bool>,

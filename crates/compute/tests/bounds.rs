@@ -1,5 +1,5 @@
-//! What one request, user or project may ask for is bounded, and what belongs to others looks as if it
-//! were not there.
+//! Bounds of requests, users and projects; and objects of others, which look as if they did not
+//! exist.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl x@y";
 
-/// Asks as a member of a project.
+/// Sends a request as a member of a project.
 async fn member(api: &Api, who: &str, method: &str, path: &str, body: Value) -> Told {
     let headers = [
         ("x-auth-token", who),
@@ -194,7 +194,7 @@ async fn lists_have_a_cost_and_an_end() {
         .get("/servers?status=ACTIVE&status=BUILD&status=ERROR")
         .await;
     assert_eq!(told.is(200)["servers"].as_array().unwrap().len(), 16);
-    // Pages that are cut by their bytes are found by their links.
+    // Pages that were cut by their size continue through their links.
     let (mut path, mut found, mut pages) = ("/servers/detail".to_owned(), 0, 0);
     loop {
         let page = api.get(&path).await.is(200);
@@ -262,7 +262,7 @@ async fn what_others_have_looks_as_if_it_were_not_there() {
     let message = told.refused(403, "forbidden");
     assert_eq!(message, "Only administrators can sort servers by host.");
     api.get("/servers?sort_key=host").await.is(200);
-    // A server of others is no server: without the filter nothing is asked for.
+    // Another project's server counts as missing: without the filter it is ignored.
     for hint in ["same_host", "different_host"] {
         for other in [id.clone(), id.replace('-', ""), unknown.to_owned()] {
             for _ in 0..3 {

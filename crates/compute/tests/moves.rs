@@ -1,4 +1,4 @@
-//! Moves: accepted, carried out, confirmed or reverted, and told of afterwards.
+//! Moves: accepted, carried out, confirmed or reverted, and shown afterwards.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -97,7 +97,7 @@ async fn servers_migrate_live_or_not_also_to_hosts_of_choice() {
     api.act(&id, json!({"confirmResize": null})).await.is(204);
     api.until(&id, "ACTIVE").await;
 
-    // The wish for that host does not bind the next move.
+    // The requested host does not restrict the next move.
     api.act(&id, json!({"migrate": null})).await.is(202);
     let moved = api.until(&id, "VERIFY_RESIZE").await;
     assert_ne!(host(&moved), others[1]);
@@ -173,7 +173,7 @@ async fn servers_are_evacuated_from_hosts_that_are_down() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     api.act(&id, json!({"evacuate": {}})).await.is(200);
-    // There is no other host: it stays, and its migration says that it failed.
+    // There is no other host: the server stays, and its migration fails.
     for _ in 0..1000 {
         let all = api.get("/os-migrations").await.is(200);
         if all["migrations"][0]["status"] == "error" {

@@ -1,4 +1,4 @@
-//! What operators keep: flavors, groups, aggregates, services, hypervisors, key pairs.
+//! What operators manage: flavors, groups, aggregates, services, hypervisors, key pairs.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -217,7 +217,7 @@ async fn services_are_disabled_and_hypervisors_tell_what_is_used() {
     busy_host(&api, busy.unwrap()["id"].as_str().unwrap()).await;
 }
 
-/// What is told of a host with two servers, while the other has none.
+/// What is shown of a host with two servers, while the other host has none.
 async fn busy_host(api: &Api, id: &str) {
     let all = api
         .at(

@@ -1,4 +1,4 @@
-//! Rebuilds from another image: the scheduler is asked whether the server may stay where it is.
+//! Rebuilds from another image: the scheduler is asked whether the host is still feasible.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -14,13 +14,13 @@ use placewright_placement::Command;
 use placewright_server::submit_placement;
 use serde_json::{Value, json};
 
-/// Needs a trait.
+/// An image that requires a trait.
 const FAST: &str = "70ace000-0000-4000-8000-00000000000a";
-/// Is made for another architecture.
+/// An image for another architecture.
 const FOREIGN: &str = "70ace000-0000-4000-8000-00000000000b";
-/// Wants two NUMA cells.
+/// An image that wants two NUMA cells.
 const CELLS: &str = "70ace000-0000-4000-8000-00000000000c";
-/// Nothing is known of it.
+/// An image of which nothing is known.
 const PLAIN: &str = "70ace000-0000-4000-8000-00000000000d";
 
 const TRAIT: &str = "HW_CPU_X86_AVX2";
@@ -43,7 +43,7 @@ async fn start() -> Api {
     api
 }
 
-/// The consumer's generation, and what it holds.
+/// The consumer's generation, and the number of its allocations.
 async fn held(api: &Api, id: &str) -> (u64, usize) {
     let consumer = InstanceId(id.parse().unwrap()).consumer();
     let read = api.site.conductor.read(move |control, _| {
@@ -102,7 +102,7 @@ async fn a_server_is_not_rebuilt_from_an_image_that_its_host_cannot_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_rebuilt_where_it_is_from_an_image_that_its_host_can_run() {
     let api = start().await;
-    // The only host is full: a question for room would find none.
+    // The only host is full, so a search with a claim would find none.
     api.flavor("2", 16).await;
     let id = api.active("a", json!({"flavorRef": "2"})).await;
     let before = held(&api, &id).await;
@@ -151,7 +151,7 @@ async fn a_rebuild_that_fails_leaves_the_old_image_and_says_why() {
     assert_eq!(action["action"], "rebuild");
     assert_eq!(action["message"], fault);
     assert_eq!(held(&api, &id).await, before);
-    // What was asked for in vain comes to nothing later either.
+    // The rebuild that failed is not carried out later either.
     api.site.fleet.lock().failing.clear();
     api.act(&id, rebuild(FAST)).await.is(202);
     api.act(&id, rebuild(IMAGE)).await.is(202);

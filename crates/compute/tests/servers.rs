@@ -1,4 +1,4 @@
-//! Servers from the request to the end: what is shown, listed, written on them, and refused.
+//! Servers from their creation to their deletion: shown, listed, labelled and refused.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -138,7 +138,7 @@ async fn what_is_written_on_a_server_can_be_changed() {
         .refused(404, "itemNotFound");
 }
 
-/// Six servers that were asked for together, and one.
+/// Six servers of one request, and one more.
 async fn seven() -> (Api, String) {
     let api = Api::start(2, 2).await;
     api.flavor("1", 1).await;
@@ -396,7 +396,7 @@ async fn others_see_and_touch_only_what_is_theirs() {
     api.until_gone(his).await;
 }
 
-/// The ids of a whole list, page by page.
+/// The ids of a whole listing, page by page.
 async fn paged(api: &Api, query: &str) -> Vec<String> {
     let mut path = format!("/servers?limit=700&{query}");
     let mut ids = Vec::new();
@@ -418,7 +418,7 @@ async fn paged(api: &Api, query: &str) -> Vec<String> {
 async fn lists_of_more_servers_than_are_looked_at_at_once_are_whole() {
     let api = Api::start(1, 0).await;
     api.flavor("1", 1).await;
-    // More than are looked at along the index before all are looked at.
+    // More servers than are read along the index before all are scanned.
     for name in ["a", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "c"] {
         api.create(name, json!({"min_count": 1000})).await.is(202);
     }
@@ -434,7 +434,7 @@ async fn lists_of_more_servers_than_are_looked_at_at_once_are_whole() {
     assert_eq!(paged(&api, "sort_dir=asc").await, oldest_first);
     oldest_first.reverse();
     assert_eq!(paged(&api, "").await, oldest_first);
-    // The filter takes the oldest: all others are passed over.
+    // The filter matches the oldest server: all others are skipped.
     let list = api.get("/servers?name=^a-&limit=1").await.is(200);
     assert_eq!(list["servers"][0]["id"], oldest_first[9000].as_str());
     let mut by_name = paged(&api, "sort_key=display_name&name=^(b8|c)-").await;

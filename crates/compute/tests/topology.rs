@@ -1,5 +1,4 @@
-//! Topology rules of server groups and of hints: kept by claims that are made at the same time, and
-//! by moves.
+//! Topology rules of server groups and of hints, under concurrent claims and moves.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -17,11 +16,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 const HINT: &str = "placewright:topology";
-/// Hosts in a rack, and racks in a room.
+/// The number of hosts in a rack, and of racks in a room.
 const RACK: u32 = 2;
 const ROOM: u32 = 4;
 
-/// One cell, whose hosts are in racks of two and rooms of two racks.
+/// An installation with one cell, whose hosts are in racks of two and rooms of two racks.
 async fn start(hosts: u32) -> Api {
     let api = Api::start(1, hosts).await;
     api.flavor("1", 1).await;
@@ -86,7 +85,7 @@ async fn fault(api: &Api, id: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_that_boot_at_once_are_in_racks_of_their_own() {
     let api = start(6).await;
-    // The policy would have them all on one host: a rule that is hard comes first.
+    // The policy would put all on one host, but hard rules have priority.
     let rule = json!({"level": "rack", "relation": "different"});
     let group = group(&api, "soft-affinity", rule.clone()).await;
     let told = json!({HINT: [{"level": "rack", "relation": "different", "strength": "hard"}]});
@@ -115,7 +114,7 @@ async fn members_that_boot_at_once_are_in_racks_of_their_own() {
     let why = fault(&api, without).await;
     assert!(why.contains("rules of groups and topology"), "{why}");
 
-    // A member that moves has its own rack only.
+    // For a member that moves, its own rack is the only one left.
     let (rack, moving) = racks.iter().next().unwrap();
     let before = place_of(&api, moving).await;
     api.act(moving, json!({"migrate": null})).await.is(202);
@@ -170,13 +169,13 @@ async fn hints_bind_a_server_to_the_places_of_others() {
     let near = place_of(&api, &id).await;
     assert_eq!(near / ROOM, there / ROOM);
     assert_ne!(near / RACK, there / RACK);
-    // The rules go with it: of the four hosts of the room one is left.
+    // The rules stay in effect: of the four hosts of the room one is left.
     api.act(&id, json!({"migrate": null})).await.is(202);
     let moved = place(&api.until(&id, "VERIFY_RESIZE").await);
     assert_eq!(moved / RACK, near / RACK);
     api.act(&id, json!({"confirmResize": null})).await.is(204);
     api.until(&id, "ACTIVE").await;
-    // Nothing can be in the rack of one and out of it.
+    // A contradiction: in the rack of a server and out of it.
     let never =
         format!("relation=same,level=rack,to={first};relation=different,level=room,to={first}");
     let never = api
@@ -212,7 +211,7 @@ async fn servers_that_are_asked_for_together_are_spread_over_rooms() {
         *rooms.entry(place_of(&api, id).await / ROOM).or_insert(0) += 1;
     }
     assert_eq!(rooms, BTreeMap::from([(0, 3), (1, 3)]));
-    // One that moves is not counted where it was.
+    // A server that moves is not counted on its old host.
     api.act(&ids[0], json!({"migrate": null})).await.is(202);
     let before = place_of_any(&api, &ids[0]).await;
     let moved = place(&api.until(&ids[0], "VERIFY_RESIZE").await);
@@ -242,7 +241,7 @@ async fn an_evacuated_member_keeps_the_rules_of_its_group() {
         assert_eq!(place_of(&api, &id).await, number);
         ids.push(id);
     }
-    // The last host falls silent.
+    // The agent of the last host goes silent.
     api.site.stop_agents(0).await;
     api.site.start_agents(0, 5);
     let name = name(5);
@@ -273,7 +272,7 @@ async fn soft_rules_choose_and_never_refuse() {
     let api = start(8).await;
     let first = api.active("first", json!({})).await;
     let there = place_of(&api, &first).await;
-    // A host that holds nothing is better than its own, and in its rack there is one.
+    // An empty host would score higher than its own, and its rack has one.
     let near = format!("relation=same,level=rack,strength=soft,to={first}");
     let id = api.active("near", hints(json!({HINT: near}))).await;
     let place = place_of(&api, &id).await;
@@ -335,7 +334,7 @@ async fn wrong_rules_are_refused_by_their_field() {
         let message = told.refused(400, "badRequest");
         assert!(message.starts_with(&path), "{message}");
     }
-    // The server of somebody else is none.
+    // Another project's server counts as missing.
     let bob = [
         ("x-auth-token", "bob:p2"),
         ("x-roles", "member,reader"),

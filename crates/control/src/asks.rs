@@ -1,4 +1,4 @@
-//! What cells ask of placement.
+//! Answers the cells' requests to placement.
 
 use futures_util::future::join_all;
 use placewright_conductor::super_conductor::{Command, Outcome};
@@ -7,12 +7,12 @@ use placewright_link::{Coming, LinkError, PlacementLink};
 
 use crate::conductor::Conductor;
 
-/// The name of this side in errors.
+/// The name of placement in errors.
 const PEER: &str = "placement";
 
 impl PlacementLink for Conductor {
     fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
-        // All at once, so that they share an append.
+        // All are submitted at once, so that they share one write to the journal.
         let answers: Vec<_> = asks
             .into_iter()
             .map(|ask| self.submit(Command::Ask(ask)))
@@ -26,7 +26,7 @@ impl PlacementLink for Conductor {
                 };
                 match answer {
                     Ok(Ok(Outcome::Answered(answer))) => told.push(answer),
-                    // Asks are answered, never refused.
+                    // These commands are answered and never refused.
                     Ok(Ok(Outcome::Done | Outcome::Placed(_))) => {
                         return Err(unavailable("an ask had another outcome".to_owned()));
                     }

@@ -1,7 +1,8 @@
-//! Looks for what does not add up between allocations, records, cells and hosts.
+//! Searches for inconsistencies between allocations, records, cells and hosts.
 //!
-//! What is said of one instance is read at one moment; what cells and hosts said lags behind it. So
-//! a look only suspects, and what is still so a little later is a finding.
+//! Everything about one instance is read at one moment, but the reports of cells and hosts are
+//! delayed. One search therefore yields suspicions only; those that a second search confirms a
+//! little later are findings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -20,27 +21,27 @@ use crate::conductor::{Conductor, now};
 use crate::mend::Mend;
 use crate::views::Views;
 
-/// So many rows are looked at while nothing can change.
+/// The rows that are searched under one lock of the state.
 const ROWS_AT_ONCE: usize = 2000;
 
-/// Something that does not add up.
+/// An inconsistency that an audit found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What kind of thing.
+    /// The kind of inconsistency.
     pub kind: Kind,
-    /// The UUID of what it is about: a consumer, an instance, a move.
+    /// The UUID of the consumer, instance or move that is inconsistent.
     pub id: Uuid,
-    /// The cell where it is, if that matters.
+    /// The cell concerned, if any.
     pub cell: Option<CellId>,
-    /// The host where it is, if that matters.
+    /// The host concerned, if any.
     pub host: Option<HostId>,
-    /// What is so, in a sentence.
+    /// The inconsistency in a sentence.
     pub what: String,
-    /// What repairing does; nothing if an operator has to decide.
+    /// What the repair does; none if an operator has to decide.
     pub repair: Option<&'static str>,
-    /// What repairing came to, if it was tried: `done`, or why it was not.
+    /// The result of the repair, if it was tried: `done`, or why it failed.
     pub outcome: Option<String>,
-    /// How it is repaired.
+    /// The repair; none if an operator has to decide.
     #[serde(skip)]
     pub(crate) mend: Option<Mend>,
 }
@@ -64,30 +65,30 @@ impl Finding {
     }
 }
 
-/// What kind of thing does not add up.
+/// The kinds of inconsistency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Something is held for an instance or move that there is not.
+    /// Resources are allocated for an instance or move that does not exist.
     OrphanAllocation,
-    /// An instance is on a host and nothing is held for it there.
+    /// An instance is on a host without an allocation there.
     MissingAllocation,
-    /// An instance is known here, and its cell does not have it.
+    /// Control has an instance that its cell does not have.
     LostInstance,
-    /// An instance is known here that nobody builds and no cell has.
+    /// Control has an instance that is not being built and that no cell has.
     LostRequest,
-    /// A cell has an instance that is not known here, or is another cell's.
+    /// A cell has an instance that control does not have, or has in another cell.
     UnknownInstance,
-    /// Something makes no progress although its cell is up.
+    /// A job makes no progress although its cell is up.
     Stuck,
-    /// A host has a guest of an instance that is not there.
+    /// A host has a guest of an instance that does not exist.
     UnknownGuest,
     /// A host that is up does not have the guest of an active instance.
     MissingGuest,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::OrphanAllocation,
         Self::MissingAllocation,
@@ -99,7 +100,7 @@ impl Kind {
         Self::MissingGuest,
     ];
 
-    /// Its name in metrics and answers.
+    /// The name of the kind in metrics and answers.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -115,10 +116,10 @@ impl Kind {
     }
 }
 
-/// Suspicions by what they are about.
+/// Suspicions by kind and UUID.
 pub(crate) type Found = BTreeMap<(Kind, Uuid), Finding>;
 
-/// How long ago something has to be to be stuck.
+/// The age from which something counts as stuck, as of a moment.
 #[derive(Clone, Copy)]
 struct Late {
     at: Timestamp,
@@ -131,7 +132,7 @@ impl Late {
     }
 }
 
-/// Looks at everything once.
+/// Searches everything once, and returns the suspicions.
 pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
     let mut look = Look {
         conductor,
@@ -149,13 +150,14 @@ pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
     look.found
 }
 
+/// A search for inconsistencies, with the suspicions so far.
 struct Look<'a> {
     conductor: &'a Conductor,
     late: Late,
     found: Found,
 }
 
-/// Whether all that a cell has is known, and it is there to be asked.
+/// Whether a cell is up and its initial listing is complete.
 fn is_whole(views: &Views, cell: CellId) -> bool {
     let view = views.cells.get(&cell);
     view.is_some_and(|view| view.is_up && view.is_complete)
@@ -173,7 +175,7 @@ impl Look<'_> {
         self.found.insert((finding.kind, finding.id), finding);
     }
 
-    /// Every instance that is known here: is it where it should be, and is what it needs held?
+    /// Checks every instance of control: whether it is where it should be, with its allocations.
     fn mappings(&mut self) {
         let mut after = Unbounded;
         loop {
@@ -195,7 +197,7 @@ impl Look<'_> {
         }
     }
 
-    /// Everything that is held: is there somebody who needs it?
+    /// Checks every consumer of the conductor: whether something exists that needs it.
     fn consumers(&mut self) {
         let mut from = 0;
         loop {
@@ -216,7 +218,7 @@ impl Look<'_> {
         }
     }
 
-    /// Everything that cells have: is it known here?
+    /// Checks every instance of the cells: whether control has it.
     fn cells(&mut self) {
         let cells: Vec<CellId> = self.read(|_, views| views.cells.keys().copied().collect());
         for cell in cells {
@@ -244,7 +246,7 @@ impl Look<'_> {
         }
     }
 
-    /// What hosts say that runs on them, against what their cells say.
+    /// Compares the guests that hosts report with the instances of their cells.
     fn guests(&mut self, ranker: &Ranker) {
         let told: Vec<(HostId, CellId, bool, BTreeSet<Uuid>)> = ranker.with_hosts(|hosts| {
             let known = hosts.known().iter();
@@ -266,8 +268,8 @@ impl Look<'_> {
             for (instance, is_sure) in &of_host {
                 if *is_sure && !guests.contains(instance) {
                     let what = "The instance is active, and its host does not have it.";
-                    // What hosts tell here lags behind, and an agent that is about to come back
-                    // may not have told of it at all: the agent has the last word.
+                    // Reports of hosts are delayed, and an agent that reconnects may not have
+                    // reported the guest yet: the agent is asked before anything is decided.
                     let mend = Some(Mend::AskForGuest);
                     let finding = Finding::new(Kind::MissingGuest, *instance, what, mend);
                     self.find(finding.at(Some(*cell), Some(*host)));
@@ -282,7 +284,7 @@ impl Look<'_> {
         }
     }
 
-    /// The instances that each host should or may have; of those that it surely should, true.
+    /// The instances that each host should or may have; true for those that it must have.
     fn wanted_guests(&self) -> BTreeMap<HostId, BTreeMap<Uuid, bool>> {
         self.read(|control, views| {
             let mut wanted: BTreeMap<HostId, BTreeMap<Uuid, bool>> = BTreeMap::new();
@@ -382,7 +384,7 @@ fn of_mapping(
     Some(missing.at(mapping.cell, Some(guest.host)))
 }
 
-/// Only consumers of the conductor's own types: others are somebody else's.
+/// Only consumers of the conductor's own types; others belong to other services.
 fn orphan(control: &Control, consumer: &Consumer) -> Option<Finding> {
     let state = &control.conductor;
     let kind = control
@@ -394,7 +396,7 @@ fn orphan(control: &Control, consumer: &Consumer) -> Option<Finding> {
         MIGRATION => state.moves().contains_key(&MigrationId(uuid)),
         _ => true,
     };
-    // Its deletion is not over: the cell releases it.
+    // The deletion is still under way: the cell releases the allocation.
     let is_ending = state
         .migrations()
         .get(&MigrationId(uuid))
@@ -436,7 +438,7 @@ fn of_view(
         return None;
     }
     let mend = match (job.stage, job.migration) {
-        // Control looks for a place, or has lost the move.
+        // Control is selecting a host, or has lost the move.
         (Stage::Reserved, Some(migration)) => {
             let under_way = control.conductor.moves().contains_key(&migration);
             (!under_way).then_some(Mend::CancelReservation(migration))
@@ -445,7 +447,7 @@ fn of_view(
             let hosts: Vec<HostId> = host.into_iter().chain(job.target).collect();
             (!hosts.is_empty()).then_some(Mend::Reconcile(hosts))
         }
-        // The cell asks again by itself.
+        // The cell repeats these requests by itself.
         (Stage::Reserved | Stage::Swap | Stage::Ask(_) | Stage::Verify, _) => None,
     };
     let what = format!("{:?} of the instance does not go on.", job.kind);

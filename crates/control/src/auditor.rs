@@ -1,4 +1,4 @@
-//! Audits from time to time and when asked, and repairs when told to.
+//! Runs audits periodically and on request, with repairs where wanted.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,7 +16,7 @@ use crate::audit::{Finding, Found, Kind, look};
 use crate::mend::mend_all;
 use crate::runtime::Parts;
 
-/// How many findings of each kind there were at the last look, for Prometheus.
+/// The number of findings of each kind in the latest audit, for Prometheus.
 #[derive(Clone, Debug, Default)]
 pub struct AuditMetrics {
     findings: Family<KindLabel, Gauge>,
@@ -28,7 +28,7 @@ struct KindLabel {
 }
 
 impl AuditMetrics {
-    /// Registers them.
+    /// Registers the metrics with Prometheus's registry.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.sub_registry_with_prefix("placewright").register(
@@ -52,16 +52,16 @@ impl AuditMetrics {
     }
 }
 
-/// What an audit said.
+/// The result of an audit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Audited {
-    /// What does not add up.
+    /// The inconsistencies that both searches found.
     pub findings: Vec<Finding>,
-    /// How many of them were repaired.
+    /// The number of findings that were repaired.
     pub repaired: usize,
 }
 
-/// Audits.
+/// Runs audits and repairs, and updates their metrics.
 pub(crate) struct Auditor {
     parts: Arc<Parts>,
     metrics: AuditMetrics,
@@ -72,7 +72,7 @@ impl Auditor {
         Self { parts, metrics }
     }
 
-    /// What does not add up, and did not a moment ago either.
+    /// Searches twice, and returns the inconsistencies that both searches found.
     pub(crate) async fn check(&self) -> Vec<Finding> {
         let first = self.look().await;
         let mut findings = Vec::new();
@@ -88,12 +88,12 @@ impl Auditor {
 
     async fn look(&self) -> Found {
         let parts = Arc::clone(&self.parts);
-        // It takes a while with many instances, though never long at once.
+        // A search takes a while with many instances, but holds no lock for long.
         let looked = tokio::task::spawn_blocking(move || look(&parts.conductor, &parts.ranker));
         looked.await.unwrap_or_default()
     }
 
-    /// Checks, as long as the task lives.
+    /// Audits periodically, as long as the task lives.
     pub(crate) async fn run(self: Arc<Self>) {
         self.metrics.set(&[]);
         let mut before = 0;
@@ -114,7 +114,7 @@ impl Auditor {
         }
     }
 
-    /// Checks, and repairs if wanted.
+    /// Audits once, with repairs if wanted.
     pub(crate) async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
         let mut findings = self.check().await;
         let repaired = match repair {

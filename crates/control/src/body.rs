@@ -1,4 +1,4 @@
-//! What of an instance's spec the scheduler has to know.
+//! Reads the parts of an instance's specification that the scheduler needs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use placewright_scheduler::request::{self, RequestSpec, Unreadable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The requests that are kept, because they repeat.
+/// The most requests that are cached; many instances share one.
 const KEPT_MAX: usize = 1024;
-/// They have at most so many bytes together.
+/// The most bytes of all cached requests.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// The parts of [`Spec::body`](placewright_conductor::Spec::body) that matter here. Whoever writes
-/// it may put anything else beside them.
+/// The parts of [`Spec::body`](placewright_conductor::Spec::body) that are needed here. Whoever
+/// writes it may add anything else.
 #[derive(Debug, Deserialize)]
 struct Body<'a> {
-    /// A request as in `POST /v1/destinations`.
+    /// The request, as in `POST /v1/destinations`.
     #[serde(borrow)]
     request: &'a RawValue,
-    /// How many of a reservation must find a place; without it, all.
+    /// How many instances of a reservation must find a host; if none, all.
     #[serde(default)]
     min_count: Option<usize>,
 }
 
-/// A spec's body, read.
+/// The parsed body of a specification.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) request: Arc<RequestSpec>,
     pub(crate) min_count: Option<usize>,
 }
 
-/// Reads bodies; equal requests are read once.
+/// A parser of bodies with a cache, so that equal requests are parsed once.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
     kept: HashMap<Box<str>, Arc<RequestSpec>>,
@@ -40,10 +40,11 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// What is wrong, with the field.
+    ///
+    /// Names the field that is wrong.
     pub(crate) fn read(&mut self, body: &SpecBody) -> Result<Read, Unreadable> {
         let text = body.text();
         let Body { request, min_count } =

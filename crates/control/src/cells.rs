@@ -1,5 +1,5 @@
-//! Follows one cell: its instances and hosts into the views, the soft state of its hosts to the
-//! scheduler, its silence into the state.
+//! Follows one cell: copies its instances and hosts into the views, passes the soft state of its
+//! hosts to the scheduler, and records in the state whether the cell is up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::conductor::{Conductor, now};
 use crate::runtime::Parts;
 use crate::views::{CellView, Mentioned};
 
-/// A cell that cannot be followed is tried again this much later, then twice as much.
+/// The first wait before a cell is followed again; it is doubled each time up to `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// A cell says something every second at least. When it misses two times, it is not heard of.
+/// A cell that sends nothing for this long counts as unheard; it sends a heartbeat every second.
 const UNHEARD_AFTER: Duration = Duration::from_millis(2500);
-/// So many news are taken together.
+/// The most events that are handled together.
 const NEWS_AT_ONCE: usize = 1024;
-/// So many hosts are mapped in one command.
+/// The most hosts that are mapped with one command.
 const HOSTS_AT_ONCE: usize = 1000;
 
-/// One cell that is followed.
+/// The follower of one cell.
 pub(crate) struct Followed {
     pub(crate) cell: CellId,
     pub(crate) parts: Arc<Parts>,
-    /// The hosts that are mapped, with their names.
+    /// The hosts that are mapped to the cell, with their names.
     mapped: BTreeMap<HostId, String>,
-    /// Hosts that could not be mapped, so that each is complained about once.
+    /// Hosts whose mapping was refused, so that each is logged once.
     refused: BTreeMap<HostId, String>,
-    /// Whether the state says that the cell is down, as far as this knows.
+    /// Whether the state says that the cell is down; none if that is not known here.
     is_down: Option<bool>,
     heard: Instant,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Followed {
 enum Ended {
     /// The cell ended the stream, or was silent for too long.
     Gone,
-    /// Something was missing in it.
+    /// An update of a host was missing in the stream.
     Gap,
 }
 
@@ -132,7 +132,7 @@ impl Followed {
             }
             let is_complete = batch.iter().any(|one| matches!(one, CellNews::Complete));
             self.view(&batch, &mut mentioned);
-            // A host is mapped before the scheduler may choose it.
+            // A host is mapped before the scheduler can select it.
             self.map_hosts(&batch).await;
             let is_whole = self.tell_scheduler(&batch);
             self.end_rebuilds(&batch).await;
@@ -147,7 +147,7 @@ impl Followed {
         }
     }
 
-    /// Whether the cell is heard of right now: while it is not, the scheduler takes others.
+    /// Sets whether the cell is heard from at present; the scheduler avoids one that is not.
     fn set_heard(&self, is_heard: bool) {
         let views = &self.conductor().shared.views;
         let is_so = |view: &CellView| view.is_heard == is_heard;
@@ -167,7 +167,7 @@ impl Followed {
         }
     }
 
-    /// False: an update of a host is missing.
+    /// Passes soft state to the scheduler; false if an update of a host is missing.
     fn tell_scheduler(&self, batch: &[CellNews]) -> bool {
         let at = now();
         let mut is_whole = true;
@@ -207,7 +207,7 @@ impl Followed {
         is_whole
     }
 
-    /// Writes down what instances are whose rebuilds are done.
+    /// Records the new specifications of instances whose rebuild is complete.
     async fn end_rebuilds(&self, batch: &[CellNews]) {
         let views = batch.iter().filter_map(|news| match news {
             CellNews::Instance {
@@ -234,7 +234,7 @@ impl Followed {
                 instance,
                 event: event.clone(),
             };
-            // The cell says it once: until the store takes it.
+            // The cell reports it only once, so this repeats until the store accepts it.
             while let Err(error) = self.conductor().submit(end()).await {
                 if matches!(error, placewright_engine::SubmitError::ShuttingDown) {
                     return;
@@ -244,7 +244,7 @@ impl Followed {
         }
     }
 
-    /// Maps hosts that appeared, and forgets those that are gone.
+    /// Maps new hosts to the cell, and unmaps removed ones.
     async fn map_hosts(&mut self, batch: &[CellNews]) {
         let mut new: Vec<(HostId, String)> = Vec::new();
         for news in batch {
@@ -278,7 +278,7 @@ impl Followed {
     async fn map_some(&mut self, hosts: &[(HostId, String)]) {
         match self.submit_hosts(hosts).await {
             Some(Ok(())) => self.mapped.extend(hosts.iter().cloned()),
-            // One of them cannot be: the others can.
+            // One of the hosts cannot be mapped; each is tried alone.
             Some(Err(_)) if hosts.len() > 1 => {
                 for one in hosts {
                     Box::pin(self.map_some(std::slice::from_ref(one))).await;
@@ -294,7 +294,7 @@ impl Followed {
         }
     }
 
-    /// Submits until the store takes it. None: control shuts down.
+    /// Repeats a command until the store accepts it; none if control is shutting down.
     async fn submit_hosts(&self, hosts: &[(HostId, String)]) -> Option<Result<(), Refusal>> {
         loop {
             let command = Command::MapHosts {
@@ -342,7 +342,7 @@ impl Followed {
     }
 }
 
-/// An instance was expected on hosts where it is not going any more.
+/// Removes the scheduler's expectation of an instance on hosts to which it is no longer going.
 fn expect_elsewhere_no_more(
     hosts: &mut HostTable,
     instance: InstanceId,

@@ -1,4 +1,4 @@
-//! The handle on control: decides commands, reads states, asks cells.
+//! The handle on control: submits commands, reads the state, and calls cells.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,15 +17,16 @@ use placewright_server::ControlMachine;
 use crate::options::Options;
 use crate::views::Views;
 
-/// What a command of the conductor is answered: its outcome or the refusal, or why there is neither.
+/// The answer to a command of the conductor: its outcome or refusal, or why there is neither.
 pub type Answer = Result<Result<super_conductor::Outcome, super_conductor::Refusal>, SubmitError>;
 
-/// A handle on control. Clones are handles on the same one.
+/// A handle on control, for APIs. Clones refer to the same control.
 #[derive(Clone)]
 pub struct Conductor {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// The data behind all clones of the handle.
 pub(crate) struct Shared {
     pub(crate) engine: Engine<ControlMachine>,
     pub(crate) views: RwLock<Views>,
@@ -39,7 +40,7 @@ impl fmt::Debug for Conductor {
     }
 }
 
-/// Now, for records.
+/// The present time of the system clock, for records.
 #[must_use]
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -48,7 +49,8 @@ pub fn now() -> Timestamp {
 }
 
 impl Conductor {
-    /// A handle on control. It reaches no cell before [`Runtime::add_cell`](crate::Runtime::add_cell).
+    /// Creates the handle. It reaches no cell before
+    /// [`Runtime::add_cell`](crate::Runtime::add_cell).
     #[must_use]
     pub fn new(engine: Engine<ControlMachine>, options: Options) -> Self {
         Self {
@@ -61,19 +63,19 @@ impl Conductor {
         }
     }
 
-    /// The engine that decides.
+    /// The engine that runs control's state machine.
     #[must_use]
     pub fn engine(&self) -> &Engine<ControlMachine> {
         &self.shared.engine
     }
 
-    /// What can be chosen.
+    /// The options of the runtime.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.shared.options
     }
 
-    /// Puts a command into the queue, at once; the future answers when its outcome is durable.
+    /// Queues a command at once; the future returns its outcome once that is durable.
     pub fn submit(
         &self,
         command: super_conductor::Command,
@@ -87,7 +89,7 @@ impl Conductor {
             match answer.await? {
                 Ok(Outcome::Conductor(outcome)) => Ok(Ok(outcome)),
                 Err(Refusal::Conductor(refusal)) => Ok(Err(refusal)),
-                // Placement answers no command of the conductor.
+                // A command of the conductor never has an answer of placement.
                 Ok(Outcome::Placement(_)) | Err(Refusal::Placement(_)) => {
                     Err(SubmitError::Panicked)
                 }
@@ -95,8 +97,8 @@ impl Conductor {
         }
     }
 
-    /// Computes something from control's state together with what cells said last; the state that
-    /// it saw is durable when this returns. May compute more than once.
+    /// Computes a value from control's state and the cells' latest reports; the state that it saw
+    /// is durable when this returns. `compute` may be called more than once.
     ///
     /// The state cannot change while `compute` runs, so it should take milliseconds at most.
     pub fn read<T: Send>(
@@ -127,17 +129,19 @@ impl Conductor {
     /// Has a cell do what only it decides: shelve, rebuild, remove a host.
     ///
     /// # Errors
-    /// Nobody knows the cell, or it is down, silent for too long, or cannot do it now.
+    ///
+    /// The cell is not known, is down, does not answer in time, or cannot do it now.
     pub async fn act(&self, cell: CellId, act: Act) -> Result<Reply, LinkError> {
         let link = self.link(cell)?;
         self.in_time(cell, link.act(act)).await
     }
 
-    /// What was done with an instance, oldest first.
+    /// The history of an instance's actions, oldest first.
     ///
     /// # Errors
-    /// Nobody knows the instance's cell, or it is down or silent for too long. An instance without
-    /// a cell has no actions: that is no error.
+    ///
+    /// The instance's cell is not known, is down or does not answer in time. An instance without a
+    /// cell has no actions, which is not an error.
     pub async fn actions(&self, instance: InstanceId) -> Result<Vec<Action>, LinkError> {
         let find = move |control: &Control, _: &Views| {
             let mapping = control.conductor.mappings().get(&instance)?;
@@ -150,7 +154,7 @@ impl Conductor {
         self.in_time(cell, link.actions(instance)).await
     }
 
-    /// The way to a cell.
+    /// The link to a cell.
     pub(crate) fn link(&self, cell: CellId) -> Result<Arc<dyn CellLink>, LinkError> {
         let link = self.shared.links.read().get(&cell).cloned();
         link.ok_or_else(|| LinkError::Unreachable {
@@ -159,7 +163,7 @@ impl Conductor {
         })
     }
 
-    /// An answer of a cell, if it comes in time.
+    /// Waits for a cell's answer within the time-out.
     pub(crate) async fn in_time<T>(
         &self,
         cell: CellId,

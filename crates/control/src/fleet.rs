@@ -1,4 +1,4 @@
-//! What operators say of the fleet, told to the scheduler: aggregates, services.
+//! Passes what operators configure of the fleet, aggregates and services, to the scheduler.
 
 use placewright_conductor::super_conductor::{Change, State};
 use placewright_scheduler::aggregate::Aggregate;
@@ -6,7 +6,7 @@ use placewright_scheduler::aggregate::Aggregate;
 use crate::conductor::now;
 use crate::runtime::Parts;
 
-/// All that the conductor has to say: as changes, so that the state is not held while they are told.
+/// The whole configuration as changes, so that the state is not locked while they are passed on.
 pub(crate) fn all(state: &State) -> Vec<Change> {
     let aggregates = state.aggregates().iter();
     let aggregates =
@@ -16,12 +16,12 @@ pub(crate) fn all(state: &State) -> Vec<Change> {
     aggregates.chain(services).collect()
 }
 
-/// Whether a change is about something that the scheduler has to know.
+/// Whether the scheduler needs a change.
 pub(crate) fn concerns(change: &Change) -> bool {
     matches!(change, Change::Aggregate(..) | Change::Service(..))
 }
 
-/// Tells what changed.
+/// Passes changes on to the scheduler.
 pub(crate) fn tell<'a>(changes: impl IntoIterator<Item = &'a Change>, parts: &Parts) {
     let at = now();
     let mut signs = parts.signs.lock();

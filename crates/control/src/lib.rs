@@ -1,13 +1,12 @@
-//! Control's runtime: everything around the state machine that [`placewright_conductor::control`]
-//! is.
+//! The runtime of control: everything around the state machine [`placewright_conductor::control`].
 //!
-//! - [`Conductor`] is the handle that APIs use: commands, reads, acts of cells.
-//! - It answers what cells ask of placement ([`placewright_link::PlacementLink`]).
-//! - [`Views`] is what the cells said last.
-//! - [`Runtime`] carries out what the state wants to have done (`wanted`): finds places (`place`,
-//!   `plan`), tells cells (`outbox`), follows them (`cells`), and tells the scheduler what operators,
-//!   cells and agents say of hosts (`fleet`, `signs`).
-//! - It looks for what does not add up (`audit`), and mends it when told to (`auditor`).
+//! - [`Conductor`] is the handle that APIs use: commands, reads, operations of cells.
+//! - It answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
+//! - [`Views`] holds the cells' latest reports.
+//! - [`Runtime`] carries out what the state calls for (`wanted`): it selects hosts (`place`,
+//!   `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and passes to the
+//!   scheduler what operators, cells and agents report of hosts (`fleet`, `signs`).
+//! - It searches for inconsistencies (`audit`), and repairs them on request (`auditor`, `mend`).
 
 mod asks;
 mod audit;

@@ -1,5 +1,5 @@
-//! How what does not add up is mended. What it does is decided where it is done: control and cells
-//! look at their own states once more, and refuse what is not so any more.
+//! Repairs of inconsistencies. Each repair is decided where it takes effect: control and cells
+//! check their own states again, and refuse what no longer applies.
 
 use std::collections::BTreeSet;
 
@@ -19,40 +19,41 @@ use crate::conductor::now;
 use crate::plan::{candidate, make_ready};
 use crate::runtime::Parts;
 
-/// The ways that are tried in which a host can serve an instance.
+/// The most candidates on an instance's host that are tried for a missing claim.
 const WAYS: usize = 8;
 
-/// What mends a finding.
+/// A repair of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
-    /// Nobody holds it any more.
+    /// Release an allocation that nobody owns.
     Release,
-    /// The record goes.
+    /// Delete the record of the instance.
     Forget,
-    /// The record goes, and what is held for it.
+    /// Delete the record, and release its allocation.
     ForgetWithClaim,
-    /// The cell deletes what nobody else knows.
+    /// Make the cell delete an instance that control does not have.
     DeleteInCell,
-    /// What is needed is claimed.
+    /// Claim what the instance needs on its host, if that fits.
     Reclaim,
-    /// The request fails.
+    /// Fail the build request, with a fault.
     Bury,
-    /// The move fails; the instance stays where it is.
+    /// Fail the move; the instance stays where it is.
     FailMove(MigrationId),
-    /// The cell forgets a move that control does not know.
+    /// Make the cell forget a move that control does not have.
     CancelReservation(MigrationId),
-    /// The cell is told once more.
+    /// Send the message to the cell again.
     TellAgain,
-    /// The agents of hosts and the cell tell each other what there is.
+    /// Make the agents of these hosts begin new sessions, so that steps are asked for again.
     Reconcile(Vec<HostId>),
-    /// The host's agent says what it has. The cell puts what is missing there in error.
+    /// Make the host's agent begin a new session. If it does not report the guest then, the cell
+    /// puts the instance in the error state.
     AskForGuest,
-    /// The host destroys what its cell does not know.
+    /// Make the host destroy guests that its cell does not know.
     DestroyGuest,
 }
 
 impl Mend {
-    /// What it does, for operators.
+    /// A description of the repair, for operators.
     pub(crate) fn words(&self) -> &'static str {
         match self {
             Self::Release => "releases what is held",
@@ -76,8 +77,7 @@ impl Mend {
     }
 }
 
-/// Mends what was found, and notes on each finding what came of it. The result is how many were
-/// mended.
+/// Repairs findings, notes the result on each, and returns how many were repaired.
 pub(crate) async fn mend_all(
     parts: &Parts,
     findings: &mut [Finding],
@@ -93,7 +93,7 @@ pub(crate) async fn mend_all(
         if mend == Mend::DestroyGuest && !options.destroy_unknown_guests {
             continue;
         }
-        // A new session has the host destroy every guest that its cell does not know.
+        // A new session makes the host destroy every guest that its cell does not know.
         let would_destroy = match &mend {
             Mend::Reconcile(hosts) => hosts.iter().any(|host| strange.contains(host)),
             Mend::AskForGuest => finding.host.is_some_and(|host| strange.contains(&host)),
@@ -219,7 +219,7 @@ async fn reclaim(parts: &Parts, finding: &Finding) -> Result<(), String> {
     let instance = InstanceId(finding.id);
     let host = finding.host.ok_or("its host is not known")?;
     let ranker = parts.ranker.clone();
-    // Whoever ranks holds the scheduler for a moment.
+    // Ranking holds the scheduler's lock for a moment.
     let looked = tokio::task::spawn_blocking(move || {
         ranker.decide(|scheduler, control| ways(scheduler, control, instance, host))
     });
@@ -232,7 +232,7 @@ async fn reclaim(parts: &Parts, finding: &Finding) -> Result<(), String> {
     meaning(parts.conductor.submit(command).await)
 }
 
-/// The ways in which a host can serve an instance that is on it.
+/// The candidates for an instance on the host where it is.
 fn ways(
     scheduler: &mut Scheduler,
     control: &Control,
@@ -244,7 +244,7 @@ fn ways(
     let read = Bodies::default().read(&spec.body);
     let read = read.map_err(|error| format!("what it needs cannot be read: {error}"))?;
     let mut request = (*read.request).clone();
-    // It is where it is, whatever was asked for once.
+    // It stays where it is, whatever host was once requested.
     request.force_hosts.clear();
     request.force_nodes.clear();
     request.requested_destination = None;

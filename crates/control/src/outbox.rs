@@ -1,4 +1,4 @@
-//! What one cell is to be told, and telling it: many messages at once, again until it is done.
+//! The messages for one cell: delivered in batches, and repeated until they are no longer needed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -13,28 +13,31 @@ use tokio::sync::Notify;
 use crate::conductor::{Conductor, now};
 use crate::wanted::{self, Key};
 
-/// After a delivery that failed the next is tried this much later, then twice as much.
+/// The first wait after a failed delivery; it is doubled each time up to `RETRY_MAX`.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// What instances are to be has at most so many bytes in one call.
+/// The most bytes of specifications in one call.
 const CALL_BYTES_MAX: usize = 4 << 20;
 
-/// What one cell is to be told.
+/// The queue of messages for one cell. It holds keys; the messages are made from the state when
+/// they are sent.
 pub(crate) struct Outbox {
     cell: CellId,
     list: Mutex<List>,
     wake: Notify,
 }
 
+/// The queue of keys, and the times of messages that were delivered.
 #[derive(Default)]
 struct List {
     order: VecDeque<Key>,
     queued: HashSet<Key>,
-    /// What was delivered, and is to be delivered again if it is still wanted by then.
+    /// When delivered messages are due again, if they are still needed then.
     sent: HashMap<Key, Sent>,
 }
 
+/// When a delivered message is due again, and the interval after that.
 #[derive(Clone, Copy)]
 struct Sent {
     due: Instant,
@@ -50,7 +53,7 @@ impl Outbox {
         }
     }
 
-    /// Something changed: the cell is to be told now.
+    /// Queues the message of something that has changed.
     pub(crate) fn tell(&self, key: Key) {
         let mut list = self.list.lock();
         list.sent.remove(&key);
@@ -60,7 +63,7 @@ impl Outbox {
         }
     }
 
-    /// Something is still wanted: the cell is told again if it is time.
+    /// Queues the message of something that is still needed, if its repetition is due.
     pub(crate) fn remind(&self, key: Key, at: Instant) {
         let mut list = self.list.lock();
         let is_due = list.sent.get(&key).is_none_or(|sent| sent.due <= at);
@@ -70,12 +73,13 @@ impl Outbox {
         }
     }
 
-    /// The cell is back: whatever it was told is due again.
+    /// Makes all messages due again, because the cell is back.
     pub(crate) fn forget_sent(&self) {
         self.list.lock().sent.clear();
     }
 
-    /// Forgets the times of what is not wanted any more: it was due long ago and nobody reminded.
+    /// Forgets the times of messages that are no longer needed: they were due long ago without a
+    /// reminder.
     pub(crate) fn tidy(&self, at: Instant, resend_max: Duration) {
         let mut list = self.list.lock();
         list.sent.retain(|_, sent| sent.due + resend_max > at);
@@ -112,7 +116,7 @@ impl Outbox {
     }
 }
 
-/// Tells a cell what it is to be told, as long as the task lives.
+/// Delivers messages to a cell, as long as the task lives.
 pub(crate) async fn run(conductor: Conductor, outbox: Arc<Outbox>) {
     let options = conductor.options().clone();
     let mut retry = RETRY_MIN;
@@ -122,7 +126,7 @@ pub(crate) async fn run(conductor: Conductor, outbox: Arc<Outbox>) {
             outbox.wake.notified().await;
             continue;
         }
-        // Durable, all of it: what a cell is told never has to be taken back.
+        // Only durable state is read: a message never has to be taken back.
         let messages = conductor
             .read(|control, _| wanted::messages(control, &keys))
             .await;
@@ -150,8 +154,8 @@ fn keys_of(messages: &[(Key, Message)]) -> Vec<Key> {
     messages.iter().map(|(key, _)| *key).collect()
 }
 
-/// How many messages go together: what instances are to be makes most of their size, and each carries
-/// all of it. One goes in any case.
+/// How many messages fit into one call. Specifications make up most of their size, and each message
+/// has one. The result is at least one.
 fn of_one_call(messages: &[(Key, Message)]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take_while(|(_, message)| {
@@ -181,14 +185,14 @@ async fn deliver(
         .await?;
     for ((_, message), reply) in messages.iter().zip(replies) {
         if let Some(command) = meaning(message, reply) {
-            // Not waited for: if the store fails, the cell is told again and answers again.
+            // Not awaited: if the store fails, the message is repeated and answered again.
             drop(conductor.submit(command));
         }
     }
     Ok(())
 }
 
-/// What a reply of a cell means for control.
+/// The command that follows from a cell's reply.
 fn meaning(message: &Message, reply: Reply) -> Option<Command> {
     let fault = |why: String| Fault {
         code: 500,

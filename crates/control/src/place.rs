@@ -1,8 +1,10 @@
-//! Finds places: ranks on a thread of its own, submits, and goes on when it is answered.
+//! Selects hosts for builds and moves: a thread ranks hosts and submits claims, and a task handles
+//! the answers.
 //!
-//! Nothing waits for an answer before the next instance is ranked. What was submitted and not
-//! decided yet is counted as taken meanwhile, and a claim is checked when it is decided: who comes
-//! too late gets the next candidate, and is ranked anew when none is left.
+//! The thread does not wait for an answer before it ranks hosts for the next instance. Claims that
+//! are submitted but not decided count as taken meanwhile, and every claim is checked when it is
+//! decided: if the first candidate is gone the next is used, and when none is left the instance is
+//! ranked again.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::Future;
@@ -26,19 +28,20 @@ use crate::plan::{Expected, Job, Plan, Planner, ROUNDS, Turn, What, Work, forget
 
 /// The most commands that wait for their answers.
 const UNDER_WAY_MAX: usize = 128;
-/// The most claims that wait for their answers, unless one command has more: large ones are decided
-/// one at a time, so that others are decided in between.
+/// The most claims that wait for their answers, unless a single command has more: such commands are
+/// decided one at a time, with others in between.
 const CLAIMS_UNDER_WAY_MAX: usize = 512;
 /// The most jobs that are ranked together.
 const JOBS_AT_ONCE: usize = 16;
 
-/// What waits for a place, and what is being placed.
+/// The queue of instances and moves that wait for a host, and the thread that ranks hosts for them.
 #[derive(Clone)]
 pub(crate) struct Places {
     shared: Arc<Shared>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
+/// The data that the thread and the handles share.
 struct Shared {
     conductor: Conductor,
     ranker: Ranker,
@@ -46,27 +49,28 @@ struct Shared {
     wake: Condvar,
 }
 
+/// Jobs that wait for a host, and the commands under way.
 #[derive(Default)]
 struct Queue {
-    /// Instances that just came, by reservation.
+    /// Instances that have just arrived, by reservation.
     coming: IndexMap<Uuid, Vec<InstanceId>>,
     jobs: VecDeque<Job>,
-    /// The instances and moves that wait here or are being placed.
+    /// The instances and moves that are queued or being placed.
     busy: HashSet<Uuid>,
     under_way: usize,
-    /// The claims of those commands.
+    /// The number of claims in those commands.
     claims_under_way: usize,
     is_stopping: bool,
 }
 
-/// A command that was submitted.
+/// A command that was submitted, with the future of its answer.
 pub(crate) struct Submitted {
     answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
     then: Then,
     claims: usize,
 }
 
-/// What its answer is for.
+/// How the answer to a command is handled.
 enum Then {
     Place {
         instances: Vec<InstanceId>,
@@ -83,7 +87,7 @@ enum Then {
 }
 
 impl Places {
-    /// Starts the thread; what it submits comes out of the receiver, for [`hear`].
+    /// Starts the thread. The commands that it submits come out of the receiver, for [`hear`].
     pub(crate) fn start(
         conductor: Conductor,
         ranker: Ranker,
@@ -108,8 +112,8 @@ impl Places {
         (places, outcomes)
     }
 
-    /// An instance waits for a place. It begins with the next [`Self::go`], so that the instances of
-    /// a reservation come together.
+    /// Queues an instance that waits for a host. Ranking begins with the next [`Self::go`], so that
+    /// the instances of one reservation are ranked together.
     pub(crate) fn schedule(&self, reservation: Uuid, instance: InstanceId) {
         let mut queue = self.shared.queue.lock();
         if queue.busy.insert(instance.0) {
@@ -117,7 +121,7 @@ impl Places {
         }
     }
 
-    /// A move waits for a place.
+    /// Queues a move that waits for a host.
     pub(crate) fn schedule_move(&self, migration: MigrationId) {
         let mut queue = self.shared.queue.lock();
         if queue.busy.insert(migration.0) {
@@ -125,7 +129,7 @@ impl Places {
         }
     }
 
-    /// Begins with what came.
+    /// Begins with the instances that have arrived.
     pub(crate) fn go(&self) {
         let mut queue = self.shared.queue.lock();
         let coming = std::mem::take(&mut queue.coming);
@@ -136,12 +140,12 @@ impl Places {
         self.shared.wake.notify_one();
     }
 
-    /// Ends the thread. Blocks.
+    /// Ends the thread, and blocks until it has ended.
     pub(crate) fn stop(&self) {
         self.shared.queue.lock().is_stopping = true;
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.lock().take() {
-            // One that panicked has said so.
+            // A thread that panicked has logged it.
             let _ = thread.join();
         }
     }
@@ -149,7 +153,7 @@ impl Places {
 
 impl Drop for Places {
     fn drop(&mut self) {
-        // The thread has its own handle on what is shared, not on this.
+        // The thread holds only what is shared, not this handle.
         if Arc::strong_count(&self.thread) == 1 {
             self.shared.queue.lock().is_stopping = true;
             self.shared.wake.notify_one();
@@ -181,7 +185,8 @@ impl Shared {
                     let turn = Turn::begin();
                     while let Some(work) = works.pop_front() {
                         let rest = planner.plan(scheduler, control, work, &turn, &mut plans);
-                        // The rest goes on after the others: a small job is not kept waiting.
+                        // The rest continues after the other jobs, so that a small job does not
+                        // wait for a large one.
                         works.extend(rest);
                         if turn.is_over() {
                             break;
@@ -197,7 +202,7 @@ impl Shared {
                         queue.under_way += 1;
                         queue.claims_under_way += one.claims;
                         drop(queue);
-                        // Nobody hears any more: control is being shut down.
+                        // The receiver is gone because control is shutting down.
                         let _ = submitted.send(one);
                     }
                 }
@@ -205,7 +210,7 @@ impl Shared {
         }
     }
 
-    /// Waits until so many claims may be submitted, or to the end.
+    /// Waits until so many claims may be submitted, or until the end.
     fn wait_for_room(&self, claims: usize) {
         let mut queue = self.queue.lock();
         while claims > 1
@@ -217,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// Waits for jobs. None: the end.
+    /// Waits for jobs; none at the end.
     fn take(&self) -> Option<Vec<Job>> {
         let mut queue = self.queue.lock();
         loop {
@@ -302,7 +307,7 @@ impl Shared {
         }
     }
 
-    /// These are not busy any more. If they still wait, the next look over all finds them.
+    /// Marks instances as no longer busy. Those that still wait are found by the next sweep.
     fn end(&self, ids: &[Uuid]) {
         let mut queue = self.queue.lock();
         for id in ids {
@@ -370,7 +375,7 @@ impl Shared {
                 let all: Vec<usize> = (0..instances.len()).collect();
                 self.retry(job, &all, instances, expected)
             }
-            // One of them was deleted meanwhile: the others are looked at anew.
+            // One of the instances was deleted meanwhile; the others are ranked again.
             Ok(Err(_)) => {
                 expected.iter().for_each(|one| self.arrived(one, None));
                 self.again(Job {
@@ -387,7 +392,7 @@ impl Shared {
         }
     }
 
-    /// Ranks those that got nothing anew, up to a number of rounds.
+    /// Queues instances without a host for another ranking, up to a number of rounds.
     fn retry(
         &self,
         job: Job,
@@ -402,7 +407,8 @@ impl Shared {
         if job.round + 1 >= ROUNDS {
             return Some(self.bury(rest, others_were_faster(job.cause)));
         }
-        // A lone instance is refused by its hosts; of several, some took them from the others.
+        // A single instance was refused by the hosts themselves. Of several, some took the hosts
+        // from the others, so these hosts stay eligible.
         let mut without = job.without;
         if let ([_], [index]) = (instances, left) {
             without.extend(expected.get(*index).into_iter().flat_map(|one| &one.tried));
@@ -455,7 +461,8 @@ impl Shared {
         }
     }
 
-    /// The host that an instance got is the one on which it was counted, or counts now.
+    /// Moves what the scheduler expects of an instance to the host that it got, if that is another
+    /// one; without a host, the expectation is withdrawn.
     fn arrived(&self, expected: &Expected, host: Option<&Candidate>) {
         let host = host.map(|candidate| candidate.host.0);
         if host == Some(expected.host) {
@@ -474,7 +481,8 @@ impl Shared {
     }
 }
 
-/// `cause` is why the last claim was refused, as JSON, where that is known.
+/// The fault when all rounds lost to concurrent claims. `cause` is why the last claim was refused,
+/// as JSON, if that is known.
 fn others_were_faster(cause: String) -> Fault {
     Fault {
         code: 500,
@@ -485,7 +493,7 @@ fn others_were_faster(cause: String) -> Fault {
     }
 }
 
-/// Hears what becomes of what was submitted, as long as the task lives.
+/// Handles the answers to submitted commands, as long as the task lives.
 pub(crate) async fn hear(places: Places, mut submitted: mpsc::UnboundedReceiver<Submitted>) {
     let shared = &places.shared;
     let mut under_way = FuturesUnordered::new();

@@ -1,5 +1,5 @@
-//! What to submit for instances and moves that wait for a place: one look at the scheduler and the
-//! state.
+//! Plans for instances and moves that wait for a host: which commands to submit, from one look at
+//! the scheduler and the state.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,73 +22,75 @@ use crate::body::Bodies;
 use crate::conductor::now;
 use crate::options::Options;
 
-/// The hosts that are ranked for an instance at first; each further round has twice as many.
+/// How many hosts are ranked for an instance in the first round; each further round ranks twice as
+/// many.
 const HOSTS_FIRST: usize = 12;
-/// Of these, so many may be selected; the others are there as alternates.
+/// How many of these may be selected; the others serve as alternates.
 const SELECTED_OF: usize = 4;
-/// The ways to be served that are tried of each host.
+/// The most candidates on each host.
 const WAYS: usize = 3;
-/// Rounds until a request that others were faster for is given up.
+/// After so many rounds lost to concurrent claims, a request fails.
 pub(crate) const ROUNDS: u32 = 5;
-/// A turn takes about so long.
+/// The time for which the scheduler and the state are held, approximately.
 const TURN: Duration = Duration::from_millis(2);
-/// After a start hosts may still be about to tell of themselves: until then nobody is told that
-/// there is no host.
+/// The time after a start in which hosts may still be connecting: no request fails for lack of
+/// hosts until it is over.
 const START_GRACE: Duration = Duration::from_secs(15);
 
-/// Something that waits for a place.
+/// Instances or a move that wait for a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) what: What,
-    /// How often it was tried.
+    /// The number of rounds so far.
     pub(crate) round: u32,
-    /// Hosts on which it was refused.
+    /// The slots of hosts on which the claim was refused.
     pub(crate) without: Vec<u32>,
-    /// Why the last claim was refused, as JSON; empty where that is not known.
+    /// Why the last claim was refused, as JSON; empty if that is not known.
     pub(crate) cause: String,
 }
 
+/// The instances or the move of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// Instances of one reservation.
+    /// Instances of one reservation, which are placed together.
     Builds(Vec<InstanceId>),
-    /// A move.
+    /// A move that needs a target host.
     Move(MigrationId),
 }
 
-/// What to submit.
+/// A command to submit for a job.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// Claim places for builds.
+    /// Claim hosts for builds.
     Place {
         wishes: Vec<Wish>,
         least: usize,
         job: Job,
         expected: Vec<Expected>,
     },
-    /// Claim a place for a move.
+    /// Claim a host for a move.
     PlaceMove {
         migration: MigrationId,
         candidates: Vec<Candidate>,
         job: Job,
         expected: Expected,
     },
-    /// There is none for builds.
+    /// Fail builds for which there is no host.
     Bury {
         instances: Vec<InstanceId>,
         fault: PlanFault,
     },
-    /// There is none for a move.
+    /// Fail a move for which there is no host.
     FailMove {
         migration: MigrationId,
         fault: PlanFault,
     },
-    /// Nothing to do, now at least.
+    /// Submit nothing; these instances and moves are no longer busy.
     Nothing { ids: Vec<Uuid> },
 }
 
 impl Plan {
-    /// How many claims it asks for.
+    /// The number of claims in the command.
     pub(crate) fn claims(&self) -> usize {
         match self {
             Self::Place { wishes, .. } => wishes.len(),
@@ -97,11 +99,12 @@ impl Plan {
     }
 }
 
-/// Why there is no place.
+/// Why there is no host.
 #[derive(Debug)]
 pub(crate) enum PlanFault {
     Known(Fault),
-    /// No host will do. Why not is found out when the scheduler is not locked any more.
+    /// No host is feasible. The explanation is made later, when the scheduler is not locked any
+    /// more.
     NoHost {
         request: Arc<RequestSpec>,
         prepared: Arc<Prepared>,
@@ -110,7 +113,7 @@ pub(crate) enum PlanFault {
 }
 
 impl PlanFault {
-    /// The fault, for a plan that was made before a moment. The scheduler must not be locked.
+    /// Makes the fault of a plan that was made at `since`. The scheduler must not be locked.
     pub(crate) fn explained(self, ranker: &Ranker, since: Moment) -> Fault {
         let (request, prepared, instance) = match self {
             Self::Known(fault) => return fault,
@@ -130,32 +133,32 @@ impl PlanFault {
     }
 }
 
-/// An instance that was counted on the host that it will most likely get.
+/// An instance that the scheduler counts on its most likely host until its claim is decided.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub(crate) host: Uuid,
     pub(crate) slot: u32,
     pub(crate) report: InstanceReport,
-    /// The slots of all hosts that were tried.
+    /// The slots of all hosts among the candidates.
     pub(crate) tried: Vec<u32>,
 }
 
-/// Makes plans.
+/// Makes plans for jobs from the scheduler's ranking.
 pub(crate) struct Planner {
     bodies: Bodies,
     options: Options,
     started: Instant,
-    /// The cells that are not heard of: others are taken, if others will do.
+    /// The cells that are not heard from at present: they are avoided if there are hosts elsewhere.
     pub(crate) unheard: Vec<CellId>,
 }
 
-/// Hosts for one instance.
+/// The candidates for one instance, and the host on which it is counted.
 struct Found {
     candidates: Vec<Candidate>,
     expected: Expected,
 }
 
-/// What was found for several instances.
+/// The results for several instances; `without` are those without a host.
 #[derive(Default)]
 struct Looked {
     wishes: Vec<Wish>,
@@ -163,33 +166,33 @@ struct Looked {
     without: Vec<InstanceId>,
 }
 
-/// What is to be planned.
+/// A job, or the rest of one, that is to be planned.
 pub(crate) enum Work {
-    /// A job that is to begin.
+    /// A job that has not begun.
     Job(Job),
-    /// Builds of which some are still to be looked at.
+    /// Builds of which some are still to be ranked.
     Builds(Box<Builds>),
 }
 
-/// The builds of a job while places are looked for.
+/// The builds of a job while hosts are selected for them.
 pub(crate) struct Builds {
     job: Job,
-    /// Those that waited for a place when it began.
+    /// Those that waited for a host when the job began.
     instances: Vec<InstanceId>,
-    /// The next of them to be looked at.
+    /// The index of the next instance to rank.
     next: usize,
     /// How many of them were deleted since.
     gone: usize,
-    /// How many must find a place.
+    /// How many must find a host.
     least: usize,
-    /// What the first asks for, and most often all.
+    /// The specification's body of the first instance, and most often of all.
     body: Body,
     ready: Ready,
     looked: Looked,
 }
 
-/// How long the scheduler and the state may be held at a time: somebody may ask for a thousand places
-/// at once, and others want to be decided meanwhile.
+/// The time slice for which the scheduler and the state may be locked: a request may be for a
+/// thousand hosts, and other requests are to be decided in between.
 pub(crate) struct Turn(Instant);
 
 impl Turn {
@@ -202,13 +205,14 @@ impl Turn {
     }
 }
 
-/// A request, made ready.
+/// A request, with its prepared form.
 pub(crate) struct Ready {
     request: Arc<RequestSpec>,
     pub(crate) prepared: Arc<Prepared>,
 }
 
-/// Where to look.
+/// Restrictions of a search: the instance's group, the one cell allowed, and the cells and hosts
+/// that are excluded.
 struct Where<'a> {
     instance: InstanceId,
     group: Option<Uuid>,
@@ -228,7 +232,8 @@ impl Planner {
         }
     }
 
-    /// Goes on with some work until it is done or the turn is over; then what is left of it.
+    /// Continues work until it is complete or the time slice is over, and returns what is left of
+    /// it.
     pub(crate) fn plan(
         &mut self,
         scheduler: &mut Scheduler,
@@ -255,7 +260,7 @@ impl Planner {
         None
     }
 
-    /// Begins with the instances of a job that wait for a place.
+    /// Begins with the instances of a job that still wait for a host.
     fn begin(
         &mut self,
         scheduler: &mut Scheduler,
@@ -291,7 +296,7 @@ impl Planner {
         }
     }
 
-    /// What is to be submitted for instances that were all looked at.
+    /// The plans for a job whose instances are all ranked.
     fn end(
         &self,
         scheduler: &mut Scheduler,
@@ -315,7 +320,7 @@ impl Planner {
             for one in &looked.expected {
                 forget(scheduler, control, one);
             }
-            // Those that were deleted meanwhile are passed over when it is decided.
+            // Instances that were deleted meanwhile are skipped when the command is decided.
             plans.push(self.nowhere(scheduler, control, &ready, first, instances));
             return;
         }
@@ -330,8 +335,8 @@ impl Planner {
         });
     }
 
-    /// Looks for hosts for each of several instances, until the turn is over. Bodies are most often
-    /// all the same.
+    /// Ranks hosts for one instance after the other, until the time slice is over. Most instances
+    /// of a job have the same body.
     fn look(
         &mut self,
         scheduler: &mut Scheduler,
@@ -347,13 +352,13 @@ impl Planner {
             builds.next += 1;
             let (waits, _) = waiting(control, &[instance]);
             let Some((_, spec)) = waits.first().copied() else {
-                // It was deleted since the last turn.
+                // It was deleted since the last time slice.
                 builds.gone += 1;
                 let ids = vec![instance.0];
                 plans.push(Plan::Nothing { ids });
                 continue;
             };
-            // What was made together asks for the same place.
+            // Instances of one request need the same kind of host.
             let is_same = builds.body.is_of_one_making(&spec.body) || builds.body == spec.body;
             let other = if is_same {
                 None
@@ -402,7 +407,7 @@ impl Planner {
         }
     }
 
-    /// The plan for instances that find no host.
+    /// The plan for instances without a feasible host.
     fn nowhere(
         &self,
         scheduler: &Scheduler,
@@ -450,7 +455,7 @@ impl Planner {
         let ready = read.map_err(|error| unreadable(&error)).and_then(|read| {
             let mut request = (*read.request).clone();
             if row.spec.is_none() {
-                // What the instance was once asked to be put on is not where it has to stay.
+                // A host that was requested at creation is not one where the instance has to stay.
                 request.force_hosts.clear();
                 request.force_nodes.clear();
                 request.requested_destination = None;
@@ -512,8 +517,8 @@ impl Planner {
         Ok((ready, read.min_count))
     }
 
-    /// Hosts for one instance: some that may be selected, best first, and for each its alternates
-    /// behind them. The first is counted as taken, so that the next instance sees it so.
+    /// Candidates for one instance, in the order in which a claim tries them; later ones also serve
+    /// as alternates. The first is counted as taken, so that the next instance's ranking sees it.
     fn find(
         &self,
         scheduler: &mut Scheduler,
@@ -522,7 +527,7 @@ impl Planner {
         place: &Where<'_>,
     ) -> Option<Found> {
         let state = &control.placement;
-        // Takes over what earlier instances were counted for.
+        // Applies what earlier instances were counted for.
         scheduler.observe(state, now());
         let mut scope = Scope {
             instance: place.instance.0,
@@ -531,7 +536,7 @@ impl Planner {
             without_cells: place.without_cells.to_vec(),
             without: place.without.to_vec(),
         };
-        // A request that nobody can make sense of finds nothing; the explanation says why.
+        // A request that is not valid finds nothing; the explanation says why.
         let ranked = scheduler.rank(state, &ready.request, &ready.prepared, &scope);
         let mut slots: Vec<u32> = ranked.ok()?.iter().map(|one| one.slot).collect();
         let first = *slots.first()?;
@@ -560,7 +565,7 @@ impl Planner {
             firsts.extend(ways.next());
             others.extend(ways);
         }
-        // Another host comes before another way to use the same one.
+        // Another host comes before another candidate on the same one.
         firsts.append(&mut others);
         let candidates = firsts;
         let first = candidates.first()?;
@@ -579,7 +584,7 @@ impl Planner {
     }
 }
 
-/// Those of some instances that wait for a place, and the others.
+/// Splits instances into those that wait for a host, and the others.
 fn waiting<'a>(
     control: &'a Control,
     instances: &[InstanceId],
@@ -598,7 +603,7 @@ fn waiting<'a>(
     (waiting, done)
 }
 
-/// The hosts whose candidates are handed over: the best, and the best of the first's cell.
+/// The hosts whose candidates are passed on: the best, and the best of the first one's cell.
 fn choose(scheduler: &Scheduler, slots: &[u32], cell: Uuid, wanted: usize) -> Vec<u32> {
     let mut of_cell = 0;
     let mut chosen = Vec::with_capacity(SELECTED_OF + wanted);
@@ -677,7 +682,8 @@ fn report(place: &Where<'_>, request: &RequestSpec) -> InstanceReport {
     }
 }
 
-/// Counts an instance on its host, and its resources as used, until placement knows better.
+/// Counts an instance and its resources on its expected host, until placement has decided the
+/// claim.
 fn expect(scheduler: &mut Scheduler, expected: &Expected, first: &Candidate) {
     let hosts = scheduler.hosts_mut();
     let mut amounts = hosts.amounts(expected.slot);

@@ -1,4 +1,4 @@
-//! What runs: the tasks around the state machine, started and ended together.
+//! The tasks around the state machine, started and ended together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use crate::place::{self, Places};
 use crate::signs::Signs;
 use crate::wanted::{self, Wanted};
 
-/// What is still to be done is looked for this often.
+/// The interval at which the state is searched for work that was missed.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Times of what was done long ago are forgotten this often.
+/// Times of messages that are no longer needed are forgotten once in so many sweeps.
 const TIDY: u32 = 60;
 
-/// A cell, as it is configured.
+/// The configuration of a cell.
 #[derive(Clone)]
 pub struct CellConfig {
-    /// Which.
+    /// The id of the cell.
     pub cell: CellId,
-    /// Its name.
+    /// The name of the cell, for operators.
     pub name: String,
-    /// The way to it.
+    /// The link that reaches the cell.
     pub link: Arc<dyn CellLink>,
 }
 
-/// What the tasks share.
+/// The data that the tasks share.
 pub(crate) struct Parts {
     pub(crate) conductor: Conductor,
     pub(crate) ranker: Ranker,
@@ -47,7 +47,7 @@ pub(crate) struct Parts {
     places: Places,
 }
 
-/// Control at work. Dropping it ends the tasks; see [`Runtime::shutdown`].
+/// The running tasks of control. Dropping it ends them; see [`Runtime::shutdown`].
 pub struct Runtime {
     parts: Arc<Parts>,
     tasks: Tasks,
@@ -56,10 +56,10 @@ pub struct Runtime {
 /// Why a cell cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddCellError {
-    /// The store does not take it.
+    /// The store does not accept the command.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// It contradicts what is known.
+    /// It contradicts the cells that are known.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -71,9 +71,10 @@ impl std::fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Starts: whatever was under way goes on. Needs a runtime of tokio.
+    /// Starts the tasks; work that was under way continues. It has to be called in a Tokio runtime.
     ///
     /// # Errors
+    ///
     /// The durable changes cannot be followed.
     pub fn start(conductor: Conductor, ranker: Ranker) -> Result<Arc<Self>, FollowError> {
         let engine = conductor.engine();
@@ -96,8 +97,7 @@ impl Runtime {
         Ok(Arc::new(Self { parts, tasks }))
     }
 
-    /// Looks for what does not add up, from now on from time to time and whenever the answer is
-    /// asked.
+    /// Starts periodic audits, and returns the handle that runs one on request.
     pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<dyn Audit> {
         let auditor = Arc::new(Auditor::new(Arc::clone(&self.parts), metrics));
         let run = Arc::clone(&auditor).run();
@@ -105,34 +105,35 @@ impl Runtime {
         auditor
     }
 
-    /// What does not add up now; with `repair` it is mended where that can be done.
+    /// Audits now; with `repair`, inconsistencies are repaired where possible.
     pub async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
         let auditor = Auditor::new(Arc::clone(&self.parts), AuditMetrics::default());
         auditor.audit(repair).await
     }
 
-    /// The handle.
+    /// The handle on control's state machine.
     #[must_use]
     pub fn conductor(&self) -> &Conductor {
         &self.parts.conductor
     }
 
-    /// The scheduler.
+    /// The handle on control's scheduler.
     #[must_use]
     pub fn ranker(&self) -> &Ranker {
         &self.parts.ranker
     }
 
-    /// How many hosts the scheduler can choose from.
+    /// The number of hosts in the scheduler's table.
     #[must_use]
     pub fn hosts_known(&self) -> usize {
         let ranker = &self.parts.ranker;
         ranker.decide(|scheduler, _| scheduler.hosts().usable().len())
     }
 
-    /// Makes a cell known, and follows it from now on. Of a known cell it replaces the way to it.
+    /// Adds a cell and follows it from now on. For a known cell, its link is replaced.
     ///
     /// # Errors
+    ///
     /// See [`AddCellError`].
     pub async fn add_cell(&self, config: CellConfig) -> Result<(), AddCellError> {
         let CellConfig { cell, name, link } = config;
@@ -160,7 +161,8 @@ impl Runtime {
         {
             let mut outboxes = self.parts.outboxes.write();
             if outboxes.contains_key(&cell) {
-                // It is followed already: by the new way from the next time on.
+                // The cell is followed already, and through the new link from the next connection
+                // on.
                 return Ok(());
             }
             outboxes.insert(cell, Arc::clone(&outbox));
@@ -173,17 +175,17 @@ impl Runtime {
         Ok(())
     }
 
-    /// Ends the tasks. What is under way goes on after the next start. A second call does nothing.
+    /// Ends the tasks. Work under way continues after the next start. A second call does nothing.
     pub async fn shutdown(&self) {
         self.tasks.shutdown().await;
         let places = self.parts.places.clone();
-        // It cannot panic, and if it did there would be nothing left to do.
+        // It does not panic, and after a panic there would be nothing left to do.
         let _ = tokio::task::spawn_blocking(move || places.stop()).await;
     }
 }
 
 impl Parts {
-    /// A cell is there (again): everything that it is to be told is due.
+    /// Makes all messages to a cell due that has come (back) up.
     pub(crate) fn returned(&self, cell: CellId) {
         if let Some(outbox) = self.outboxes.read().get(&cell) {
             outbox.forget_sent();
@@ -193,9 +195,9 @@ impl Parts {
         });
     }
 
-    /// Tells the scheduler all that operators say of the fleet.
+    /// Passes everything that operators configured of the fleet to the scheduler.
     ///
-    /// The scheduler is locked before the state, never the other way round.
+    /// Lock order: the scheduler before the state, never the other way round.
     fn tell_fleet(&self) {
         let engine = self.conductor.engine();
         let changes = engine.read_now(|machine| fleet::all(&machine.0.conductor));
@@ -235,14 +237,15 @@ impl Parts {
     }
 }
 
-/// Does what durable changes want to have done.
+/// Carries out what durable changes call for.
 async fn follow(parts: Arc<Parts>, mut follower: Follower<ControlMachine>) {
     loop {
         match follower.next_entries().await {
             None => return,
             Some(Ok(entries)) => take_entries(&parts, &entries),
             Some(Err(error)) => {
-                // What was missed is found by sweeping; what the scheduler is to know is told anew.
+                // Missed changes are found by the sweep; the scheduler's view of the fleet is
+                // passed on anew.
                 tracing::warn!(%error, "durable changes were missed");
                 let engine = parts.conductor.engine();
                 match engine.follow(engine.durable_sequence()) {
@@ -258,7 +261,7 @@ async fn follow(parts: Arc<Parts>, mut follower: Follower<ControlMachine>) {
 fn take_entries(parts: &Parts, entries: &Entries) {
     let mut changes: Vec<Change> = Vec::new();
     for (sequence, record) in entries.iter() {
-        // Most entries are placement's alone: nothing is to be done because of them.
+        // Most entries concern placement only and call for nothing here.
         if !Control::may_concern_conductor(record) {
             continue;
         }
@@ -294,7 +297,7 @@ fn take_entries(parts: &Parts, entries: &Entries) {
     }
 }
 
-/// Does what is still to be done, from time to time.
+/// Searches the state periodically for work that is still to be done.
 async fn sweep(parts: Arc<Parts>) {
     let mut round = 0u32;
     loop {

@@ -1,5 +1,5 @@
-//! Whether hosts may get instances, as the scheduler is to see it: what agents, cells and operators
-//! say, together.
+//! Combines what agents, cells and operators say about whether a host may get instances, for the
+//! scheduler.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,24 @@ use placewright_placement::Timestamp;
 use placewright_scheduler::host_state::{HostFacts, HostUpdate, NumberedUpdate, Receipt};
 use placewright_scheduler::host_table::HostTable;
 
-/// What was said of all hosts.
+/// The availability of all hosts, as agents, cells and operators report it.
 #[derive(Debug, Default)]
 pub(crate) struct Signs {
     hosts: BTreeMap<HostId, Sign>,
 }
 
+/// What was reported of one host's availability.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sign {
-    /// The agent: no new instances, for this reason.
+    /// The agent's reason for disabling the host, if it did.
     disabled_by_agent: Option<String>,
-    /// The agent: it is down.
+    /// Whether the agent reports the host as down.
     forced_by_agent: bool,
-    /// The cell: its agent is silent.
+    /// Whether the cell says that the agent is silent.
     is_silent: bool,
-    /// An operator: no new instances, for this reason.
+    /// The operator's reason for disabling the host, if he did.
     disabled_by_operator: Option<String>,
-    /// An operator: it is down.
+    /// Whether an operator has forced the host down.
     forced_by_operator: bool,
 }
 
@@ -41,7 +42,7 @@ impl Sign {
 }
 
 impl Signs {
-    /// Takes the next update of a host's agent. False: something before it is missing.
+    /// Applies the next update of a host's agent; false if an earlier one is missing.
     pub(crate) fn state(
         &mut self,
         hosts: &mut HostTable,
@@ -94,7 +95,7 @@ impl Signs {
         receipt != Receipt::Gap
     }
 
-    /// The cell says whether a host's agent is heard of.
+    /// Notes whether the cell hears from a host's agent.
     pub(crate) fn silent(
         &mut self,
         hosts: &mut HostTable,
@@ -105,7 +106,7 @@ impl Signs {
         self.change(hosts, host, at, |sign| sign.is_silent = is_silent);
     }
 
-    /// An operator says something about a host's service.
+    /// Notes an operator's setting of a host's service.
     pub(crate) fn service(
         &mut self,
         hosts: &mut HostTable,
@@ -123,7 +124,7 @@ impl Signs {
         });
     }
 
-    /// A host is none any more.
+    /// Removes a host that is not one of its cell's any more.
     pub(crate) fn gone(&mut self, hosts: &mut HostTable, host: HostId, at: Timestamp) {
         self.hosts.remove(&host);
         hosts.apply(host.0, at, &HostUpdate::Gone);
@@ -139,7 +140,7 @@ impl Signs {
         let sign = self.hosts.entry(host).or_default();
         let before = sign.clone();
         change(sign);
-        // Being told of by somebody else is no sign of life.
+        // A report by somebody else is no sign of life, so the time is kept.
         let heard_at = hosts.state(host.0).map_or(at, |state| state.heard_at);
         if before.disabled() != sign.disabled() {
             let update = HostUpdate::Disabled(sign.disabled());

@@ -1,4 +1,4 @@
-//! What the cells said last, kept in memory: lost with the process, and told again by the cells.
+//! The latest reports of the cells, in memory: lost with the process, and sent again by the cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,27 +6,28 @@ use placewright_conductor::{CellId, HostId, InstanceId};
 use placewright_link::{CellNews, HostView, InstanceView};
 use placewright_placement::Timestamp;
 
-/// What all cells said last.
+/// The latest reports of all cells.
 #[derive(Clone, Debug, Default)]
 pub struct Views {
-    /// By cell. A cell that never answered since the start has an empty view that is not up.
+    /// The reports by cell. A cell that has not answered since the start has an empty view that is
+    /// not up.
     pub cells: BTreeMap<CellId, CellView>,
 }
 
 impl Views {
-    /// An instance as its cell sees it; nothing if the cell has not told of it.
+    /// An instance as its cell sees it; none if the cell has not reported it.
     #[must_use]
     pub fn instance(&self, cell: CellId, instance: InstanceId) -> Option<&InstanceView> {
         self.cells.get(&cell)?.instances.get(&instance)
     }
 
-    /// A host as its cell sees it.
+    /// A host as its cell sees it; none if the cell has not reported it.
     #[must_use]
     pub fn host(&self, cell: CellId, host: HostId) -> Option<&HostView> {
         self.cells.get(&cell)?.hosts.get(&host)
     }
 
-    /// The cells that are not heard of right now, although nobody says yet that they are down.
+    /// The cells that are not heard from at present, although they are not marked down yet.
     #[must_use]
     pub fn unheard(&self) -> Vec<CellId> {
         let cells = self.cells.iter();
@@ -34,31 +35,32 @@ impl Views {
         unheard.map(|(cell, _)| *cell).collect()
     }
 
-    /// Whether a cell is there now.
+    /// Whether a cell is up.
     #[must_use]
     pub fn is_up(&self, cell: CellId) -> bool {
         self.cells.get(&cell).is_some_and(|view| view.is_up)
     }
 }
 
-/// What one cell said last. It stays when the cell goes down.
+/// The latest report of one cell. It is kept when the cell goes down.
 #[derive(Clone, Debug, Default)]
 pub struct CellView {
-    /// Whether it is there now.
+    /// Whether the cell is up.
     pub is_up: bool,
-    /// Whether it is heard of right now. One that is not may be down, which takes a while to know.
+    /// Whether the cell is heard from at present. One that is not may be down, which takes a while
+    /// to decide.
     pub is_heard: bool,
-    /// Whether it told all that it has since it was last away.
+    /// Whether the cell has completed its listing since it was last away.
     pub is_complete: bool,
-    /// When it was last heard of; 0 for never.
+    /// When the cell was last heard from; 0 for never.
     pub heard_at: Timestamp,
-    /// Its instances.
+    /// The instances of the cell.
     pub instances: BTreeMap<InstanceId, InstanceView>,
-    /// Its hosts.
+    /// The hosts of the cell.
     pub hosts: BTreeMap<HostId, HostView>,
 }
 
-/// What was mentioned since a cell began to tell everything.
+/// What a cell has listed since the beginning of its listing.
 #[derive(Debug, Default)]
 pub(crate) struct Mentioned {
     instances: BTreeSet<InstanceId>,
@@ -67,7 +69,7 @@ pub(crate) struct Mentioned {
 }
 
 impl CellView {
-    /// Takes what a cell says of its instances and hosts.
+    /// Applies an event about instances or hosts.
     pub(crate) fn take(&mut self, news: &CellNews, mentioned: &mut Mentioned) {
         match news {
             CellNews::Instance { instance, view } => {

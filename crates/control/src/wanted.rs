@@ -1,31 +1,32 @@
-//! What is to be done, read off the state: keys, so that nothing that is out of date is kept.
+//! What the state calls for, computed from it as keys, so that nothing obsolete is ever carried
+//! out.
 
 use placewright_conductor::control::{Change, Control};
 use placewright_conductor::super_conductor::{self, BuildStage, Effect, MoveStage};
 use placewright_conductor::{CellId, InstanceId, Message, MigrationId};
 use uuid::Uuid;
 
-/// Something that a cell is to be told of.
+/// The key of a message to a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     /// An instance: its creation or its deletion.
     Instance(InstanceId),
-    /// A move.
+    /// A move of an instance.
     Move(MigrationId),
 }
 
-/// Something to do.
+/// A piece of work that the state calls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Find a place for a waiting instance, together with the others of its reservation.
+    /// Select a host for a waiting instance, together with the others of its reservation.
     Schedule(Uuid, InstanceId),
-    /// Find a place for a move.
+    /// Select a target host for a move.
     ScheduleMove(MigrationId),
-    /// Tell a cell.
+    /// Send the message with this key to a cell.
     Tell(CellId, Key),
 }
 
-/// What is to be done because of these changes.
+/// The work that these changes call for.
 pub(crate) fn of_changes<'a>(
     control: &'a Control,
     changes: &'a [Change],
@@ -39,7 +40,7 @@ pub(crate) fn of_changes<'a>(
     })
 }
 
-/// All that is to be done.
+/// All work that the state calls for.
 pub(crate) fn all(control: &Control) -> impl Iterator<Item = Wanted> + '_ {
     let state = &control.conductor;
     let builds = state.builds().keys();
@@ -81,7 +82,7 @@ fn tell(control: &Control, instance: InstanceId, key: Key) -> Option<Wanted> {
     Some(Wanted::Tell(cell, key))
 }
 
-/// What a cell is to be told of these now; of some there may be nothing (any more).
+/// The present messages for these keys; some may have none (any more).
 pub(crate) fn messages(control: &Control, keys: &[Key]) -> Vec<(Key, Message)> {
     use super_conductor::Change as Of;
     let state = &control.conductor;

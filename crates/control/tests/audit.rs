@@ -1,4 +1,4 @@
-//! What does not add up is found, and mended where that is safe.
+//! Inconsistencies are found, and repaired where that is safe.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use placewright_server::{RepairOptions, submit_placement};
 use site::{Site, Stores, host, instance};
 use uuid::Uuid;
 
-/// The agents of these tests do not say which guests they have.
+/// Leaves findings about guests out: the agents of these tests do not report guests.
 fn without_guests(findings: Vec<Finding>) -> Vec<Finding> {
     let of_guests = |one: &Finding| matches!(one.kind, Kind::MissingGuest | Kind::UnknownGuest);
     findings.into_iter().filter(|one| !of_guests(one)).collect()

@@ -93,7 +93,7 @@ async fn builds_that_fail_go_to_alternates_of_the_same_cell() {
 async fn what_finds_no_host_is_buried_with_the_explanation() {
     let mut site = small().await;
     site.create(0..1, 17).await;
-    // 12 hosts of 16 CPUs: 12 of these have room, 13 have not, and then none gets any.
+    // 12 hosts of 16 CPUs: there is room for 12 of these, not for 13, and then none is built.
     site.create(1..14, 9).await;
     site.create_with(14..15, r#"{"server": {}}"#).await;
     site.until("15 buried", |control, _| {
@@ -175,7 +175,7 @@ async fn a_cell_that_is_down_keeps_its_instances_and_gets_no_new_ones() {
     });
     assert!(!in_cell.await);
     site.cells.remove(&cell(1));
-    // Back at the same place: the way to it is replaced.
+    // Back with the same store, and its link replaced.
     site.open_cell(stores, 1).await;
     site.start_agents(1, 4);
     site.until("cell 1 is back without the deleted", |control, views| {
@@ -200,7 +200,7 @@ async fn everything_goes_on_after_a_restart() {
             let command = Command::Delete {
                 instance: instance(number),
             };
-            // Those of earlier rounds are gone.
+            // The instances of earlier rounds are gone.
             let _ = site.conductor.submit(command).await.unwrap();
         }
         tokio::time::sleep(Duration::from_millis(7 * round as u64)).await;
@@ -276,7 +276,7 @@ async fn moves_find_a_place_in_the_cell_of_their_instance() {
     site.shutdown().await;
 }
 
-/// The state of an instance by its number.
+/// Reads the state of an instance by its number.
 trait InstanceOf {
     fn instance_of(&self, control: &Control, number: usize) -> Option<VmState>;
 }

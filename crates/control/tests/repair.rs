@@ -1,4 +1,4 @@
-//! What an audit finds is mended, and where it cannot be, it says why.
+//! An audit's findings are repaired; where that is not possible, the finding says why.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,8 +27,8 @@ async fn start(hosts: u32) -> Site {
     Site::start(Stores::Memory, 1, hosts, Arc::default()).await
 }
 
-/// Instances that are active, on a site at rest. Their guests are reported to the scheduler, which
-/// the agents of these tests do not do.
+/// Creates active instances and waits until nothing is under way. Their guests are reported to the
+/// scheduler here, because the agents of these tests do not do that.
 async fn active(site: &Site, count: usize, vcpus: u32) {
     site.create(0..count, vcpus).await;
     for number in 0..count {
@@ -66,7 +66,7 @@ async fn until(site: &Site, number: usize, holds: impl Fn(&InstanceView) -> bool
     panic!("never: {:?}", view(site, number).await);
 }
 
-/// The only thing that an audit finds, after repairing it with these options.
+/// Repairs with these options, and returns the only finding.
 async fn repaired(site: &Site, options: RepairOptions) -> Finding {
     let audited = site.runtime.audit(Some(options)).await;
     assert_eq!(audited.findings.len(), 1, "{:?}", audited.findings);
@@ -111,7 +111,7 @@ async fn what_an_instance_does_not_hold_is_claimed_again() {
     };
     let now_held = site.conductor.read(move |control, _| held(control)).await;
     assert_eq!(now_held, held(&before.control));
-    // Whatever its cell asks afterwards is understood.
+    // A later deletion by its cell is still accepted.
     let delete = Command::Delete {
         instance: instance(1),
     };
@@ -129,7 +129,7 @@ async fn what_does_not_fit_any_more_is_not_claimed_and_said_so() {
     let mut site = start(1).await;
     active(&site, 1, 10).await;
     release(&site, 0).await;
-    // Somebody else was faster.
+    // A concurrent claim came first.
     let claim = ConsumerClaim {
         consumer: ConsumerUuid::from_uuid(Uuid::from_u128(0xbeef)),
         generation: ConsumerGeneration::Any,
@@ -179,7 +179,7 @@ async fn an_instance_whose_guest_is_gone_is_in_error() {
     site.shutdown().await;
 }
 
-/// The host of an instance does not have it any more, and told so.
+/// Makes the host of an instance lose its guest, and report so.
 async fn lose(site: &Site, number: usize) {
     let place = view(site, number).await.unwrap().guest.unwrap();
     let key = (instance(number), place.number);
@@ -199,7 +199,7 @@ async fn is_active(site: &Site, number: usize) -> bool {
     view(site, number).await.unwrap().vm_state == VmState::Active
 }
 
-/// Nobody told of an instance's guest, or what was told got lost.
+/// Removes the report of an instance's guest, as if it was lost.
 fn unsay(site: &Site, host: HostId, number: usize) {
     let gone = HostUpdate::InstanceWent(instance(number).0, Load::default());
     site.runtime
@@ -212,7 +212,7 @@ async fn an_instance_that_its_host_has_not_told_of_yet_is_left_alone() {
     let mut site = start(1).await;
     active(&site, 2, 1).await;
     let place = view(&site, 0).await.unwrap().guest.unwrap();
-    // Its agent ended before it could tell, and has not begun again.
+    // Its agent ended before it could report, and has not begun again.
     site.stop_agents(0).await;
     unsay(&site, place.host, 0);
     let finding = repaired(&site, carefully()).await;
@@ -229,7 +229,7 @@ async fn an_instance_that_its_host_has_not_told_of_yet_is_left_alone() {
         }
     }
     is_clean(&site).await;
-    // It is there, and tells nothing of it.
+    // The guest exists but is not reported.
     unsay(&site, place.host, 0);
     let finding = repaired(&site, carefully()).await;
     assert_eq!(finding.outcome.as_deref(), Some("done"));
@@ -303,7 +303,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
     let replies = link.deliver(vec![reserve]).await.unwrap();
     assert_eq!(replies, [Reply::Accepted]);
     until(&site, 0, |view| view.job.is_some()).await;
-    // Nothing goes on for longer than the site's options let pass.
+    // A job counts as stuck after the time in the site's options.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let finding = repaired(&site, carefully()).await;
     assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(0).0));
@@ -313,7 +313,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
     })
     .await;
     is_clean(&site).await;
-    // The next move begins as if nothing had been.
+    // The next move begins as usual.
     let migration = MigrationId(Uuid::from_u128(0x1058));
     let begin = Command::StartMove {
         migration,
@@ -330,7 +330,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
 async fn a_step_whose_order_was_lost_is_asked_for_again() {
     let mut site = start(1).await;
     active(&site, 1, 1).await;
-    // Until its next session the agent hears no orders.
+    // The agent ignores orders until its next session.
     site.fleet.lock().deaf.push(host(0, 0));
     site.create(1..2, 1).await;
     until(&site, 1, |view| view.job.is_some()).await;

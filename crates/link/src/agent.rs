@@ -1,4 +1,4 @@
-//! How an agent reaches its cell.
+//! The interface between an agent and its cell.
 
 use placewright_conductor::cell_conductor::{Failure, Order};
 use placewright_conductor::{HostId, InstanceId};
@@ -8,112 +8,114 @@ use tokio::sync::mpsc;
 
 use crate::Coming;
 
-/// A cell, as an agent reaches it.
+/// The cell's interface towards agents.
 pub trait AgentLink: Send + Sync + 'static {
-    /// Connects. One connection may speak for many hosts. It ends when either side drops its half.
+    /// Opens a connection. One connection may carry many hosts; it ends when either side drops its
+    /// half.
     ///
-    /// Both halves are bounded. What an agent does not take in time is not kept for it: the cell
-    /// asks again later.
+    /// Both channels are bounded. What an agent does not take in time is dropped, not buffered: the
+    /// cell asks again later.
     fn connect(&self) -> Coming<'_, AgentConnection>;
 }
 
 /// An agent's half of a connection.
 #[derive(Debug)]
 pub struct AgentConnection {
-    /// To the cell.
+    /// Messages from the agent to the cell.
     pub to_cell: mpsc::Sender<ToCell>,
-    /// From the cell.
+    /// Messages from the cell to the agent; closed when the cell ends the connection.
     pub from_cell: mpsc::Receiver<ToAgent>,
 }
 
-/// What an agent tells its cell. `placewright_conductor::cell_conductor` says what it has to keep
-/// to.
+/// A message from an agent to its cell. The protocol that an agent has to follow is described in
+/// `placewright_conductor::cell_conductor`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToCell {
-    /// A host's session begins.
+    /// A host begins a session, and with it reports all its guests.
     Started(Box<HostStart>),
-    /// A step ended.
+    /// A step that the cell asked for has succeeded or failed.
     StepEnded {
-        /// The host.
+        /// The host that carried out the step.
         host: HostId,
-        /// Of which instance.
+        /// The instance that the step was for.
         instance: InstanceId,
         /// The session in which it was asked for.
         session: u64,
-        /// Which attempt.
+        /// The attempt number of the [`Order`] that is answered.
         attempt: u32,
         /// Why it failed, if it did.
         failure: Option<Failure>,
     },
-    /// There is no such guest any more.
+    /// A guest was destroyed, or was not there to be destroyed.
     Destroyed {
-        /// The host.
+        /// The host that had the guest.
         host: HostId,
-        /// The instance.
+        /// The instance of the guest.
         instance: InstanceId,
-        /// The guest.
+        /// Which of the instance's guests: the attempt that first asked for it.
         number: u32,
     },
-    /// The next update of a host's soft state. The first of an incarnation tells everything.
+    /// The next update of a host's soft state. The first update after the agent's start is a full
+    /// report.
     State {
-        /// The host.
+        /// The host that the update is about.
         host: HostId,
-        /// The update.
+        /// The update with its incarnation and sequence number.
         update: Box<NumberedUpdate>,
     },
-    /// These hosts are still there: a heartbeat for many at once.
+    /// A heartbeat for several hosts at once.
     Alive {
-        /// The hosts.
+        /// The hosts that are still up.
         hosts: Vec<HostId>,
     },
 }
 
-/// How a session of a host begins.
+/// The first message of a host's session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStart {
     /// The host: the UUID of its root provider.
     pub host: HostId,
     /// Its name, unique over all cells.
     pub name: String,
-    /// Greater than those before.
+    /// The session number; greater than those of the host's earlier sessions.
     pub session: u64,
-    /// All the guests that the host has.
+    /// All the guests that the host has: instance and guest number.
     pub guests: Vec<(InstanceId, u32)>,
 }
 
-/// What a cell tells an agent.
+/// A message from a cell to an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToAgent {
-    /// Carry out a step.
+    /// Asks for a step of a build, move or rebuild.
     Step {
-        /// The host.
+        /// The host that has to carry it out.
         host: HostId,
-        /// The session that it is for.
+        /// The session that the order belongs to; an agent ignores orders of other sessions.
         session: u64,
-        /// What.
+        /// The step, and everything needed to carry it out.
         order: Box<Order>,
     },
-    /// Destroy a guest.
+    /// Asks for a guest to be destroyed; repeated until [`ToCell::Destroyed`] arrives.
     Destroy {
-        /// The host.
+        /// The host that has the guest.
         host: HostId,
-        /// The session that it is for.
+        /// The session that the order belongs to; an agent ignores orders of other sessions.
         session: u64,
-        /// The instance.
+        /// The instance of the guest.
         instance: InstanceId,
-        /// The guest.
+        /// Which of the instance's guests: the attempt that first asked for it.
         number: u32,
     },
-    /// An update of the host's soft state is missing: send all of it.
+    /// Asks for a full report of a host's soft state, because an update is missing.
     SendState {
-        /// The host.
+        /// The host whose state is to be sent.
         host: HostId,
     },
-    /// The cell does not count the host's session as under way: it was given up after a silence,
-    /// another one took its place, or its number is no greater than an earlier one's. Begin a new
-    /// session, greater than `after`, unless that has happened already.
+    /// The host has no valid session: it was given up after a silence, another session replaced it,
+    /// or its number is not greater than an earlier one's. The agent has to begin a new session
+    /// with a number greater than `after`, unless it has done so already.
     StartAgain {
-        /// The host.
+        /// The host that has to begin a new session.
         host: HostId,
         /// The latest session that the cell knows.
         after: u64,

@@ -1,4 +1,4 @@
-//! How control reaches a cell.
+//! The interface between control and a cell.
 
 use placewright_conductor::cell_conductor::{JobKind, Place, Stage, VmState};
 use placewright_conductor::message::Envelope;
@@ -9,142 +9,143 @@ use tokio::sync::mpsc;
 
 use crate::Coming;
 
-/// A cell, as control reaches it.
+/// The cell's interface towards control.
 pub trait CellLink: Send + Sync + 'static {
-    /// Which cell this is: its own answer, so that a wrong address is found out.
+    /// The cell's own id, with which control checks that it reached the cell it meant.
     fn cell(&self) -> Coming<'_, CellId>;
 
-    /// Delivers messages. A reply comes when what it says is durable; one for each message, in
-    /// their order.
+    /// Delivers messages. There is one reply for each message, in the same order, and each is sent
+    /// only after the state that it reports is durable.
     fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>>;
 
-    /// Does something that only the cell decides.
+    /// Carries out an operation that the cell decides alone, without control.
     fn act(&self, act: Act) -> Coming<'_, Reply>;
 
-    /// What was done with an instance, oldest first.
+    /// The history of an instance's actions, oldest first.
     fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>>;
 
-    /// Follows the cell: everything that it has, then every change. To whoever falls behind,
-    /// changes of one thing come as one; whoever takes nothing for too long is cut off and begins
-    /// anew. The stream ends when the cell goes away.
+    /// Subscribes to the cell: a full listing first, then every change. For a slow subscriber,
+    /// several changes of one object are merged into one; a subscriber that takes nothing for too
+    /// long is disconnected and has to subscribe again. The stream ends when the cell goes away.
     ///
-    /// Before [`CellNews::Complete`] a change may come twice, never something older after something
-    /// newer.
+    /// Before [`CellNews::Complete`] a change may be delivered twice, but an older state never
+    /// follows a newer one.
     fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>>;
 }
 
-/// What only a cell decides; control has no part in it.
+/// An operation that a cell decides alone; control only passes it on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Act {
-    /// Takes an instance off its host.
+    /// Shelves an instance: takes it off its host and releases its resources.
     Shelve {
-        /// Which.
+        /// The instance to shelve.
         instance: InstanceId,
     },
-    /// Builds an instance anew where it is.
+    /// Rebuilds an instance on its present host.
     Rebuild {
-        /// Which.
+        /// The instance to rebuild.
         instance: InstanceId,
-        /// What it is to be.
+        /// The new specification of the instance.
         spec: Box<Spec>,
     },
-    /// An operator says that a host will never come back.
+    /// Removes a host of which an operator says that it will never come back.
     RemoveHost {
-        /// Which.
+        /// The host to remove.
         host: HostId,
     },
-    /// Has the agent of a host begin a new session: what is under way is asked for again, guests that
-    /// the cell does not know are destroyed, and instances whose guests it does not have are in error.
+    /// Makes the agent of a host begin a new session. Steps under way are asked for again, guests
+    /// that the cell does not know are destroyed, and instances whose guests are missing go to the
+    /// error state.
     Reconcile {
-        /// Which.
+        /// The host to reconcile.
         host: HostId,
     },
-    /// Writes into an instance's history that the scheduler does not let it be built anew where it
-    /// is. Nothing else changes.
+    /// Records in an instance's history that the scheduler refused its rebuild. Nothing else
+    /// changes.
     RefuseRebuild {
-        /// Which.
+        /// The instance whose rebuild was refused.
         instance: InstanceId,
-        /// Why.
+        /// The reason, as the instance's owner sees it.
         fault: Box<Fault>,
     },
 }
 
-/// What control hears from a cell that it follows.
+/// An event of a cell's subscription stream; see [`CellLink::follow`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CellNews {
-    /// An instance is like this now, or gone.
+    /// An instance was created, changed or removed.
     Instance {
-        /// Which.
+        /// The instance that changed.
         instance: InstanceId,
-        /// What it is like; nothing if the cell does not have it (any more).
+        /// The instance's new state; none if the cell does not have it (any more).
         view: Option<Box<InstanceView>>,
     },
-    /// A host is like this now, or is none of the cell's any more.
+    /// A host was added, changed or removed.
     Host {
-        /// Which.
+        /// The host that changed.
         host: HostId,
-        /// What it is like; nothing if an operator removed it.
+        /// The host's new state; none if an operator removed it.
         view: Option<HostView>,
     },
-    /// The next update of a host's soft state.
+    /// The next update of a host's soft state, as its agent sent it.
     State {
-        /// The host.
+        /// The host that the update is about.
         host: HostId,
-        /// The update.
+        /// The update with its incarnation and sequence number.
         update: Box<NumberedUpdate>,
     },
-    /// Hosts that are still there.
+    /// A heartbeat of several hosts at once.
     Alive {
-        /// The hosts.
+        /// The hosts that are still up.
         hosts: Vec<HostId>,
     },
-    /// Everything that the cell had at the start was told: what was not mentioned is gone.
+    /// The end of the initial listing: whatever was not listed before this does not exist.
     Complete,
-    /// The cell itself is still there. Comes at least every second.
+    /// The cell itself is still there. Sent at least every second.
     Heartbeat,
 }
 
-/// An instance as its cell sees it.
+/// The state of an instance, as its cell sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceView {
-    /// What state it is in.
+    /// The lifecycle state: building, active, error and so on.
     pub vm_state: VmState,
-    /// What is being done with it.
+    /// The build, move, rebuild or deletion under way, if any.
     pub job: Option<JobView>,
-    /// [`Spec::digest`] of what it is.
+    /// [`Spec::digest`] of the instance's present specification.
     pub spec: u64,
-    /// Where it is.
+    /// The guest that the instance runs in; none while it is on no host.
     pub guest: Option<Place>,
-    /// Its zone.
+    /// The availability zone of its host.
     pub zone: Option<String>,
-    /// What went wrong last.
+    /// The most recent failure.
     pub fault: Option<Fault>,
-    /// When it came.
+    /// When the cell accepted the instance.
     pub created_at: placewright_placement::Timestamp,
     /// When it was last changed.
     pub updated_at: placewright_placement::Timestamp,
 }
 
-/// What is being done with an instance.
+/// A job of an instance: a build, move, shelving, rebuild or deletion under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobView {
-    /// What.
+    /// The kind of job.
     pub kind: JobKind,
-    /// The move that it carries out.
+    /// The migration that the job carries out, if it is a move.
     pub migration: Option<MigrationId>,
-    /// How far it is.
+    /// How far the job has come.
     pub stage: Stage,
-    /// Where the instance is to go.
+    /// The host that the instance is to go to.
     pub target: Option<HostId>,
 }
 
-/// A host as its cell sees it.
+/// The state of a host, as its cell sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostView {
-    /// Its name; nothing while its agent has not said it since the cell's start.
+    /// The host's name; none until its agent has reported it since the cell's start.
     pub name: Option<String>,
-    /// Whether its agent is heard of.
+    /// Whether the cell hears from the host's agent.
     pub is_up: bool,
-    /// When it was last heard of.
+    /// When the cell last heard from the agent.
     pub heard_at: placewright_placement::Timestamp,
 }

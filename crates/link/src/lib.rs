@@ -1,12 +1,12 @@
-//! What the roles of Placewright say to each other, and how they reach each other.
+//! The interfaces between the roles of Placewright, and the messages that they exchange.
 //!
 //! - [`CellLink`]: control reaches a cell.
-//! - [`PlacementLink`]: a cell reaches placement, the only thing in control that it calls.
+//! - [`PlacementLink`]: a cell reaches placement, the only part of control that it calls.
 //! - [`AgentLink`]: an agent reaches its cell.
 //!
-//! Each is a trait, so that roles in one process talk through memory and roles on many machines
-//! over the network, and neither knows which. Every call may be made twice, and every answer may
-//! be lost: the conductors' state machines number what must not happen twice.
+//! Each is a trait, so that roles in one process talk through memory and roles on different
+//! machines over the network, without knowing which. Every call may be made twice, and every answer
+//! may be lost: the conductors' state machines number whatever must not happen twice.
 
 mod agent;
 mod cell;
@@ -20,40 +20,41 @@ pub use cell::{Act, CellLink, CellNews, HostView, InstanceView, JobView};
 pub use placement::PlacementLink;
 use thiserror::Error;
 
-/// An answer that will come.
+/// The future of a link's answer, boxed so that the traits can be used as objects.
 pub type Coming<'a, T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send + 'a>>;
 
-/// Why the other side gave no answer. What was asked for may have happened all the same.
+/// Why a call got no answer. What was asked for may have happened all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
-    /// It cannot be reached, or went away.
+    /// No connection could be made, or the connection was lost.
     #[error("{peer} cannot be reached: {why}")]
     Unreachable {
-        /// Who.
+        /// The name and address of the role that was called.
         peer: String,
-        /// What happened.
+        /// The error of the connection.
         why: String,
     },
-    /// It took too long.
+    /// No answer came within the time-out.
     #[error("{peer} did not answer in time")]
     TimedOut {
-        /// Who.
+        /// The name and address of the role that was called.
         peer: String,
     },
-    /// It answered that it cannot: its store fails, say. Asking again later may help.
+    /// The peer cannot answer at present, for instance because its store fails. A retry may
+    /// succeed.
     #[error("{peer} cannot do it now: {why}")]
     Unavailable {
-        /// Who.
+        /// The name and address of the role that was called.
         peer: String,
-        /// What it said.
+        /// The reason that the peer gave.
         why: String,
     },
-    /// It does not understand, or will never do it.
+    /// The peer rejected the request; a retry of the same request will fail again.
     #[error("{peer} refuses: {why}")]
     Refused {
-        /// Who.
+        /// The name and address of the role that was called.
         peer: String,
-        /// What it said.
+        /// The reason that the peer gave.
         why: String,
     },
 }

@@ -1,11 +1,12 @@
-//! How a cell reaches placement.
+//! The interface between a cell and placement.
 
 use placewright_conductor::{Answer, Ask};
 
 use crate::Coming;
 
-/// Placement, as a cell reaches it: the one thing that a cell calls up for.
+/// Placement's interface towards cells: the only calls that a cell makes to control.
 pub trait PlacementLink: Send + Sync + 'static {
-    /// Asks, and waits until the answers are durable. One answer for each ask, in their order.
+    /// Sends requests and waits until their answers are durable. There is one answer for each
+    /// request, in the same order.
     fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>>;
 }

@@ -1,4 +1,4 @@
-//! Agents reach their cell.
+//! The link between agents and their cell, over gRPC.
 
 mod decode;
 mod encode;
@@ -21,24 +21,25 @@ use crate::proto::agent::agents_client::AgentsClient;
 use crate::proto::agent::agents_server::Agents;
 use crate::proto::agent::{AgentMessage, CellMessage, FromAgent, FromCell};
 
-/// So many messages travel together at most.
+/// The most messages that one batch on the stream holds.
 const MESSAGES_AT_ONCE: usize = 256;
-/// So many batches wait for the network.
+/// The most batches that wait to be sent.
 const BATCHES_WAITING: usize = 4;
-/// So many messages wait in an agent, each way.
+/// The most messages that wait in an agent, in each direction.
 const MESSAGES_WAITING: usize = 1024;
 
-/// A cell, as its agents reach it over the network.
+/// A client of a cell, for agents.
 #[derive(Clone, Debug)]
 pub struct AgentClient {
     peer: Peer,
 }
 
 impl AgentClient {
-    /// A client, in a runtime; it connects when it is used.
+    /// Creates a client; it has to be called in a Tokio runtime. It connects when it is first used.
     ///
     /// # Errors
-    /// The address is none.
+    ///
+    /// The address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
         let peer = Peer::new("the cell", options)?;
         Ok(Self { peer })
@@ -53,12 +54,13 @@ impl AgentLink for AgentClient {
                 .max_decoding_message_size(MESSAGE_BYTES_MAX);
             let join = |mut to: AgentsClient<Channel>, request: Request<()>| async move {
                 let (to_network, batches) = mpsc::channel(BATCHES_WAITING);
-                // Said at once, so that a wrong version or token is found out here.
+                // A first message is sent at once, so that a wrong version or token is detected
+                // here.
                 let hello = FromAgent {
                     version: PROTOCOL_VERSION,
                     messages: Vec::new(),
                 };
-                // There is room: it was made a moment ago.
+                // The channel is new and empty, so there is room.
                 let _ = to_network.try_send(hello);
                 let request = request.map(|()| ReceiverStream::new(batches));
                 let orders = to.join(request).await?;
@@ -115,12 +117,13 @@ async fn receive_from_cell(
         for message in batch.messages {
             let message = match decode::to_agent(message) {
                 Ok(Some(message)) => message,
-                // A newer cell may say what this agent does not know; it cannot expect an answer.
+                // A newer cell may send a message that this release does not know; it then expects
+                // no answer.
                 Ok(None) => {
                     tracing::warn!("the cell said something that this release does not know");
                     continue;
                 }
-                // One order that makes no sense is no reason to leave all hosts alone.
+                // One malformed order must not end the connection of all other hosts.
                 Err(refused) => {
                     let why = refused.why.message();
                     tracing::error!(why, "what the cell said is refused");
@@ -137,17 +140,17 @@ async fn receive_from_cell(
     }
 }
 
-/// Tells the cell that a step of it cannot be understood.
+/// Reports to the cell that one of its steps could not be decoded.
 async fn refuse(answer: ToCell, to: &mpsc::Sender<FromAgent>) {
     let batch = FromAgent {
         version: PROTOCOL_VERSION,
         messages: vec![encode::to_cell(answer)],
     };
-    // If it went away there is nobody to tell.
+    // A closed channel means that the connection is gone; there is nobody left to tell.
     let _ = to.send(batch).await;
 }
 
-/// Exposes any cell to agents.
+/// The gRPC service that exposes a cell to agents.
 pub(crate) struct AgentService(pub(crate) Arc<dyn AgentLink>);
 
 #[tonic::async_trait]
@@ -166,7 +169,7 @@ impl Agents for AgentService {
     }
 }
 
-/// Serves one stream until one side ends it, or the agent says what cannot be read.
+/// Serves one stream until either side ends it or the agent sends a message that cannot be decoded.
 async fn serve(
     from_agent: Streaming<FromAgent>,
     connection: AgentConnection,
@@ -179,7 +182,7 @@ async fn serve(
     };
     if let Err(status) = ended {
         tracing::warn!(%status, "the connection of an agent was ended");
-        // If it went away there is nobody to tell.
+        // A closed channel means that the agent is gone; there is nobody left to tell.
         let _ = to_network.send(Err(status)).await;
     }
 }
@@ -232,7 +235,7 @@ async fn send_to_agent(
     }
 }
 
-/// Puts messages together, no batch much larger than it should be.
+/// Groups messages into batches of limited number and size.
 fn batches<T>(messages: impl Iterator<Item = T>, size_of: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
     for message in messages {

@@ -1,11 +1,11 @@
-//! What may be said: every number, text and list of every message is bounded.
+//! Limits of every number, text and list in every message.
 //!
-//! A peer that is broken, or that somebody else speaks for, may say anything. What is beyond these
-//! bounds is refused at the door, with a sentence that names the field, before anything is changed by
-//! it. Behind the door arithmetic on such numbers cannot overflow.
+//! A peer that is broken or malicious may send anything. Values beyond these limits are rejected
+//! when a message is decoded, before any state changes, with an error that names the field. The
+//! code that handles decoded messages can therefore do arithmetic on them without overflow.
 //!
-//! The bounds are far from what any role says; they are part of the protocols and no options.
-//! docs/limits.md lists them.
+//! The limits are far above what any role sends. They are part of the protocols and cannot be
+//! configured; docs/limits.md lists them.
 
 mod agents;
 mod cells;
@@ -17,29 +17,31 @@ use placewright_conductor::ids::NUMBER_END;
 use placewright_placement::Timestamp;
 use tonic::Status;
 
-/// Names of hosts, classes, properties, levels.
+/// Bytes of the name of a host, resource class, property or topology level.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
-/// Names that users choose: 255 characters, each of four bytes at most.
+/// Bytes of a name that users choose: 255 characters of at most four bytes each.
 pub(crate) const TITLE_BYTES_MAX: usize = 1020;
-/// Sentences and values.
+/// Bytes of a message for people, or of a property's value.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
-/// What an instance is to be, and explanations.
+/// Bytes of an instance's specification, or of an explanation.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
-/// Things of one message: hosts, guests, instances, news.
+/// Items of one message: hosts, guests, instances or events.
 pub(crate) const LIST_MAX: usize = 100_000;
-/// Parts of one thing: its metrics, properties, amounts, rules.
+/// Items within one object: its metrics, properties, amounts or rules.
 pub(crate) const PARTS_MAX: usize = 10_000;
-/// What one provider can have of a class.
+/// The most that one provider can have of a resource class.
 pub(crate) const AMOUNT_MAX: i64 = i32::MAX as i64;
-/// The end of the year 9999.
+/// The latest timestamp: the end of the year 9999, in microseconds since 1970.
 pub(crate) const TIME_MAX: Timestamp = Timestamp(253_402_300_799_999_999);
-/// Sessions are counted or are times, in microseconds or nanoseconds; one is at most this far ahead of
-/// the time in nanoseconds: ten years. Nobody can use up the numbers of somebody else's host.
+/// How far a session number may be ahead of the present time in nanoseconds since 1970: ten years.
+/// Agents use counters or times in micro- or nanoseconds as session numbers. The limit prevents a
+/// peer from using up all session numbers of somebody else's host.
 const SESSION_AHEAD: u64 = 315_576_000_000_000_000;
-/// An agent is told of sessions that a cell let in; their clocks differ.
+/// The same for session numbers that a cell sends to an agent: larger, because the cell accepted
+/// them by its own clock, which may differ from the agent's.
 const AFTER_AHEAD: u64 = SESSION_AHEAD + SESSION_AHEAD / 10;
 
-/// Something that nobody can mean.
+/// A value beyond its limits; the text names the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Absurd(pub(crate) String);
 
@@ -49,19 +51,20 @@ impl From<Absurd> for Status {
     }
 }
 
-/// A message that can be checked.
+/// A message whose fields can be checked against the limits.
 pub(crate) trait Bounded {
-    /// Whether it is a list, which begins with its length.
+    /// Whether it is a list, which is encoded with its length first.
     const IS_LIST: bool = false;
 
-    /// Whether all of it is within the bounds.
+    /// Checks that all fields are within their limits.
     ///
     /// # Errors
-    /// The first field that is not.
+    ///
+    /// Names the first field that is not.
     fn check(&self, at: At<'_>) -> Result<(), Absurd>;
 }
 
-/// Where in a message.
+/// The path of a field within a message, for errors.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     inside: Option<&'a At<'a>>,
@@ -125,12 +128,12 @@ impl At<'_> {
         Ok(())
     }
 
-    /// A session that begins.
+    /// Checks the number of a session that begins.
     pub(crate) fn session(&self, session: u64) -> Result<(), Absurd> {
         self.ahead(session, SESSION_AHEAD)
     }
 
-    /// A session that somebody says was before.
+    /// Checks the number that a cell sends as that of an earlier session.
     pub(crate) fn after(&self, after: u64) -> Result<(), Absurd> {
         self.ahead(after, AFTER_AHEAD)
     }
@@ -175,7 +178,7 @@ impl At<'_> {
     }
 }
 
-/// A text that is no longer than it may be: what is too long loses its end.
+/// Truncates a text to at most `max` bytes, at a character boundary.
 pub(crate) fn cut(text: &mut String, max: usize) {
     text.truncate(text.floor_char_boundary(max));
 }

@@ -1,4 +1,4 @@
-//! Control reaches a cell.
+//! The link between control and a cell, over gRPC.
 
 use std::sync::Arc;
 
@@ -19,26 +19,28 @@ use crate::proto::cell::cell_client::CellClient as Client;
 use crate::proto::cell::cell_server::Cell;
 use crate::proto::cell::{IdentifyRequest, Identity, Payload};
 
-/// So many news are sent in one message at most.
+/// The most events that one message on the stream holds.
 const NEWS_AT_ONCE: usize = 256;
-/// So many messages of news wait in a server for a stream, and so many news in a client.
+/// The most messages of events that wait in a server for one stream, and the most events that wait
+/// in a client.
 const MESSAGES_WAITING: usize = 4;
 const NEWS_WAITING: usize = 1024;
 
-/// What a call is made with.
+/// The generated client that a call is made with.
 type Connected = Client<tonic::transport::Channel>;
 
-/// A cell, over the network.
+/// A client of a cell, for control.
 #[derive(Clone, Debug)]
 pub struct CellClient {
     peer: Peer,
 }
 
 impl CellClient {
-    /// A client, in a runtime; it connects when it is used.
+    /// Creates a client; it has to be called in a Tokio runtime. It connects when it is first used.
     ///
     /// # Errors
-    /// The address is none.
+    ///
+    /// The address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
         let peer = Peer::new("the cell", options)?;
         Ok(Self { peer })
@@ -132,7 +134,7 @@ impl CellLink for CellClient {
     }
 }
 
-/// Hands news on until the stream ends, or nothing comes any more.
+/// Forwards a cell's events until the stream ends, or nothing arrives within the time-out.
 async fn receive(peer: Peer, mut news: Streaming<Payload>, to: mpsc::Sender<CellNews>) {
     loop {
         let next = tokio::time::timeout(peer.options.silence_timeout, news.message());
@@ -169,7 +171,7 @@ async fn receive(peer: Peer, mut news: Streaming<Payload>, to: mpsc::Sender<Cell
     }
 }
 
-/// Exposes any cell.
+/// The gRPC service that exposes a cell to control.
 pub(crate) struct CellService(pub(crate) Arc<dyn CellLink>);
 
 #[tonic::async_trait]
@@ -216,7 +218,7 @@ impl Cell for CellService {
     }
 }
 
-/// Sends news until there are no more, or nobody takes them.
+/// Sends events until the cell's stream ends or the subscriber goes away.
 async fn send(mut news: mpsc::Receiver<CellNews>, to: mpsc::Sender<Result<Payload, Status>>) {
     let mut some = Vec::with_capacity(NEWS_AT_ONCE);
     loop {

@@ -1,4 +1,4 @@
-//! How clients connect.
+//! Client connections: options, time-outs, and calls that are retried after a lost connection.
 
 use std::time::Duration;
 
@@ -8,37 +8,36 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::token::{Token, sign};
 
-/// A message is no larger. Batches are made smaller than this by far; one instance's description
-/// is bounded by the API.
+/// The largest message. Batches are kept far smaller; the API bounds one instance's specification.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// Batches end at about this size.
+/// The size in bytes at which a batch is ended.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
-/// What may be under way in one stream, and in all streams of a connection. With less, a fast
-/// sender waits for acknowledgements all the time.
+/// HTTP/2 flow-control window of one stream; below, that of a connection. With smaller windows a
+/// fast sender spends its time waiting for acknowledgements.
 pub(crate) const STREAM_WINDOW: u32 = 8 << 20;
 pub(crate) const CONNECTION_WINDOW: u32 = 32 << 20;
-/// A peer that does not answer a ping for so long is gone.
+/// How often a peer is pinged; one that does not answer within `PING_TIMEOUT` is taken for gone.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a client reaches its server.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Where: `http://host:port`, or just `host:port`.
+    /// The server's address: `http://host:port`, or just `host:port`.
     pub address: String,
-    /// What both sides know, if anything.
+    /// The shared secret, if the server requires one.
     pub token: Option<Token>,
     /// How long connecting may take. Default 3 s.
     pub connect_timeout: Duration,
     /// How long a call may take. Default 10 s.
     pub call_timeout: Duration,
-    /// A stream of news ends when nothing came for so long; a heartbeat comes each second. Default
-    /// 5 s.
+    /// A subscription ends when nothing arrived for so long; heartbeats come each second. Default 5
+    /// s.
     pub silence_timeout: Duration,
 }
 
 impl ClientOptions {
-    /// The defaults, for one address.
+    /// The default options for a server's address.
     #[must_use]
     pub fn new(address: impl Into<String>) -> Self {
         Self {
@@ -51,24 +50,24 @@ impl ClientOptions {
     }
 }
 
-/// An address that is none.
+/// The server's address is not valid.
 #[derive(Debug, Error)]
 #[error("{address}: no address of a server; write it as host:port")]
 pub struct EndpointError {
     address: String,
 }
 
-/// A channel to a server that is connected on demand.
+/// A server, and a channel to it that is connected on demand.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) channel: Channel,
     pub(crate) options: ClientOptions,
-    /// For messages: what it is, and where.
+    /// The server's role and address, for error messages.
     pub(crate) name: String,
 }
 
 impl Peer {
-    /// Must be called in a runtime.
+    /// Creates the channel without connecting. It has to be called in a Tokio runtime.
     pub(crate) fn new(what: &str, options: ClientOptions) -> Result<Self, EndpointError> {
         let address = options.address.trim();
         let bad = || EndpointError {
@@ -101,8 +100,8 @@ impl Peer {
         })
     }
 
-    /// Makes a call and waits for its answer, not for ever. A call that was given to a connection
-    /// which turned out to be lost, before any of it was sent, is made once more: on a new
+    /// Makes a call and waits for its answer until the time-out. A call that was given to a
+    /// connection which turned out to be lost before any of it was sent is retried once, on a new
     /// connection.
     pub(crate) async fn call<C: Clone, B: Clone, T, F>(
         &self,

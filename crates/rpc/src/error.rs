@@ -1,9 +1,9 @@
-//! Errors of links as statuses of gRPC, and back.
+//! Conversion between link errors and gRPC statuses.
 
 use placewright_link::LinkError;
 use tonic::{Code, Status};
 
-/// What a server answers.
+/// The status with which a server answers for an error.
 pub(crate) fn status(error: &LinkError) -> Status {
     match error {
         LinkError::Unreachable { why, .. } => Status::unavailable(why.clone()),
@@ -13,7 +13,7 @@ pub(crate) fn status(error: &LinkError) -> Status {
     }
 }
 
-/// What a client makes of an answer.
+/// The error that a client reports for a status.
 pub(crate) fn link_error(peer: &str, status: &Status) -> LinkError {
     let peer = peer.to_owned();
     let why = match (status.message(), std::error::Error::source(status)) {
@@ -41,15 +41,15 @@ pub(crate) fn link_error(peer: &str, status: &Status) -> LinkError {
     }
 }
 
-/// Whether a call ended before any of it was sent: its connection was lost, and that was not known
-/// yet.
+/// Whether a call failed before any of it was sent, because its connection had been lost unnoticed.
+/// Such a call can be retried safely.
 pub(crate) fn was_never_sent(status: &Status) -> bool {
     let causes = std::iter::successors(std::error::Error::source(status), |error| error.source());
     let mut causes = causes.filter_map(|error| error.downcast_ref::<hyper::Error>());
     causes.any(hyper::Error::is_canceled)
 }
 
-/// The first cause, which says the most: "connection refused".
+/// The innermost source of an error, which is the most specific: "connection refused".
 fn root<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     let mut error = error;
     while let Some(cause) = error.source() {

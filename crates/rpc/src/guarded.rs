@@ -1,5 +1,5 @@
-//! Connections of callers: limits of their number, and of the time in which a caller has to show that
-//! it is one.
+//! Limits of incoming connections: of their number, and of the time in which a caller has to make a
+//! call that passes authentication.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,28 +17,29 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-/// Times that a new caller has.
+/// Time-outs of a new connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// For its first byte.
     pub(crate) first_byte: Duration,
-    /// For a call that is let in.
+    /// For its first call that passes authentication.
     pub(crate) first_call: Duration,
 }
 
-/// Who is behind a connection, for whoever lets calls in.
+/// The caller's place among the limited connections; handed to the code that authenticates calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Arc<Seat>);
 
 impl Caller {
-    /// One of its calls was let in: from now on pings say whether it is there.
+    /// A call passed authentication: from now on only keep-alive pings decide whether the
+    /// connection stays.
     pub(crate) fn is_let_in(&self) {
         self.0.set_busy(true);
     }
 }
 
-/// A connection that ends when no call was let in for too long, or when others need its place before
-/// one was.
+/// A connection that is closed when no call was authenticated in time, or when others need its
+/// place before one was.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     stream: TcpStream,
@@ -138,13 +139,13 @@ impl AsyncWrite for Guarded {
     }
 }
 
-/// The connections of a listening socket, until nobody wants them.
+/// Accepts the connections of a listening socket, until the receiver is dropped.
 pub(crate) fn incoming(
     listener: TcpListener,
     limits: Limits,
     times: Times,
 ) -> ReceiverStream<io::Result<Guarded>> {
-    // Whoever is refused hears nothing: there is no word for it before HTTP/2 has begun.
+    // A refused connection is closed without an answer: HTTP/2 has none before its handshake.
     let gate = Gate::new(limits, GateMetrics::default());
     let mut door = Door::new(listener, gate, |_| String::new());
     let (sender, receiver) = mpsc::channel(1);

@@ -1,14 +1,14 @@
-//! How the roles of Placewright reach each other over the network: gRPC for every link.
+//! The links between the roles of Placewright over the network, with gRPC.
 //!
-//! For each link of `placewright_link` there is a client that implements it and a server that
-//! exposes anything that does: [`CellClient`], [`PlacementClient`], [`AgentClient`], [`serve`].
-//! So neither side knows whether the other is in its process.
+//! For each trait of `placewright_link` there is a client that implements it, and [`serve`] exposes
+//! any implementation of it: [`CellClient`], [`PlacementClient`], [`AgentClient`]. So neither side
+//! knows whether the other is in its process.
 //!
 //! - Agents speak typed messages (`proto/placewright/agent.proto`), so that others can write agents.
 //! - Control and cells speak versioned payloads (`proto/placewright/cell.proto`).
-//! - A client connects when it is first used, and again after it lost its server. A call that fails
-//!   is the caller's to repeat; a stream that ends is the caller's to open again.
-//! - What cannot be understood is refused with a reason and changes nothing.
+//! - A client connects when it is first used, and again after it lost its server. The caller has to
+//!   repeat calls that failed, and to open streams again that ended.
+//! - A message that cannot be decoded is rejected with a reason and changes nothing.
 //! - A shared token, when there is one, is checked for every call. There is no encryption: use
 //!   loopback, a private network, or a tunnel.
 
@@ -23,9 +23,9 @@ mod placement;
 mod serve;
 mod token;
 
-/// The generated messages and services.
+/// Code generated from the `.proto` files.
 pub mod proto {
-    /// Agents and cells.
+    /// Messages and service of `agent.proto`, between agents and cells.
     #[allow(
         missing_docs,
         unreachable_pub,
@@ -37,7 +37,7 @@ pub mod proto {
     pub mod agent {
         tonic::include_proto!("placewright.agent.v1");
     }
-    /// Control and cells.
+    /// Messages and services of `cell.proto`, between control and cells.
     #[allow(
         missing_docs,
         unreachable_pub,
@@ -58,9 +58,9 @@ pub use placement::PlacementClient;
 pub use serve::{ServeError, ServeOptions, Services, serve};
 pub use token::{Token, TokenError};
 
-/// The version of the agents' protocol that this release speaks.
+/// The version of the agents' protocol that this release implements.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// The version of what control and cells say to each other. It grows with each change of a type in
-/// `placewright_link` or of what those carry.
+/// The version of the payloads between control and cells. It is raised with each change of a type
+/// in `placewright_link` or of the types that those contain.
 pub const PAYLOAD_VERSION: u32 = 2;

@@ -1,4 +1,4 @@
-//! What control and cells say, as bytes with a version.
+//! Encoding of the messages between control and cells: postcard bytes with a version.
 
 use placewright_link::LinkError;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::bounds::{Absurd, At, Bounded, LIST_MAX};
 use crate::channel::BATCH_BYTES;
 use crate::proto::cell::Payload;
 
-/// Packs a value.
+/// Encodes a value as a payload of the present version.
 pub(crate) fn pack<T: Serialize>(value: &T) -> Result<Payload, Status> {
     let body = postcard::to_stdvec(value);
     let body = body.map_err(|error| Status::internal(format!("cannot be written: {error}")))?;
@@ -20,13 +20,12 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> Result<Payload, Status> {
     })
 }
 
-/// Packs a value for a call.
+/// Encodes a value for a call; `peer` names the server in the error.
 pub(crate) fn pack_for<T: Serialize>(peer: &str, value: &T) -> Result<Payload, LinkError> {
     pack(value).map_err(|status| crate::error::link_error(peer, &status))
 }
 
-/// Unpacks what a client sent, or a server; all of it is within its bounds. `what` names it in
-/// refusals.
+/// Decodes a payload and checks it against the limits. `what` names it in errors.
 pub(crate) fn unpack<T: DeserializeOwned + Bounded>(
     what: &'static str,
     payload: &Payload,
@@ -36,7 +35,8 @@ pub(crate) fn unpack<T: DeserializeOwned + Bounded>(
     Ok(unpacked)
 }
 
-/// The same of a list whose bad items are left out, since the others are of other things.
+/// Decodes a list and drops the items that are beyond the limits, because the others do not depend
+/// on them.
 pub(crate) fn unpack_good<T: DeserializeOwned + Bounded>(
     what: &'static str,
     payload: &Payload,
@@ -69,7 +69,7 @@ fn read<T: DeserializeOwned + Bounded>(what: &'static str, payload: &Payload) ->
             payload.version
         )));
     }
-    // Looked at first: an item may take a byte here and a hundred in memory.
+    // Checked before decoding: an item of one byte here may take a hundred bytes in memory.
     if T::IS_LIST
         && let Ok((count, _)) = postcard::take_from_bytes::<u64>(&payload.body)
     {
@@ -80,7 +80,7 @@ fn read<T: DeserializeOwned + Bounded>(what: &'static str, payload: &Payload) ->
     unpacked.map_err(|error| Status::invalid_argument(format!("{what}: cannot be read: {error}")))
 }
 
-/// Unpacks a server's answer.
+/// Decodes a server's answer; `peer` names the server in the error.
 pub(crate) fn unpack_from<T: DeserializeOwned + Bounded>(
     peer: &str,
     what: &'static str,
@@ -89,7 +89,7 @@ pub(crate) fn unpack_from<T: DeserializeOwned + Bounded>(
     unpack(what, payload).map_err(|status| refused(peer, &status))
 }
 
-/// What a server said that makes no sense.
+/// The error for an answer of a server that cannot be decoded.
 pub(crate) fn refused(peer: &str, status: &Status) -> LinkError {
     LinkError::Refused {
         peer: peer.to_owned(),

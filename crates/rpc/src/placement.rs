@@ -1,4 +1,4 @@
-//! Cells ask placement.
+//! The link between cells and placement, over gRPC.
 
 use std::sync::Arc;
 
@@ -14,17 +14,18 @@ use crate::proto::cell::Payload;
 use crate::proto::cell::placement_client::PlacementClient as Client;
 use crate::proto::cell::placement_server::Placement;
 
-/// Placement, over the network.
+/// A client of placement, for cells.
 #[derive(Clone, Debug)]
 pub struct PlacementClient {
     peer: Peer,
 }
 
 impl PlacementClient {
-    /// A client, in a runtime; it connects when it is used.
+    /// Creates a client; it has to be called in a Tokio runtime. It connects when it is first used.
     ///
     /// # Errors
-    /// The address is none.
+    ///
+    /// The address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
         let peer = Peer::new("placement", options)?;
         Ok(Self { peer })
@@ -60,7 +61,7 @@ impl PlacementLink for PlacementClient {
     }
 }
 
-/// Exposes anything that answers asks.
+/// The gRPC service that exposes placement to cells.
 pub(crate) struct PlacementService(pub(crate) Arc<dyn PlacementLink>);
 
 #[tonic::async_trait]

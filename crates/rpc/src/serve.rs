@@ -1,4 +1,4 @@
-//! Serves links.
+//! The gRPC server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,38 +22,38 @@ use crate::proto::cell::cell_server::CellServer;
 use crate::proto::cell::placement_server::PlacementServer;
 use crate::token::{Check, Token};
 
-/// Calls under way on one connection. Roles have one stream or a few calls each.
+/// The most concurrent calls of one connection. A role has one stream or a few calls on each.
 const STREAMS_MAX: u32 = 200;
-/// The headers of one call.
+/// The largest headers of one call.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
-/// A connection whose caller begins calls and takes them back at once, or sends wrong frames, ends
-/// after so many of them that nobody could look at.
+/// Protection against floods of reset streams: a connection ends after so many streams that its
+/// caller reset before they were handled, or after `ERRORS_MAX` protocol errors.
 const RESETS_MAX: usize = 20;
 const ERRORS_MAX: usize = 256;
 
-/// What one address serves.
+/// The services that one address offers; none of a field leaves that service out.
 #[derive(Clone, Default)]
 pub struct Services {
-    /// A cell, for control.
+    /// The cell's service for control.
     pub cell: Option<Arc<dyn CellLink>>,
-    /// A cell, for agents.
+    /// The cell's service for agents.
     pub agents: Option<Arc<dyn AgentLink>>,
-    /// Placement, for cells.
+    /// The placement service for cells.
     pub placement: Option<Arc<dyn PlacementLink>>,
 }
 
-/// How it is served.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// What callers have to know, if anything.
+    /// The shared secret that callers have to send, if any.
     pub token: Option<Token>,
-    /// How long calls under way may take once it is to stop. Default 5 s.
+    /// How long calls under way may take after the server was told to stop. Default 5 s.
     pub drain_timeout: Duration,
-    /// How many connections there may be. Default 1,024, of one peer 512.
+    /// The most connections, in all and for each peer. Default 1,024 and 512.
     pub limits: Limits,
-    /// Time that a caller has for the first byte of a connection. Default 10 s.
+    /// Time-out for the first byte of a connection. Default 10 s.
     pub first_byte_timeout: Duration,
-    /// Time that a caller has for a call that is let in. Default 30 s.
+    /// Time-out for the first call that passes authentication. Default 30 s.
     pub first_call_timeout: Duration,
 }
 
@@ -74,17 +74,19 @@ impl Default for ServeOptions {
     }
 }
 
-/// Why serving ended.
+/// Why the server ended before it was told to stop.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// The server failed.
+    /// The gRPC transport failed, for instance because the socket cannot be used.
     #[error("the gRPC server failed: {0}")]
     Failed(#[from] tonic::transport::Error),
 }
 
-/// Serves until `stop`; then calls under way end first, for a while.
+/// Serves until `stop` completes; then it waits for calls under way, for at most
+/// [`ServeOptions::drain_timeout`].
 ///
 /// # Errors
+///
 /// The server failed.
 pub async fn serve(
     listener: TcpListener,
@@ -128,12 +130,12 @@ pub async fn serve(
     let (stopping, is_stopping) = tokio::sync::oneshot::channel();
     let stop = async {
         stop.await;
-        // Whoever waits for it is below.
+        // The receiver is further down in this function.
         let _ = stopping.send(());
     };
     let serving = router.serve_with_incoming_shutdown(incoming, stop);
     let too_late = async {
-        // An error means that serving is over: then nobody waits for this.
+        // An error means that the server has ended: then this future is not polled any more.
         let _ = is_stopping.await;
         tokio::time::sleep(options.drain_timeout).await;
     };

@@ -1,4 +1,4 @@
-//! A secret that both sides know.
+//! The shared secret that authenticates callers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,39 +9,40 @@ use tonic::{Request, Status};
 
 use crate::guarded::Caller;
 
-/// The key of the metadata that carries it.
+/// The key of the gRPC metadata that carries the token.
 const KEY: &str = "authorization";
-/// A shorter one could be guessed.
+/// The fewest bytes of a token; shorter ones could be guessed.
 const BYTES_MIN: usize = 16;
 
-/// A secret that both sides know. Never shown.
+/// A shared secret that both sides know. It is never printed.
 #[derive(Clone)]
 pub struct Token(Arc<MetadataValue<Ascii>>);
 
-/// Why there is no token.
+/// Why a token cannot be used.
 #[derive(Debug, Error)]
 pub enum TokenError {
-    /// The file cannot be read.
+    /// The token's file cannot be read.
     #[error("{path}: cannot read the token: {error}")]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What happened.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// It is too short.
+    /// The token is shorter than the minimum.
     #[error("the token has fewer than {BYTES_MIN} characters")]
     TooShort,
-    /// It does not fit into a header.
+    /// The token has characters that cannot be sent in a header.
     #[error("the token has characters other than visible ASCII")]
     BadCharacters,
 }
 
 impl Token {
-    /// A token from its text; white space around it does not count.
+    /// Makes a token from its text, without surrounding white space.
     ///
     /// # Errors
-    /// It is too short, or has other characters than visible ASCII.
+    ///
+    /// It is too short, or has characters other than visible ASCII.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.trim();
         if text.len() < BYTES_MIN {
@@ -59,7 +60,8 @@ impl Token {
     /// Reads a token from a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no token.
+    ///
+    /// The file cannot be read, or its content is not a valid token.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let text = std::fs::read_to_string(path).map_err(|error| TokenError::Unreadable {
             path: path.display().to_string(),
@@ -73,7 +75,8 @@ impl Token {
             .get(KEY)
             .map_or(&[] as &[u8], |value| value.as_bytes());
         let wanted = self.0.as_bytes();
-        // Takes as long for a wrong guess as for a nearly right one.
+        // Compares in constant time, so that the duration does not tell how much of a guess is
+        // right.
         let differences = given
             .iter()
             .zip(wanted)
@@ -88,14 +91,14 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Adds a token to a call.
+/// Adds the token to the metadata of a call.
 pub(crate) fn sign<T>(token: Option<&Token>, request: &mut Request<T>) {
     if let Some(token) = token {
         request.metadata_mut().insert(KEY, (*token.0).clone());
     }
 }
 
-/// Lets calls with the right token through, and all if there is none.
+/// An interceptor that rejects calls without the right token; it passes all calls if there is none.
 #[derive(Clone, Debug)]
 pub(crate) struct Check(pub(crate) Option<Token>);
 

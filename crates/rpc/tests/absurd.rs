@@ -1,6 +1,6 @@
-//! Peers that say what nobody can mean: random and extreme numbers, texts and lists in every message,
-//! over a real connection, through the decoder, into the real state machines. Nothing panics, and who
-//! was attacked goes on.
+//! Hostile peers: random and extreme numbers, texts and lists in every message, over a real
+//! connection, through the decoder, into the real state machines. Nothing may panic, and the
+//! attacked role goes on working.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -36,7 +36,8 @@ const SOON: Duration = Duration::from_secs(30);
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// From now on panics of any thread are counted: those of tasks are contained, and would be missed.
+/// Counts panics of all threads from now on: a panic within a task is contained and would be
+/// missed.
 fn count_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -97,7 +98,8 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
                 peer = timeout(SOON, wicked.next()).await.unwrap();
             }
         }
-        // The first thing that an attacker would try, and what the next cell says.
+        // The obvious attack: the cell says that the greatest session number is taken. Then a
+        // plausible number, which the agent follows.
         let (host, session) = peer.session_of(&ids[0]).await;
         for after in [u64::MAX, u64::MAX - 1, 1 << 62, (1 << 62) - 1] {
             let host = host.clone();
@@ -114,7 +116,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
     no_panics();
 }
 
-/// A placement that has nothing.
+/// A placement without any resource provider.
 struct Nothing;
 
 impl PlacementLink for Nothing {
@@ -156,7 +158,7 @@ fn started(host: &str, session: u64) -> proto::AgentMessage {
     }
 }
 
-/// Says these words on a stream of their own, and how it ended.
+/// Sends these messages on a stream of their own, and returns how the stream ended.
 async fn say(url: &str, messages: Vec<proto::AgentMessage>) -> Option<tonic::Status> {
     let mut client = AgentsClient::connect(url.to_owned()).await.unwrap();
     let batch = proto::FromAgent {
@@ -194,7 +196,8 @@ async fn a_cell_outlives_agents_that_say_anything() {
         messages.extend((0..count).map(|_| hostile::word(&mut rng, &hosts)));
         timeout(SOON, say(&url, messages)).await.unwrap();
     }
-    // None of the hosts is lost for its own agent, whose session is greater than those before.
+    // Every host is still usable by its own agent, whose session number is greater than those
+    // before.
     while cell.figures().queued > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -247,7 +250,7 @@ async fn a_cell_outlives_a_control_that_says_anything() {
     let status = client.deliver(payload(body)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("delete.claim"), "{status}");
-    // A list that says that it is longer than it may be is not even begun.
+    // A list that claims to be longer than the limit is rejected before it is decoded.
     let body = postcard::to_stdvec(&u64::MAX).unwrap();
     let status = client.deliver(payload(body)).await.unwrap_err();
     assert!(status.message().contains("at most 100000"), "{status}");

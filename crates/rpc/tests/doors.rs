@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(20);
-/// What a client of HTTP/2 says first: the preface, and settings that change nothing.
+/// The first bytes of an HTTP/2 client: the preface, and an empty settings frame.
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 async fn connect(address: SocketAddr, says: &[u8]) -> TcpStream {
@@ -26,7 +26,7 @@ async fn connect(address: SocketAddr, says: &[u8]) -> TcpStream {
     stream
 }
 
-/// Waits until the other side has closed.
+/// Waits until the other side has closed the connection.
 async fn closed(mut stream: TcpStream) {
     let mut buffer = [0; 1024];
     let end = async { while matches!(stream.read(&mut buffer).await, Ok(1..)) {} };
@@ -66,7 +66,8 @@ async fn a_connection_without_a_call_that_is_let_in_ends() {
     assert!(began.elapsed() < Duration::from_millis(900));
     closed(greets).await;
     assert!(began.elapsed() >= Duration::from_millis(900));
-    // A wrong token is no call that is let in; the right one holds as long as it likes.
+    // A call with a wrong token does not count as authenticated; a connection with the right one
+    // stays.
     assert!(CellClient::new(with(None)).unwrap().cell().await.is_err());
     assert!(timeout(SOON, follows.recv()).await.unwrap().is_some());
     client.cell().await.unwrap();

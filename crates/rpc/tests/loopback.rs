@@ -1,5 +1,5 @@
-//! Every link over a real connection: what is said arrives, and what goes wrong is an error with a
-//! reason.
+//! Every link over a real connection: messages arrive as they were sent, and failures become errors
+//! with a reason.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
@@ -156,7 +156,7 @@ async fn a_lost_connection_ends_streams_and_the_next_call_connects_again() {
     let ended = async { while connection.from_cell.recv().await.is_some() {} };
     timeout(SOON, ended).await.unwrap();
     timeout(SOON, connection.to_cell.closed()).await.unwrap();
-    // A call may be under way while the connection ends; from then on it is refused.
+    // A call may be under way while the connection ends; later calls are refused.
     let refused = async {
         loop {
             let error = cell.cell().await.unwrap_err();
@@ -226,7 +226,7 @@ async fn callers_without_the_token_are_refused() {
 async fn a_caller_that_makes_no_sense_is_refused_and_harms_nobody() {
     let fake = Fake::new();
     let running = Running::start(listen().await, &fake, None);
-    // No HTTP/2 at all, and half of its greeting.
+    // Bytes that are not HTTP/2, and half of an HTTP/2 greeting.
     for garbage in [
         &b"GET / HTTP/1.0\r\n\r\n"[..],
         b"PRI * HTTP/2.0\r\n\r\nSM",

@@ -1,6 +1,7 @@
-//! Health and metrics on a listener of their own, which answers while everything else is busy.
+//! Health checks and metrics on a listener of their own, which answers even while everything else
+//! is busy.
 //!
-//! [`Health::serve_aside`] runs on a thread with a runtime of its own. What it shows takes no lock of
+//! [`Health::serve_aside`] runs on a thread with a runtime of its own. Its answers take no lock of
 //! the state: readiness is read from flags, metrics from counters.
 
 use std::fmt;
@@ -25,16 +26,16 @@ use crate::server::{HttpService, Server};
 pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
-/// What can be asked how it is.
+/// A service whose health can be checked.
 pub trait Vital: Send + Sync {
-    /// Why it should get no requests just now, as a line.
+    /// Why the service should get no requests at present, in one line; none if it is ready.
     fn why_not_ready(&self) -> Option<&'static str>;
 
-    /// Its metrics.
+    /// The registry of the service's metrics.
     fn registry(&self) -> &Registry;
 }
 
-/// All metrics as Prometheus reads them.
+/// All metrics in Prometheus's text format.
 pub(crate) fn metrics_text(registry: &Registry) -> Result<String, fmt::Error> {
     let mut text = String::with_capacity(16 << 10);
     prometheus_client::encoding::text::encode(&mut text, registry)?;
@@ -45,7 +46,7 @@ pub(crate) fn metrics_text(registry: &Registry) -> Result<String, fmt::Error> {
 pub struct Health {
     options: ServerOptions,
     metrics: HttpMetrics,
-    /// What it tells of, once that is there.
+    /// The service, once it has been created.
     vital: Arc<OnceLock<Arc<dyn Vital>>>,
 }
 
@@ -56,8 +57,8 @@ impl fmt::Debug for Health {
 }
 
 impl Health {
-    /// The most connections of a health listener at the same time, and of one peer. Whoever asks for
-    /// health makes a connection each time, or keeps one.
+    /// The most connections of a health listener, in all and for each peer. A monitoring client
+    /// makes one connection for each check, or keeps one.
     pub const CONNECTIONS_MAX: usize = 64;
     const LIMITS: Limits = Limits {
         connections: Self::CONNECTIONS_MAX,
@@ -67,7 +68,8 @@ impl Health {
     };
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Tells of what will be put into `vital`; before that it is not ready.
+    /// Creates the answers for the service that will be put into `vital`; until then it is not
+    /// ready.
     pub fn new(vital: Arc<OnceLock<Arc<dyn Vital>>>) -> Self {
         let options = ServerOptions {
             head_bytes_max: 8192,
@@ -78,7 +80,7 @@ impl Health {
         };
         Self {
             options,
-            // Its own connections are nobody's concern.
+            // The listener's own connections are not counted.
             metrics: HttpMetrics::new(&mut Registry::default()),
             vital,
         }
@@ -87,7 +89,8 @@ impl Health {
     /// Serves until the process ends, on a thread of its own.
     ///
     /// # Errors
-    /// There is no thread to be had, or no runtime.
+    ///
+    /// The thread or its runtime cannot be created.
     pub fn serve_aside(self, listener: TcpListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! The HTTP service: checks, routes, handlers.
+//! The HTTP service: checks, routes and handlers.
 
 pub(crate) mod accept;
 pub(crate) mod body;

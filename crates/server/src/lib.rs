@@ -3,8 +3,8 @@
 //! [`Service`] answers requests of the Placement REST API (microversions 1.0 to 1.39) and of
 //! Placewright's own pages; it knows no sockets, so tests call [`Service::handle`]. [`Server`] puts
 //! it on TCP. What a request changes goes through the engine as one command; what it reads is
-//! computed from the state in memory. This crate decides nothing about resources: it checks the
-//! form of what clients send, and words what the state answers.
+//! computed from the state in memory. This crate decides nothing about resources: it validates
+//! requests, and formats the decisions and the contents of the state.
 //!
 //! ```no_run
 //! # use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Control's state as the machine that the engine runs.
+//! The state machine of control, in the form that the engine runs.
 
 use std::future::Future;
 use std::io;
@@ -8,20 +8,20 @@ use placewright_conductor::table::ReadError;
 use placewright_engine::{DecodeError, Engine, LoadError, Machine, SubmitError};
 use placewright_placement as placement;
 
-/// Control: placement and the super conductor, in one order. A store that only placement ever wrote
-/// is one of control whose conductor knows nothing yet.
+/// The state of control: placement and the super conductor, with one order of commands. A store
+/// that was written by placement alone is read as one with an empty conductor.
 #[derive(Debug, Default)]
 pub struct ControlMachine(pub Control);
 
 impl ControlMachine {
-    /// Resource providers, inventories, allocations.
+    /// The state of placement: resource providers, inventories, allocations.
     #[must_use]
     pub fn placement(&self) -> &placement::State {
         &self.0.placement
     }
 }
 
-/// Submits a command of placement alone.
+/// Submits a command that concerns placement only.
 pub fn submit_placement(
     engine: &Engine<ControlMachine>,
     command: placement::Command,
@@ -33,7 +33,7 @@ pub fn submit_placement(
         match answer.await? {
             Ok(Outcome::Placement(outcome)) => Ok(Ok(outcome)),
             Err(Refusal::Placement(refusal)) => Ok(Err(refusal)),
-            // The conductor answers no command of placement.
+            // A command of placement never has an answer of the conductor.
             Ok(Outcome::Conductor(_)) | Err(Refusal::Conductor(_)) => Err(SubmitError::Panicked),
         }
     }

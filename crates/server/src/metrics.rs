@@ -1,4 +1,4 @@
-//! What Prometheus can ask about requests, claims and refusals.
+//! Prometheus metrics of requests, claims and refusals.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,16 @@ use crate::polls::PollTimes;
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// So many kinds of requests are found again by a thread without asking the registry.
+/// The most kinds of requests whose counters a thread caches.
 const KEPT_MAX: usize = 64;
 
 thread_local! {
-    /// The counters of the kinds of requests that this thread has seen: to look them up, behind locks
-    /// that all threads share, costs more than to count.
+    /// A cache of the counters that this thread has used: looking them up takes locks that all
+    /// threads share, and costs more than counting.
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The cached counters of one kind of requests.
 struct Kept {
     metrics: u64,
     labels: RequestLabels,
@@ -34,8 +35,8 @@ struct Kept {
 
 impl Kept {
     fn is(&self, metrics: u64, labels: &RequestLabels) -> bool {
-        // Labels are constants: the same address is the same text. A text that has two addresses is
-        // kept twice.
+        // Labels are constants, so equal addresses mean equal texts. A text with two addresses is
+        // cached twice.
         self.metrics == metrics
             && self.labels.status == labels.status
             && std::ptr::eq(self.labels.route, labels.route)
@@ -51,7 +52,7 @@ impl Kept {
 /// Counters of the HTTP service.
 #[derive(Debug, Clone)]
 pub struct HttpMetrics {
-    /// Tells the metrics of several services in one process apart.
+    /// Distinguishes the metrics of several services in one process.
     number: u64,
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
@@ -86,7 +87,8 @@ struct ClaimLabels {
     result: &'static str,
 }
 
-/// 50 µs to 13 s, doubling: from an answer out of memory to one that waited for a full disk.
+/// Buckets from 50 µs to 13 s, each twice the one before: from a response out of memory to one that
+/// waited for a full disk.
 fn durations() -> Histogram {
     Histogram::new((0..19).map(|step| 50e-6 * f64::from(1_u32 << step)))
 }

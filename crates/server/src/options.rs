@@ -1,66 +1,67 @@
-//! What can be chosen about the HTTP service.
+//! Options of the HTTP service.
 
 use std::time::Duration;
 
 use crate::http::cors::Cors;
 
-/// How the HTTP service behaves.
+/// Options of the HTTP service.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Most connections at the same time. For further ones idle connections make room, or they wait
-    /// in the system's queue.
+    /// The most connections. Further ones take the place of idle connections, or wait in the
+    /// system's queue.
     pub connections_max: usize,
-    /// Most connections of one peer (an IPv4 address, or a /64 of IPv6); 0: no limit of its own.
+    /// The most connections of one peer (an IPv4 address, or a /64 of IPv6); 0 for no limit.
     pub connections_per_peer_max: usize,
-    /// Largest body of a request, in bytes; a larger one gets 413.
+    /// The largest body of a request, in bytes; a larger one gets 413.
     pub body_bytes_max: usize,
     /// Largest head of a request (its line and headers), in bytes; at least 8192.
     pub head_bytes_max: usize,
-    /// Time that a client has for the first byte of a new connection.
+    /// Time-out for the first byte of a new connection.
     pub first_byte_timeout: Duration,
-    /// Time for which a connection is kept without a further request.
+    /// How long an idle connection is kept between two requests.
     pub keep_alive_timeout: Duration,
-    /// Time that a client has for the head of a request, counted from its first byte.
+    /// Time-out for the head of a request, counted from its first byte.
     pub head_timeout: Duration,
-    /// Time that a client has for the body of a request; a slower one gets 408.
+    /// Time-out for the body of a request; a slower one gets 408.
     pub body_timeout: Duration,
-    /// Time for which a client may take nothing of an answer before it is disconnected.
+    /// A client that takes nothing of a response for this long is disconnected.
     pub write_timeout: Duration,
-    /// Time that requests under way have to end after the signal to stop.
+    /// Time for requests under way to end after the signal to stop.
     pub drain_timeout: Duration,
-    /// Time that they have when another process waits to take this one's place.
+    /// The same when another process waits to take over from this one.
     pub hand_over_timeout: Duration,
-    /// Whether `/metrics` is shown on the ports of the APIs, to everybody who reaches them.
+    /// Whether the ports of the APIs serve `/metrics`, without authentication.
     pub metrics_on_apis: bool,
-    /// Most readers of the change stream at the same time; a further one gets 503.
+    /// The most readers of the change stream; a further one gets 503.
     pub followers_max: usize,
-    /// Which pages of other origins may call; none at all when absent.
+    /// The origins whose pages may call the service; none if absent.
     pub cors: Option<Cors>,
-    /// Project of consumers that were written without one (microversions below 1.8).
+    /// The project of consumers that were written without one (microversions below 1.8).
     pub incomplete_consumer_project_id: String,
-    /// User of consumers that were written without one (microversions below 1.8).
+    /// The user of consumers that were written without one (microversions below 1.8).
     pub incomplete_consumer_user_id: String,
-    /// How `GET /allocation_candidates` chooses.
+    /// How `GET /allocation_candidates` selects candidates.
     pub candidates: CandidateOptions,
-    /// Most entries of one request that changes something: amounts of allocations, inventories,
-    /// traits, aggregates.
+    /// The most entries that one request may change: allocated amounts, inventories, traits or
+    /// aggregates.
     pub entries_max: usize,
-    /// Most request groups of one query for candidates.
+    /// The most request groups of one query for candidates.
     pub groups_max: usize,
-    /// Largest answer, in bytes.
+    /// The largest response, in bytes.
     pub answer_bytes_max: usize,
-    /// Most memory that all large answers on their way to clients hold, in bytes.
+    /// The most memory of all large responses that are being sent, in bytes.
     pub answers_bytes_max: usize,
 }
 
-/// How `GET /allocation_candidates` chooses among the candidates.
+/// How `GET /allocation_candidates` selects among the candidates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CandidateOptions {
-    /// Whether an answer that `limit` cuts is a random sample.
+    /// Whether a response cut by `limit` is a random sample.
     pub randomize: bool,
-    /// Most candidates that one request makes; all of them when absent.
+    /// The most candidates that one search generates; unlimited if absent.
     pub candidates_max: Option<u64>,
-    /// Whether the search takes one candidate of each root in turn instead of all of one root first.
+    /// Whether the search takes one candidate of each root provider in turn, instead of all of one
+    /// root first.
     pub breadth_first: bool,
 }
 
@@ -93,6 +94,6 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Project and user of consumers of which neither is known.
+    /// The project and user of consumers whose owner is not known.
     pub const NOBODY: &'static str = "00000000-0000-0000-0000-000000000000";
 }

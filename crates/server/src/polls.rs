@@ -1,7 +1,7 @@
-//! How long the threads for sockets are held by one poll of one connection.
+//! Measures how long one poll of a connection's future occupies a socket thread.
 //!
-//! Whatever is computed within a poll holds up every other connection of its thread, so a poll should
-//! take microseconds. What may take longer belongs to [`CostlyWork`](crate::CostlyWork).
+//! Whatever is computed within a poll delays all other connections of the thread, so a poll should
+//! take microseconds. Longer work belongs to [`CostlyWork`](crate::CostlyWork).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// A poll that takes longer is one that other connections may notice.
+/// The duration from which a poll is counted as long, because other connections may notice it.
 const LONG: Duration = Duration::from_millis(10);
 
-/// Keeps the longest poll since the start, and counts those over [`LONG`].
+/// The duration of the longest poll since the start, and the number of those longer than [`LONG`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PollTimes {
     longest_ns: Arc<AtomicU64>,
@@ -52,7 +52,7 @@ impl PollTimes {
 
     fn note(&self, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        // Almost never: a load is cheaper than to write what all threads share.
+        // This is rarely true: a load is cheaper than a write to memory that all threads share.
         if took_ns > self.longest_ns.load(Ordering::Relaxed)
             && took_ns > self.longest_ns.fetch_max(took_ns, Ordering::Relaxed)
         {

@@ -1,8 +1,8 @@
-//! The scheduler's own REST service: where requests should go, and the claims that put them there.
+//! The scheduler's REST service: it selects hosts for requests, and claims resources there.
 //!
 //! [`SchedulerService`] runs beside the Placement service, in the same process and on the same
-//! engine: it takes authentication, policies, limits, metrics and the log from it. What hosts say
-//! of themselves is kept in memory only. `docs/scheduler-api.md` describes the interface.
+//! engine, and uses its authentication, policies, limits, metrics and log. The soft state that
+//! hosts report is kept in memory only. `docs/scheduler-api.md` describes the interface.
 
 use std::fmt;
 use std::future::Future;
@@ -55,12 +55,12 @@ use path::{Path, Route};
 use reasons::Reasons;
 use refused::Answer;
 
-/// How many candidates are kept for how long after they were offered.
+/// How many candidates can still be claimed after a response, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepOptions {
-    /// The most; the oldest ones go first.
+    /// The most candidates that are kept; beyond that, the oldest are dropped.
     pub candidates_max: usize,
-    /// For how long.
+    /// How long a candidate is kept.
     pub time: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Default for KeepOptions {
     }
 }
 
-/// The scheduler's HTTP service without sockets: a request in, an answer out.
+/// The scheduler's HTTP service without sockets: it takes requests and returns responses.
 pub struct SchedulerService {
     core: Arc<Core>,
 }
@@ -86,29 +86,30 @@ impl fmt::Debug for SchedulerService {
     }
 }
 
-/// What the requests share.
+/// The data that all requests share.
 struct Core {
     placement: Arc<Service>,
     keep: KeepOptions,
     brain: Mutex<Brain>,
-    /// Never locked together with the brain.
+    /// The candidates of earlier responses. This lock and that of `brain` are never held together.
     shelf: Mutex<Shelf>,
     contention: Mutex<Contention>,
     reasons: Reasons,
-    /// Whose turn it is to count on a copy of everything.
+    /// A semaphore with one permit for counting, which works on a copy of the state.
     counting: Semaphore,
 }
 
-/// What decides.
+/// The scheduler behind its lock: the host table, the rankings and their caches.
 struct Brain {
     scheduler: Scheduler,
 }
 
 impl Core {
-    /// Computes something from the scheduler and the state, the scheduler up to date with it.
+    /// Computes a value from the scheduler and the state, after the scheduler has caught up with
+    /// the state.
     ///
-    /// The state may hold what is not durable yet: decisions are checked again when they become
-    /// commands. The order of the two locks is always this one.
+    /// The state may contain changes that are not durable yet: decisions are checked again when
+    /// they become commands. Lock order: the scheduler before the state.
     fn decide<T>(&self, compute: impl FnOnce(&mut Brain, &State) -> T) -> T {
         let mut brain = self.brain.lock();
         self.placement.engine.read_now(|machine| {
@@ -117,8 +118,8 @@ impl Core {
         })
     }
 
-    /// Changes what is known of hosts. New ones get their places at once: no decision has to make up
-    /// for many of them.
+    /// Changes the host table. New hosts are added to the rankings at once, so that no later
+    /// decision has to do that for many of them.
     fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
         let mut brain = self.brain.lock();
         let changed = change(brain.scheduler.hosts_mut());
@@ -135,12 +136,12 @@ impl Core {
     }
 }
 
-/// Now, for placement's records.
+/// The present time of the system clock, for placement's records.
 fn now() -> Timestamp {
     Timestamp(date::now_us())
 }
 
-/// A request whose door is behind it.
+/// A request after authentication and routing.
 struct Call<'a> {
     core: &'a Arc<Core>,
     query: &'a str,
@@ -148,12 +149,12 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The body; an error names the field.
+    /// Parses the body; an error names the field.
     fn read<T: DeserializeOwned>(&self) -> Answer<T> {
         if let Ok(value) = serde_json::from_slice(self.body) {
             return Ok(value);
         }
-        // Once more, slower, to learn where it is wrong.
+        // Parses it again, with a slower parser that finds the field that is wrong.
         let mut json = serde_json::Deserializer::from_slice(self.body);
         let value = request::read(&mut json)?;
         json.end().map_err(|error| Unreadable {
@@ -164,7 +165,7 @@ impl Call<'_> {
     }
 }
 
-/// JSON as an answer.
+/// A response with a JSON body.
 fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
     let text = serde_json::to_vec(value)
         .map_err(|error| ApiError::new(500, format!("cannot write the answer: {error}")))?;
@@ -172,8 +173,8 @@ fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
 }
 
 impl SchedulerService {
-    /// The scheduler's service on the engine, and behind the same authentication and policies, as
-    /// the Placement service.
+    /// Creates the service. It uses the engine, the authentication and the policies of the
+    /// Placement service.
     pub fn new(placement: Arc<Service>, scheduler: Scheduler, keep: KeepOptions) -> Self {
         let shelf = Shelf::new(keep.candidates_max, keep.time);
         let core = Arc::new(Core {
@@ -185,12 +186,12 @@ impl SchedulerService {
             reasons: Reasons::default(),
             counting: Semaphore::new(1),
         });
-        // What placement knows of the hosts is taken over now, not by the first decision.
+        // The scheduler catches up with placement now, so that the first decision does not have to.
         core.decide(|_, _| ());
         Self { core }
     }
 
-    /// Answers a request. Never fails: what goes wrong is an answer too.
+    /// Answers a request. Errors are responses too.
     pub async fn handle<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Unpin,

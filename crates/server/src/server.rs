@@ -1,4 +1,5 @@
-//! Sockets: accepts connections, serves HTTP/1.1 on them, and stops without breaking a request.
+//! The TCP server: accepts connections, serves HTTP/1.1 on them, and stops without breaking a
+//! request.
 
 mod connection;
 
@@ -19,27 +20,28 @@ use crate::http::service::Service;
 use crate::metrics::HttpMetrics;
 use crate::options::ServerOptions;
 
-/// How a server stopped.
+/// How a server has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// Every request under way was answered.
     Drained,
-    /// Some were still under way when the time to drain was over; their connections were cut.
+    /// Some requests were still under way at the end of the drain time-out; their connections were
+    /// closed.
     TimedOut,
 }
 
-/// What a [`Server`] puts on TCP.
+/// A service that a [`Server`] exposes over TCP.
 pub trait HttpService: Send + Sync + 'static {
-    /// Its limits and times.
+    /// The service's limits and time-outs.
     fn options(&self) -> &ServerOptions;
 
-    /// Where its connections are counted.
+    /// The metrics in which its connections are counted.
     fn metrics(&self) -> &HttpMetrics;
 
-    /// Is told that it is about to stop.
+    /// Called when the server is about to stop.
     fn stopping(&self);
 
-    /// Answers a request. Never fails: what goes wrong is an answer too.
+    /// Answers a request. Errors are responses too.
     fn handle(
         self: &Arc<Self>,
         request: Request<Incoming>,
@@ -69,14 +71,14 @@ impl HttpService for Service {
     }
 }
 
-/// Who goes on with connections that are kept when a server stops.
+/// Takes over the idle connections of a server that stops.
 pub trait Successor: Send + Sync {
-    /// Takes a connection that waits between two requests. What its client sends from now on lies in
-    /// the socket until the successor reads it.
+    /// Takes over a connection that is idle between two requests. Whatever its client sends
+    /// meanwhile stays in the socket's buffer until the successor reads it.
     fn take(&self, connection: std::net::TcpStream);
 }
 
-/// Serves an [`HttpService`] on TCP.
+/// Serves an [`HttpService`] over TCP.
 #[derive(Debug)]
 pub struct Server<S = Service> {
     service: Arc<S>,
@@ -92,14 +94,14 @@ impl<S> Clone for Server<S> {
     }
 }
 
-/// How far a server is.
+/// The state of a server: serving, ending, or handing over.
 #[derive(Debug)]
 struct Stage(AtomicU8);
 
 const SERVES: u8 = 0;
-/// Idle connections end, and others once their request is answered.
+/// Idle connections are closed, and others once their request is answered.
 const ENDS: u8 = 1;
-/// Idle connections go to the successor.
+/// Idle connections are handed over to the successor.
 const HANDS_OVER: u8 = 2;
 
 impl Stage {
@@ -109,7 +111,7 @@ impl Stage {
 }
 
 impl<S: HttpService> Server<S> {
-    /// A server for this service.
+    /// Creates a server for this service.
     pub fn new(service: impl Into<Arc<S>>) -> Self {
         let service = service.into();
         let options = service.options();
@@ -122,7 +124,7 @@ impl<S: HttpService> Server<S> {
         Self { service, limits }
     }
 
-    /// The same with other limits than its options say.
+    /// Sets other connection limits than those of the service's options.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -134,9 +136,9 @@ impl<S: HttpService> Server<S> {
         &self.service
     }
 
-    /// Serves connections until `stop` is done, then lets requests under way end.
+    /// Serves connections until `stop` completes, then waits for requests under way.
     ///
-    /// New connections are refused from then on, idle ones are closed, streams of changes end.
+    /// From then on new connections are refused, idle ones closed, and change streams ended.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Stopped {
         let stop = async {
             stop.await;
@@ -145,8 +147,9 @@ impl<S: HttpService> Server<S> {
         self.serve_until(listener, Vec::new(), stop).await
     }
 
-    /// The same, going on with connections that another server kept. If `stop` names a successor, it
-    /// gets the connections of this one as they become idle; the listening socket is its own already.
+    /// The same, beginning with connections that another server handed over. If `stop` yields a
+    /// successor, it gets the connections of this server as they become idle; it has the listening
+    /// socket already.
     pub async fn serve_until(
         &self,
         listener: TcpListener,
@@ -180,7 +183,7 @@ impl<S: HttpService> Server<S> {
                 remote,
                 place,
             } = admitted;
-            // Without it small answers wait for the acknowledgement of earlier ones.
+            // Without this option small responses wait for the acknowledgement of earlier ones.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
             }
@@ -190,7 +193,7 @@ impl<S: HttpService> Server<S> {
             Some(_) => (HANDS_OVER, self.service.options().hand_over_timeout),
             None => (ENDS, self.service.options().drain_timeout),
         };
-        // Dropping the door closes the listening socket.
+        // Dropping it closes the listening socket.
         let waiting = door.into_waiting().map(TcpStream::into_std);
         if let (Some(successor), Some(Ok(stream))) = (&successor, waiting) {
             successor.take(stream);
@@ -218,23 +221,23 @@ impl<S: HttpService> Server<S> {
         let mut http = http1::Builder::new();
         http.max_buf_size(options.head_bytes_max.max(8192))
             .keep_alive(true)
-            // A client that left is noticed when it is written to. To look out for its end while it
-            // waits would take a second buffer for each request, which holds on to the first.
+            // A client that has disconnected is noticed on the next write. Watching for that while
+            // a request is handled would take a second buffer for each request.
             .half_close(true);
         http
     }
 }
 
-/// What the connections of one server share.
+/// The data that the connections of one server share.
 struct Serving<S> {
     service: Arc<S>,
     http: http1::Builder,
     stage: Arc<Stage>,
-    /// Connections that the successor is to have.
+    /// Takes connections for the successor.
     kept: mpsc::UnboundedSender<std::net::TcpStream>,
 }
 
-/// What a client is told whose connection is refused at the door.
+/// The response to a connection that is refused because of a limit.
 fn refusal(why: &str) -> String {
     format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\

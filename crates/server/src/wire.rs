@@ -1,5 +1,5 @@
-//! The last layer above the socket: cuts connections whose client sends no request or takes nothing
-//! of an answer, and closes so that a last answer arrives.
+//! The layer directly above the socket: closes connections whose client sends no request or takes
+//! no data, and closes them so that the last response still arrives.
 
 use std::future::Future;
 use std::io;
@@ -12,16 +12,16 @@ use placewright_net::{Clock, Seat, Verdict};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A closed connection is read on for so long, and so many bytes, so that what the client still
-/// sends does not make the system throw the answer away (RFC 9112, section 9.6).
+/// After the server has closed its side, it reads on for at most this long and this many bytes:
+/// otherwise unread data would make the system discard the response (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 4 << 20;
 
-/// Up to so many bytes in several pieces are put together before they are written: copying them
-/// costs less than the system takes to look at the pieces.
+/// Writes in several pieces up to this size are joined: copying them costs less than the system's
+/// handling of the pieces.
 const TOGETHER_BYTES: usize = 2048;
 
-/// The pieces as one, when they fit.
+/// Joins the pieces if they fit.
 fn gather<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut end = 0;
     for slice in slices {
@@ -33,7 +33,7 @@ fn gather<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8]) -> Option<&'a 
     Some(&together[..end])
 }
 
-/// Times that a client has.
+/// Time-outs of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     /// For the first byte of a new connection.
@@ -42,26 +42,26 @@ pub(crate) struct Times {
     pub(crate) keep_alive: Duration,
     /// For the rest of a head after its first byte.
     pub(crate) head: Duration,
-    /// For taking something of an answer.
+    /// For a client to take at least some data of a response.
     pub(crate) write: Duration,
 }
 
-/// A stream that fails when a write stays stuck for too long, the head of a request is not there in
-/// time, or its place is needed for others while it waits for its client.
+/// A stream that fails when a write makes no progress for too long, when the head of a request does
+/// not arrive in time, or when its place is needed for others while it is idle.
 ///
-/// The clock of writes runs only while the system takes no bytes, so a slow client that takes some is
-/// fine, and a write that succeeds at once costs nothing. The clock of heads starts when the client is
-/// first waited for after an answer, and again when a head has begun.
+/// The time of a write counts only while the system takes no bytes, so a slow client that takes
+/// some is fine, and a write that succeeds at once costs nothing. The time of a head starts when
+/// the server first waits for the client after a response, and again when a head has begun.
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
     stream: S,
     times: Times,
     seat: Arc<Seat>,
-    /// Since when the client has been waited for.
+    /// Since when the server has waited for the client.
     waiting_since: Option<Instant>,
-    /// Whether a part of a head is there.
+    /// Whether part of a head has been read.
     has_begun: bool,
-    /// Since when the rest of it has been waited for.
+    /// Since when the server has waited for the rest of it.
     begun_since: Option<Instant>,
     overdue: Clock,
     stalled: Option<Stalled>,
@@ -69,14 +69,14 @@ pub(crate) struct Wire<S> {
     waker: Option<Waker>,
 }
 
-/// A write that does not go on.
+/// A write that makes no progress, with its timer.
 #[derive(Debug)]
 struct Stalled {
     since: Instant,
     clock: Clock,
 }
 
-/// What is left of a connection that is closed on our side.
+/// The time and bytes left for reading after the server has closed its side.
 #[derive(Debug)]
 struct Linger {
     until: Pin<Box<Sleep>>,
@@ -84,7 +84,7 @@ struct Linger {
 }
 
 impl<S> Wire<S> {
-    /// A wire whose user says in the seat when a request is being answered.
+    /// Wraps a stream. The user of the stream marks `seat` as busy while a request is handled.
     pub(crate) fn new(stream: S, times: Times, seat: Arc<Seat>) -> Self {
         Self {
             stream,
@@ -100,12 +100,12 @@ impl<S> Wire<S> {
         }
     }
 
-    /// The stream itself.
+    /// Unwraps the stream, to hand the connection over.
     pub(crate) fn into_inner(self) -> S {
         self.stream
     }
 
-    /// Until when the client, which has nothing to read from just now, has to send something.
+    /// The time by which the client, which has nothing to read at present, has to send something.
     fn due(&mut self) -> Instant {
         if self.has_begun {
             return *self.begun_since.get_or_insert_with(Instant::now) + self.times.head;
@@ -119,8 +119,8 @@ impl<S> Wire<S> {
         since + time
     }
 
-    /// Whether the client, which has nothing to read from just now, has had its time for a head, or
-    /// has to make room.
+    /// Whether the client, which has nothing to read at present, has exceeded its time-out or has
+    /// to give up its place.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.seat.is_busy() {
             return Poll::Pending;
@@ -150,7 +150,7 @@ impl<S> Wire<S> {
         }
     }
 
-    /// Something of a request was read, or the client has ended.
+    /// Notes that part of a request was read, or that the client has ended its side.
     fn has_read(&mut self) {
         self.seat.set_idle(false);
         if !self.seat.is_busy() {
@@ -158,7 +158,7 @@ impl<S> Wire<S> {
         }
     }
 
-    /// Something is being written: what was read before was a request.
+    /// Notes that a response is being written: what was read before was a whole request.
     fn has_written(&mut self) {
         self.waiting_since = None;
         self.has_begun = false;
@@ -189,7 +189,7 @@ impl<S> Wire<S> {
 }
 
 impl<S: AsyncRead + Unpin> Wire<S> {
-    /// Reads and forgets what the client still sends.
+    /// Reads and discards what the client still sends.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let linger = self.linger.get_or_insert_with(|| Linger {
             until: Box::pin(tokio::time::sleep(LINGER)),
@@ -216,7 +216,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Hyper reads once an answer is complete, and within the body of a request.
+        // Hyper reads after a response is complete, and within the body of a request.
         self.seat.waits();
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         if result.is_pending() {
@@ -264,7 +264,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.seat.must_leave() && !self.seat.is_busy() {
-            // Its descriptor is what is needed.
+            // Only its descriptor is needed.
             return Pin::new(&mut self.stream).poll_shutdown(context);
         }
         if self.linger.is_none() {

@@ -1,4 +1,4 @@
-//! What a request waits for: the append that holds its own change, and no other.
+//! What a request waits for: the append with its own change, and no other.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use placewright_journal::{Faults, Faulty, MemoryJournal};
 use placewright_server::ServerOptions;
 use support::{Answer, HOST, OTHER, call, create_host, service_on};
 
-/// Lets a request come as far as it can without waiting.
+/// Polls a request until it has to wait.
 async fn start(request: &mut Pin<&mut impl Future<Output = Answer>>) {
     tokio::select! {
         biased;
@@ -76,7 +76,7 @@ async fn a_change_that_is_too_large_for_the_store_is_its_callers_own_matter() {
         detail.contains("store.record_bytes_max allows 16384"),
         "{detail}"
     );
-    // Nothing of it was applied, and the store does not fail.
+    // The change was too large: nothing of it was applied, and the store still works.
     let answer = call("PUT", &path)
         .json(body(&many[..2]))
         .send(&service)

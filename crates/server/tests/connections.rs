@@ -1,5 +1,5 @@
 //! Many connections, of one peer and of several; pauses of the process; connections that another
-//! server goes on with.
+//! server takes over.
 
 #![allow(
     clippy::unwrap_used,
@@ -53,7 +53,7 @@ async fn run_on(
 }
 
 impl Running {
-    /// A connection from 127.0.0.LAST.
+    /// A connection from the address 127.0.0.LAST.
     async fn connect(&self, last: u8) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket
@@ -62,14 +62,14 @@ impl Running {
         socket.connect(self.address).await.unwrap()
     }
 
-    /// One that was used once.
+    /// An idle connection, on which one request was answered.
     async fn kept(&self, last: u8) -> TcpStream {
         let mut stream = self.connect(last).await;
         assert!(is_answered(&mut stream).await);
         stream
     }
 
-    /// One with a request under way, which waits for its body.
+    /// A connection with a request under way, which waits for its body.
     async fn busy(&self, last: u8) -> TcpStream {
         let mut stream = self.connect(last).await;
         let head = "POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\
@@ -81,7 +81,7 @@ impl Running {
     }
 }
 
-/// What comes next; empty when the other side has closed or reset.
+/// Reads what arrives next; empty when the other side has closed or reset.
 async fn read_some(stream: &mut TcpStream) -> String {
     let mut buffer = vec![0; 65_536];
     let read = tokio::time::timeout(SOON, stream.read(&mut buffer)).await;
@@ -115,7 +115,7 @@ async fn while_all_connections_are_in_use_further_ones_wait() {
     second.write_all(ROOT).await.unwrap();
     assert!(is_open(&mut second).await, "the second waits");
     first.write_all(b"{\"name\":\"one\"}").await.unwrap();
-    // The first is idle now, and makes room.
+    // The first connection is idle now, and is closed to make room.
     assert!(read_some(&mut second).await.starts_with("HTTP/1.1 200"));
 }
 
@@ -126,7 +126,7 @@ async fn a_crowd_of_silent_connections_keeps_nobody_out() {
     let mut crowd = Vec::new();
     for _ in 0..60 {
         crowd.push(running.connect(1).await);
-        // Part of a head is worth no more.
+        // A connection with part of a head counts as idle, too.
         if crowd.len() % 2 == 0 {
             crowd.last_mut().unwrap().write_all(b"GET /").await.unwrap();
         }
@@ -205,8 +205,8 @@ async fn a_request_has_one_host() {
     }
 }
 
-/// What lies in the sockets after a pause is answered: the one thread that does everything stands still
-/// for longer than a client has, while a client sends its request.
+/// What is in the sockets after a pause is read and answered: the only thread stands still for
+/// longer than a client's time-out, while a client sends its request.
 #[tokio::test]
 async fn after_a_pause_what_has_arrived_is_read_first() {
     let time = Duration::from_millis(200);
@@ -235,12 +235,12 @@ async fn after_a_pause_what_has_arrived_is_read_first() {
                 String::from_utf8_lossy(&buffer[..length]).into_owned()
             })
         });
-        // This stops the server too.
+        // This blocks the server's thread, too.
         std::thread::sleep(time + Duration::from_millis(100));
         let answers = tokio::task::spawn_blocking(|| client.join().unwrap());
         let [idle, waiting] = answers.await.unwrap();
         assert!(idle.starts_with("HTTP/1.1 200"), "{idle:?}");
-        // The body was read: it is wrong, not late.
+        // The body was read in time; it is not valid.
         assert!(waiting.starts_with("HTTP/1.1 400"), "{waiting:?}");
     }
 }
@@ -265,13 +265,13 @@ async fn another_server_goes_on_with_kept_connections() {
     let mut busy = old.busy(1).await;
     let mut last = old.busy(1).await;
     let mut once = old.connect(1).await;
-    // Accepted before the stop.
+    // Waits until the connection is accepted, before the stop.
     while once.peer_addr().is_err() {}
     assert!(is_answered(&mut once).await);
 
     let next = Arc::new(Next::default());
     assert!(old.stop.send(Some(Arc::clone(&next) as _)).is_ok());
-    // A request that comes now waits, and one that is under way is answered first.
+    // A new request waits, and one that is under way is answered first.
     let mut new = TcpStream::connect(old.address).await.unwrap();
     new.write_all(ROOT).await.unwrap();
     busy.write_all(b"{\"name\":\"one\"}").await.unwrap();

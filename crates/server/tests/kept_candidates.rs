@@ -1,4 +1,4 @@
-//! Answers with candidates are the same whether anything was kept of earlier ones or not.
+//! Responses with candidates are the same whether they come from the cache or not.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,7 +39,7 @@ fn uuid(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// Queries whose answers share summaries, with and without sole hosts.
+/// Queries whose responses share summaries, with and without single-provider candidates.
 const QUERIES: [&str; 6] = [
     "resources=VCPU:1",
     "resources=VCPU:1,CUSTOM_A:1&limit=5",
@@ -49,7 +49,7 @@ const QUERIES: [&str; 6] = [
     "resources_00000000-0000-4000-8000-000000000001=VCPU:1",
 ];
 
-/// The service that has answered before, and one that never has, answer alike.
+/// A service with a filled cache and a new one give the same responses.
 async fn check(engine: &Engine<ControlMachine>, warm: &Arc<Service>, after: &str) {
     let cold = service_of(engine);
     for version in ["1.10", "1.17", "1.27", "1.29", "1.34", "1.39"] {
@@ -61,7 +61,7 @@ async fn check(engine: &Engine<ControlMachine>, warm: &Arc<Service>, after: &str
             for service in [warm, &cold, warm] {
                 let answer = ask().send(service).await;
                 assert_eq!(answer.status, wanted.status, "{after}: {version} {query}");
-                // An error names its own request.
+                // An error response contains the id of its request, so only successes are compared.
                 if wanted.status == 200 {
                     assert_eq!(answer.text, wanted.text, "{after}: {version} {query}");
                 }
@@ -88,7 +88,7 @@ async fn what_is_kept_follows_every_change() {
         ("PUT", "/traits/CUSTOM_T".to_owned(), String::new()),
         ("PUT", "/traits/CUSTOM_U".to_owned(), String::new()),
     ];
-    // Hosts 1 to 6; 11 and 12 are parts of 1, 13 of 11.
+    // Hosts 1 to 6; 11 and 12 are children of 1, 13 is a child of 11.
     for (number, parent) in [
         (1, 0),
         (2, 0),
@@ -156,7 +156,7 @@ async fn what_is_kept_follows_every_change() {
             r#"{"resource_provider_generation": 1, "traits": ["CUSTOM_T"]}"#.to_owned(),
         ),
         lineage(3, "renamed", "null"),
-        // A part with a part of its own moves to another host, and then stands alone.
+        // A child with a child of its own moves to another host, and then becomes a root.
         lineage(11, "p11", &quoted(4)),
         lineage(12, "p12", "null"),
         lineage(5, "p5", &quoted(6)),
@@ -172,7 +172,7 @@ async fn what_is_kept_follows_every_change() {
             String::new(),
         ),
         ("DELETE", provider(3), String::new()),
-        // Takes the place of the one that is gone.
+        // It reuses the slot of the deleted one.
         (
             "POST",
             "/resource_providers".to_owned(),

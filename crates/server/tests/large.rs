@@ -1,5 +1,5 @@
-//! Large answers come in pieces and say what small ones say; requests for too much are refused, and the
-//! refusal names the limit.
+//! Large responses are sent in pieces and have the same content as small ones; requests for too
+//! much are refused with an error that names the limit.
 
 #![allow(
     clippy::unwrap_used,
@@ -48,7 +48,7 @@ async fn submit(engine: &Store, command: Command) {
     submit_placement(engine, command).await.unwrap().unwrap();
 }
 
-/// A service, and its engine to load it without requests.
+/// A service, and its engine, through which tests load data without requests.
 async fn service_and_engine(options: ServerOptions) -> (Arc<Service>, Store) {
     let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
     submit(&engine, Command::SyncStandardNames { at: at() }).await;
@@ -96,7 +96,7 @@ async fn provider(engine: &Store, uuid: Uuid, parent: Option<Uuid>, classes: &[&
     submit(engine, set).await;
 }
 
-/// Many hosts, every tenth of them with a part.
+/// Many hosts, every tenth of them with a child provider.
 async fn many(options: ServerOptions) -> (Arc<Service>, Store) {
     let (service, engine) = service_and_engine(options).await;
     for number in 0..HOSTS {
@@ -131,7 +131,7 @@ async fn large_answers_say_what_small_ones_say() {
         let version = format!("placement {version}");
         let all = get(path).version(&version).send(&service).await;
         let few_path = format!("{path}&limit=900");
-        // Before 1.16 there is no limit.
+        // There is no limit parameter before 1.16.
         let few = match version.as_str() {
             "placement 1.10" | "placement 1.12" => continue,
             version => get(&few_path).version(version).send(&service).await,
@@ -142,7 +142,7 @@ async fn large_answers_say_what_small_ones_say() {
         );
         assert!(all_found.len() >= HOSTS as usize, "{}", all_found.len());
         assert_eq!(few_found, all_found[..few_found.len()], "{version}");
-        // Byte by byte, up to the end of the list.
+        // Equal byte by byte, up to the end of the list.
         let end = few.text.find("], \"provider_summaries\"").unwrap();
         assert_eq!(few.text[..end], all.text[..end]);
         let (all, few) = (all.json(), few.json());
@@ -248,7 +248,7 @@ async fn what_clients_do_not_take_is_bounded_together() {
     }
     assert_eq!(refused.unwrap(), 503);
     assert!(!held.is_empty());
-    // Small ones go on, and so do large ones when others were taken.
+    // Small responses are still sent, and so are large ones once others were taken.
     let path = "/resource_providers?in_tree=00000000-0000-0000-0000-0000a0000000";
     assert_eq!(get(path).send(&service).await.status, 200);
     drop(held);
@@ -348,7 +348,7 @@ async fn requests_that_change_too_much_are_refused() {
     }
     let path = format!("/allocations/{}", support::CONSUMER);
     let answer = call("PUT", &path).json(held(100)).send(&service).await;
-    // It is not too large; the providers are not there.
+    // The request is not too large; its providers do not exist.
     assert_eq!(answer.status, 400, "{}", answer.text);
 }
 

@@ -1,4 +1,4 @@
-//! Placewright's own pages: metrics, health, the API's description, the stream of changes.
+//! Placewright's own pages: metrics, health, the OpenAPI document, the change stream.
 
 #![allow(
     clippy::unwrap_used,
@@ -159,7 +159,7 @@ async fn an_explanation_names_what_is_missing() {
     );
 }
 
-/// Reads events until so many came.
+/// Reads server-sent events from a response, one by one.
 struct Events {
     body: Body,
     text: String,
@@ -179,7 +179,7 @@ impl Events {
         }
     }
 
-    /// The next event: its id, and its data.
+    /// The next event: its id and its data; none at the end.
     async fn next(&mut self) -> Option<(u64, Value)> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -247,7 +247,7 @@ async fn every_change_is_followed_in_order_and_can_be_resumed() {
     assert_eq!(seen[2].1["changes"][0]["allocations"][0]["amount"], 2);
     assert_eq!(seen[3].1["sequence"], first + 3);
 
-    // The header of a client that comes back wins over the query it began with.
+    // The header of a client that reconnects takes precedence over the query.
     let after = format!("/placewright/v1/changes?after={}", first - 1);
     let mut again = Events::follow(&service, &after, "").await;
     assert_eq!(again.next().await.unwrap(), seen[0]);
@@ -288,7 +288,7 @@ async fn what_cannot_be_followed_is_told() {
         .send(&service)
         .await;
     assert_eq!(nobody.status, 401);
-    // Snapshots are made in the background and trim what they cover.
+    // Snapshots are made in the background, and delete the entries that they cover.
     for round in 0_u32.. {
         let name = format!("/traits/CUSTOM_{round}");
         call("PUT", &name).send(&service).await;

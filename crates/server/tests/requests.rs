@@ -1,4 +1,4 @@
-//! Requests and answers without sockets: the order of checks, headers, forms of errors.
+//! Requests and responses without sockets: the order of checks, headers, formats of errors.
 
 mod support;
 
@@ -8,7 +8,7 @@ use support::{call, get, service, service_with};
 #[tokio::test]
 async fn checks_come_in_their_order() {
     let service = service(ServerOptions::default()).await;
-    // Each request is wrong in everything that is checked from its own step on.
+    // Each request is wrong in all the checks from its own on.
     let worst = || {
         call("PATCH", "/nope")
             .header("x-auth-token", "")
@@ -57,7 +57,7 @@ async fn checks_come_in_their_order() {
         (bob("PUT", "/resource_providers/x").json("{"), 403),
         (call("PUT", "/resource_providers/x").json("{"), 404),
         (call("PUT", "/resource_providers/x/traits").json("{"), 400),
-        // Aggregates look at the headers before the version.
+        // For aggregates the headers are checked before the version.
         (
             bob("GET", "/resource_providers/x/aggregates")
                 .version("placement 1.0")
@@ -85,7 +85,8 @@ async fn headers_tell_version_and_request_and_how_long_to_keep() {
     assert!(answer.header("x-openstack-request-id").starts_with("req-"));
     let answer = get("/").version("placement 1.14").send(&service).await;
     assert_eq!(answer.header("cache-control"), "");
-    // Errors found before a handler runs do not vary; a bad version has no version at all.
+    // Errors found before a handler have no `Vary`; with a bad version there is no version header
+    // at all.
     let answer = get("/nope").send(&service).await;
     assert_eq!(
         (

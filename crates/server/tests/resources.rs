@@ -1,4 +1,4 @@
-//! What each resource of the API does, and how refusals are told.
+//! The behaviour of each resource of the API, and the responses to refusals.
 
 #![allow(
     clippy::unwrap_used,
@@ -107,7 +107,7 @@ async fn providers_are_moved_and_deleted() {
         "{}",
         old.text
     );
-    // A write of what is there already is none.
+    // A write that changes nothing does not count as a change.
     let same = format!(r#"{{"name": "part", "parent_provider_uuid": "{HOST}"}}"#);
     assert_eq!(
         call("PUT", &part).json(same).send(&service).await.status,
@@ -115,7 +115,7 @@ async fn providers_are_moved_and_deleted() {
     );
     let moved = call("PUT", &part).json(orphan).send(&service).await;
     assert_eq!(moved.json()["root_provider_uuid"], OTHER);
-    // A child that was never written has no time to tell.
+    // A child that was never updated has no time.
     assert_eq!(
         (moved.header("last-modified"), moved.header("cache-control")),
         ("", "no-cache")
@@ -223,7 +223,8 @@ async fn claims_are_all_or_nothing_and_know_their_generation() {
         "{}",
         answer.text
     );
-    // A UUID that is not written canonically is no provider, but what comes before is told first.
+    // A UUID in another form than the canonical one does not exist, but earlier checks are reported
+    // first.
     let upper = HOST.to_uppercase().replace('1', "A");
     let answer = put(claim(&upper, 1, Some(7))).send(&service).await;
     assert!(

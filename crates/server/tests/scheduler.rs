@@ -99,7 +99,8 @@ async fn all_or_nothing_leaves_nothing_and_a_minimum_leaves_what_fits() {
     assert_eq!(answer.json()["selections"][2]["selected"], Value::Null);
     assert_eq!(fleet.consumers(2).await, 2);
 
-    // An instance that holds something is no new one, and the others are given back.
+    // An instance that holds resources is refused as a new one, and the others' claims are
+    // released.
     fleet.add_host(3).await;
     let refused = fleet.select(&ask(1, &[7, 1])).await;
     assert_eq!(
@@ -119,7 +120,7 @@ async fn a_store_that_fails_halfway_keeps_no_claim() {
         let fleet = Fleet::on(placement, KeepOptions::default());
         fleet.add_host(1).await;
         fleet.add_host(2).await;
-        // The first claim is kept; the second fails, and so does giving back at first.
+        // The first claim succeeds; the second fails, and so does the release at first.
         faults.fail(Operation::Append, 1, 2, fault);
         let failed = fleet.select(&ask(3, &[1, 2])).await;
         assert_eq!(failed.status, 503, "{}", failed.text);
@@ -195,7 +196,7 @@ async fn a_swap_moves_an_instance_in_one_step() {
     let seen = fleet.see(text(&to["provider"])).await;
     assert_eq!(seen["instances"], 1);
 
-    // Where there is no room the instance stays where it is.
+    // A swap without room leaves the instance where it is.
     let claim = format!("/v1/claims/{}", instance(2));
     assert_eq!(swap(&claim, from).await.status, 200);
     let refused = swap(&path, from).await;
@@ -401,7 +402,7 @@ async fn an_aggregate_with_a_zone_restricts_and_shows() {
 #[tokio::test]
 async fn capacity_is_what_would_be_placed_and_disturbs_nothing() {
     let fleet = Fleet::of(5).await;
-    // One host is partly taken.
+    // One host is partly full.
     assert_eq!(fleet.select(&ask(3, &[900])).await.status, 200);
     let seen = get("/v1/hosts").ask(&fleet.scheduler).await.json();
     for (vcpus, expected) in [(1, 17), (2, 8), (4, 4), (5, 0)] {
@@ -421,7 +422,7 @@ async fn capacity_is_what_would_be_placed_and_disturbs_nothing() {
             (&json!(expected.min(3)), &json!(expected > 3))
         );
     }
-    // Of a group, one a host.
+    // With a group's rule, one instance on each host.
     let mut body = json!({"request": ask(1, &[])["request"]});
     body["request"]["instance_group"] =
         json!({"uuid": GROUP, "policy": "anti-affinity", "members": []});
@@ -436,7 +437,7 @@ async fn capacity_is_what_would_be_placed_and_disturbs_nothing() {
         hosts.collect::<Vec<_>>()
     };
     assert_eq!(uuids(&now), uuids(&seen));
-    // It is what is really placed.
+    // The count equals what can really be placed.
     let mut placed = 0;
     while fleet.select(&ask(1, &[placed + 1])).await.status == 200 {
         placed += 1;

@@ -1,4 +1,4 @@
-//! What the scheduler's service says to wrong requests: which field, and why.
+//! The scheduler service's errors for requests that are not valid: which field, and why.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use support::{call, get};
 #[tokio::test]
 async fn bad_input_names_the_field() {
     let fleet = Fleet::of(1).await;
-    // Where to put what, and the field that is to blame.
+    // Where each value is inserted, and the field that the error has to name.
     let cases = [
         (
             "/request/flavor/memory_mb",

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use support::{call, get, service};
 use uuid::Uuid;
 
-/// Numbers that repeat from a seed.
+/// A random number generator with a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -78,11 +78,11 @@ fn zone_uuid(number: u64) -> Uuid {
     uuid(0xa0, number)
 }
 
-/// What this test told the scheduler of a host.
+/// The state of a host that this test reported to the scheduler.
 struct Host {
     cell: u64,
     is_usable: bool,
-    /// What it says, and one for each instance that is on its way to it.
+    /// The reported number, plus one for each instance that is on its way to the host.
     io_ops: u32,
     failed_builds: u32,
     version: u32,
@@ -94,7 +94,7 @@ struct Fleet {
     placement: Arc<Service>,
     scheduler: SchedulerService,
     hosts: BTreeMap<Uuid, Host>,
-    /// The members of each group, with their hosts.
+    /// The members of each server group, with their hosts.
     members: BTreeMap<Uuid, Vec<Uuid>>,
     zones: BTreeMap<Uuid, BTreeMap<String, String>>,
     places: Places,
@@ -271,7 +271,7 @@ impl Fleet {
         self.hosts.insert(uuid, host);
     }
 
-    /// By the Placement API: for each host the ways in which it can serve a request.
+    /// The candidates of each host, from the Placement API.
     async fn candidates(&self, request: &RequestSpec) -> BTreeMap<Uuid, Vec<Value>> {
         let prepared = prepare(request, &PrepareOptions::default(), self).unwrap();
         assert!(prepared.translation.rules.is_empty(), "{request:?}");
@@ -300,7 +300,7 @@ impl Fleet {
         found
     }
 
-    /// Whether a host passes what placement knows nothing of.
+    /// Whether a host passes the filters for properties that placement does not have.
     fn passes(&self, request: &RequestSpec, uuid: Uuid) -> bool {
         let host = &self.hosts[&uuid];
         let name = format!("host-{uuid}");
@@ -323,7 +323,7 @@ impl Fleet {
             && self.places.keeps(request, uuid)
     }
 
-    /// What a host's weighers see: each with its multiplier and its declared low end.
+    /// The raw values of a host's weighers: each with its multiplier and its declared minimum.
     async fn numbers(&self, request: &RequestSpec, uuid: Uuid) -> Vec<(f64, f64, Option<f64>)> {
         let host = &self.hosts[&uuid];
         let (mut memory, mut disk, mut cpus, mut taken, mut ratio) = (0.0, 0.0, 0.0, 0.0, 0.0);
@@ -369,7 +369,7 @@ impl Fleet {
         ]
     }
 
-    /// The hosts that will do, each with its weight.
+    /// The feasible hosts, each with its score.
     async fn weigh(&self, request: &RequestSpec, hosts: &[Uuid]) -> BTreeMap<Uuid, f64> {
         let mut numbers = Vec::new();
         for host in hosts {
@@ -450,7 +450,7 @@ fn provider_of(offer: &Value) -> Uuid {
     offer["provider"].as_str().unwrap().parse().unwrap()
 }
 
-/// A score is what the definition gives, but for the last digits.
+/// Whether a score equals the expected one, except for rounding.
 fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6
 }
@@ -525,7 +525,7 @@ async fn compare(fleet: &mut Fleet, dice: &mut Dice, number: u64, what: &str) {
     }
 }
 
-/// The best host is selected, and the alternates are the next best of its cell.
+/// Checks that the best host is selected, and that the alternates are the next best of its cell.
 fn check_hosts(
     fleet: &Fleet,
     weights: &BTreeMap<Uuid, f64>,
@@ -562,7 +562,7 @@ fn check_hosts(
     }
 }
 
-/// What was told can be claimed through the Placement API as it is, and given back.
+/// Claims what was returned through the Placement API, and releases it.
 async fn claim_by_hand(fleet: &Fleet, instance: Uuid, selected: &Value) {
     let mut body = selected["allocation_request"].clone();
     body["project_id"] = json!("p");
@@ -574,7 +574,7 @@ async fn claim_by_hand(fleet: &Fleet, instance: Uuid, selected: &Value) {
     fleet.place("DELETE", &path, &Value::Null).await;
 }
 
-/// The instance holds what it was told.
+/// Checks that the instance holds what was returned.
 async fn check_claim(fleet: &Fleet, instance: Uuid, selected: &Value, what: &str) {
     let path = format!("/allocations/{instance}");
     let mut held = fleet.ask_placement(&path).await["allocations"].clone();

@@ -1,4 +1,4 @@
-//! What the scheduler's service says of its refusals, and of a success on request.
+//! Explanations of the scheduler's service: of refusals, and of a success on request.
 
 #![allow(
     clippy::unwrap_used,
@@ -164,7 +164,7 @@ async fn refusals_at_once_are_each_explained() {
     let mut asked = Vec::new();
     for number in 0..40 {
         let fleet = Arc::clone(&fleet);
-        // Three kinds of requests among each other.
+        // Three kinds of requests, concurrently.
         let vcpus = 100 + number % 3;
         asked.push(tokio::spawn(async move {
             (vcpus, fleet.select(&ask(vcpus, &[number])).await)

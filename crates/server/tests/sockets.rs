@@ -1,4 +1,4 @@
-//! The service on TCP: clients that are slow, broken, many, or there when the server stops.
+//! The service over TCP: clients that are slow, broken, many, or connected when the server stops.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ impl Running {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends bytes and reads until the server closes.
+    /// Sends bytes and reads until the server closes the connection.
     async fn talk(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.unwrap();
@@ -60,7 +60,7 @@ async fn read_to_end(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Reads one answer without a body that matters.
+/// Reads one response; its body does not matter.
 async fn read_some(stream: &mut TcpStream) -> String {
     let mut buffer = vec![0; 65_536];
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut buffer)).await;
@@ -102,7 +102,7 @@ async fn a_refused_request_leaves_the_connection_usable_unless_it_says_otherwise
              Content-Type: application/json\r\nContent-Length: {length}\r\n{extra}\r\n"
         )
     };
-    // The body comes late: nobody wants it, but it must not be taken for the next request.
+    // The body arrives late: it is not needed, but it must not be taken for the next request.
     let mut stream = running.connect().await;
     for _ in 0..3 {
         stream.write_all(put("", 10).as_bytes()).await.unwrap();
@@ -165,7 +165,7 @@ async fn slow_clients_are_cut_and_harm_nobody() {
                 Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"na";
     half_body.write_all(head.as_bytes()).await.unwrap();
     let mut silent = running.connect().await;
-    // Meanwhile others are served.
+    // Meanwhile other requests are answered.
     let mut other = running.connect().await;
     other.write_all(ROOT).await.unwrap();
     assert!(read_some(&mut other).await.starts_with("HTTP/1.1 200"));
@@ -176,7 +176,7 @@ async fn slow_clients_are_cut_and_harm_nobody() {
     );
     read_to_end(&mut half_head).await;
     read_to_end(&mut silent).await;
-    // A kept connection that is not used ends too.
+    // An idle connection is closed, too.
     read_to_end(&mut other).await;
 }
 
@@ -188,7 +188,8 @@ async fn the_time_for_a_head_starts_anew_with_each_answer_and_stands_still_befor
         ..ServerOptions::default()
     })
     .await;
-    // Each by far shorter than the limit, for a machine that is busy; together they are longer.
+    // Each pause is far shorter than the limit, for a machine that is busy; together they are
+    // longer.
     let pause = || tokio::time::sleep(Duration::from_millis(300));
     let mut stream = running.connect().await;
     for _ in 0..4 {
@@ -208,7 +209,7 @@ async fn the_time_for_a_head_starts_anew_with_each_answer_and_stands_still_befor
     }
     stream.write_all(body).await.unwrap();
     assert!(read_some(&mut stream).await.starts_with("HTTP/1.1 201"));
-    // A head that comes in drops has no more time than one that does not come.
+    // A head that arrives byte by byte has the same time-out as one that does not arrive.
     let start = std::time::Instant::now();
     while stream.write_all(b"G").await.is_ok() && start.elapsed() < Duration::from_secs(10) {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -237,7 +238,7 @@ async fn a_client_that_takes_nothing_of_an_answer_is_cut() {
     }
     let mut stream = running.connect().await;
     let list = b"GET /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n";
-    // More answers than the buffers of both ends hold.
+    // More responses than fit into the buffers of both ends.
     for _ in 0..200 {
         if stream.write_all(list).await.is_err() {
             break;

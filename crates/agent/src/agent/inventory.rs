@@ -1,4 +1,4 @@
-//! What the hosts have: looked at from time to time, and written to placement.
+//! The inventories of the hosts: read from the driver periodically, and written to placement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::description::HostDescription;
 use crate::driver::Driver;
 use crate::placement::Placement;
 
-/// The wait before hosts that could not be written are tried again; doubled each time.
+/// The first wait before failed hosts are written again; it is doubled each time.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// So many failures are named in the log, the rest is counted.
+/// How many failed hosts the log names; the others are counted.
 const FAILURES_NAMED: usize = 5;
 
-/// Looks at the hosts again and again.
+/// Asks the driver for its hosts periodically.
 pub(super) async fn watch(
     driver: Arc<dyn Driver>,
     every: Duration,
@@ -38,7 +38,7 @@ pub(super) async fn watch(
     }
 }
 
-/// Writes hosts to placement whenever they change, and until it worked.
+/// Writes hosts to placement when they have changed, with retries until it succeeds.
 pub(super) async fn follow(
     placement: Placement,
     mut changed: mpsc::UnboundedReceiver<Arc<HostDescription>>,

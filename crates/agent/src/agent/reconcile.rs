@@ -1,4 +1,4 @@
-//! At the start: what is on record and what the driver has are brought together.
+//! Reconciles the record and the driver's list of guests at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::description::HostDescription;
 use crate::driver::{Driver, ListedGuest, Task, Verb};
 use crate::record::{Guest, GuestKey, GuestState, Record};
 
-/// So many guests are removed at the same time.
+/// The most guests that are removed concurrently.
 const REMOVED_AT_ONCE: usize = 32;
 
-/// Removes what was half built, and has the record say what the driver has.
+/// Removes half-built guests, and makes the record match the driver's list.
 pub(super) async fn reconcile(
     record: &mut Record,
     hosts: &BTreeMap<HostId, Arc<HostDescription>>,
@@ -65,7 +65,7 @@ pub(super) async fn reconcile(
     for ((host, guest), result) in removed {
         match result {
             Ok(()) => record.erase(host, guest),
-            // The cell will have it destroyed.
+            // The guest stays recorded, and the cell will order its removal.
             Err(error) => {
                 tracing::warn!(%host, instance = %guest.0, %error, "an interrupted build cannot be removed");
             }

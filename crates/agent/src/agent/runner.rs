@@ -1,4 +1,4 @@
-//! The task that looks after all hosts of an agent.
+//! The task that manages all hosts of an agent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -20,18 +20,20 @@ use crate::driver::{Driver, DriverError};
 use crate::host::{Action, Ending, Host, Outcome, Room};
 use crate::record::Record;
 
+/// Work of a host that has ended.
 type Ended = (HostId, Ending);
+/// An attempt to connect to the cell.
 type Connecting = Pin<Box<dyn Future<Output = Result<AgentConnection, LinkError>> + Send>>;
 
-/// So many messages are taken, and so many pieces of work ended, before anything is sent.
+/// The most messages and ended pieces of work that are handled before anything is sent.
 const AT_ONCE: usize = 256;
-/// While so many messages wait for the cell, no soft state is added to them.
+/// No soft state is added while so many messages wait to be sent to the cell.
 const WAITING_MAX: usize = 4096;
-/// While so many wait, no more is heard of the cell.
+/// Nothing more is received from the cell while so many messages wait to be sent.
 const ANSWERS_WAITING_MAX: usize = 1 << 20;
-/// So many hosts are in one heartbeat.
+/// The most hosts of one heartbeat message.
 const HEARTBEAT_HOSTS: usize = 10_000;
-/// The wait before the cell is tried again; doubled each time.
+/// The first wait before another attempt to connect to the cell; it is doubled each time.
 const RECONNECT_MIN: Duration = Duration::from_millis(100);
 
 pub(super) struct Runner {
@@ -42,15 +44,15 @@ pub(super) struct Runner {
     to_placement: mpsc::UnboundedSender<Arc<HostDescription>>,
     ready: Arc<watch::Sender<Ready>>,
     working: FuturesUnordered<Pin<Box<dyn Future<Output = Ended> + Send>>>,
-    /// What gives work under way up, by host and number.
+    /// Handles that cancel work under way, by host and number of the work.
     cancels: BTreeMap<(HostId, u64), AbortHandle>,
     outbox: VecDeque<ToCell>,
-    /// The hosts of which the cell has not heard everything.
+    /// The hosts with changes that were not sent to the cell yet.
     news: BTreeSet<HostId>,
     since: Instant,
 }
 
-/// One host.
+/// A host, its latest description, and the permits for its concurrent builds.
 struct Slot {
     host: Host,
     name: Arc<str>,
@@ -96,11 +98,11 @@ impl Runner {
             builds: Arc::new(Semaphore::new(self.options.builds_max.max(1))),
         };
         self.hosts.insert(id, slot);
-        // Nobody listens when placement is somebody else's business.
+        // There is no receiver if the agent does not write to placement.
         let _ = self.to_placement.send(description);
     }
 
-    /// Runs until it is stopped.
+    /// Runs until the agent is stopped.
     pub(super) async fn run(
         mut self,
         link: Arc<dyn AgentLink>,
@@ -136,7 +138,7 @@ impl Runner {
                         wait = (wait * 2).min(self.options.reconnect_max);
                     }
                 },
-                // A cell that takes no answers gives no orders.
+                // While the cell does not take answers, its orders are not read.
                 first = receive(&mut from_cell),
                     if end_at.is_none() && self.outbox.len() < ANSWERS_WAITING_MAX => match first {
                     Some(first) => self.take_all(first, &mut from_cell),
@@ -166,10 +168,11 @@ impl Runner {
         }
     }
 
-    /// Sends what there is room for, once it is on record. Says whether there is more.
+    /// Writes the record, then sends messages while the connection has room. Returns whether there
+    /// are more.
     fn send(&mut self, to_cell: Option<&mpsc::Sender<ToCell>>) -> bool {
         if let Err(error) = self.record.write() {
-            // Nothing is said that is not on record. It is tried again with the next event.
+            // Nothing is sent that is not on record. The write is retried with the next event.
             tracing::error!(%error, "the agent cannot answer");
             return false;
         }
@@ -183,7 +186,7 @@ impl Runner {
                     self.outbox.push_front(message);
                     return true;
                 }
-                // The other half ends too.
+                // The connection has ended; receiving reports it too.
                 Err(mpsc::error::TrySendError::Closed(_)) => self.outbox.clear(),
             }
         }
@@ -360,7 +363,7 @@ impl Runner {
         }
     }
 
-    /// Tells the cell how the hosts are that changed, if it takes anything.
+    /// Sends the soft state of changed hosts, if the connection has room.
     fn tell_news(&mut self) {
         for id in std::mem::take(&mut self.news) {
             if self.outbox.len() >= WAITING_MAX {
@@ -397,7 +400,7 @@ impl Runner {
         }
     }
 
-    /// The driver looked at its hosts.
+    /// Handles the driver's descriptions of its hosts.
     fn see(&mut self, hosts: Vec<HostDescription>, is_connected: bool) {
         let hosts = match checked(hosts) {
             Ok(hosts) => hosts,
@@ -439,7 +442,7 @@ fn connect(link: &Arc<dyn AgentLink>, wait: Duration) -> Connecting {
     })
 }
 
-/// The next message of the cell; nothing if the connection ended.
+/// Receives the cell's next message; none if the connection has ended.
 async fn receive(from_cell: &mut Option<mpsc::Receiver<ToAgent>>) -> Option<ToAgent> {
     match from_cell {
         Some(from_cell) => from_cell.recv().await,
@@ -447,15 +450,15 @@ async fn receive(from_cell: &mut Option<mpsc::Receiver<ToAgent>>) -> Option<ToAg
     }
 }
 
-/// Waits until the connection has room again, or ends.
+/// Waits until the connection has room or has ended.
 async fn room(to_cell: Option<&mpsc::Sender<ToCell>>) {
     if let Some(to_cell) = to_cell {
-        // If it ended, receiving ends too.
+        // If the connection has ended, receiving reports it.
         let _ = to_cell.reserve().await;
     }
 }
 
-/// The time, in microseconds.
+/// The present time in microseconds since 1970.
 fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))

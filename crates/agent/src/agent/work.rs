@@ -1,4 +1,4 @@
-//! Work for the driver: its verbs in order, and undone if it fails.
+//! Runs work: its operations in order, and their removal if one fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::time::timeout;
 use crate::driver::{Driver, DriverError, Task, Verb};
 use crate::host::{Outcome, Work};
 
-/// What work needs besides itself.
+/// What is needed to carry out work on one host.
 pub(super) struct Place {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) host: HostId,
     pub(super) host_name: Arc<str>,
-    /// One permit for each build that may go on at the same time.
+    /// One permit for each concurrent build.
     pub(super) builds: Arc<Semaphore>,
     pub(super) prepare_timeout: Duration,
 }

@@ -1,4 +1,4 @@
-//! Runs one process: what it reads, what it writes, and its end.
+//! Runs one process with its input, output and time-out.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,46 +12,47 @@ use tokio::time::timeout;
 
 use crate::driver::DriverError;
 
-/// More than this on standard output is no answer.
+/// The largest standard output in bytes.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
-/// So much of the end of standard error is kept.
+/// How many bytes are kept of the end of standard error.
 const ERRORS_BYTES_MAX: usize = 2000;
-/// How long outputs are read after the process ended: what it left behind may hold them open.
+/// How long outputs are read after the process has ended; its children may hold them open.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// A process to run.
 pub(super) struct Call {
     pub(super) program: PathBuf,
-    /// What it gets of this process's environment.
+    /// The variables that it inherits from this process's environment.
     pub(super) inherited: Vec<(OsString, OsString)>,
-    /// What it gets besides.
+    /// The variables that it receives in addition.
     pub(super) environment: Vec<(&'static str, String)>,
     pub(super) input: Vec<u8>,
     pub(super) limit: Duration,
 }
 
-/// How it ended.
+/// The result of a process that has ended.
 pub(super) struct Done {
-    /// Its exit code; nothing if a signal ended it.
+    /// Its exit code; none if a signal ended it.
     pub(super) code: Option<i32>,
     pub(super) output: Vec<u8>,
     /// The end of standard error.
     pub(super) errors: String,
 }
 
-/// Kills a process with its whole group, unless it ended.
+/// Kills the process with its whole group when dropped, unless it has ended.
 struct Group(Option<rustix::process::Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(leader) = self.0 {
-            // It fails only when nobody of the group is left.
+            // It fails only when no process of the group is left.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }
 }
 
-/// Runs a process to its end. Given up, or out of time, it is killed with its whole group.
+/// Runs a process to its end. If the future is dropped or the time is over, the process is killed
+/// with its whole group.
 pub(super) async fn run(call: Call) -> Result<Done, DriverError> {
     let name = call.program.display().to_string();
     let cannot = |error: std::io::Error| DriverError::of_host(format!("{name}: {error}"));
@@ -72,7 +73,7 @@ pub(super) async fn run(call: Call) -> Result<Done, DriverError> {
     let errors = child.stderr.take().map(|pipe| tokio::spawn(tail(pipe)));
     let code = match timeout(call.limit, feed_and_wait(&mut child, &call.input)).await {
         Ok(status) => {
-            // What it left running may go on.
+            // Processes that it left running may go on.
             group.0 = None;
             status.map_err(cannot)?.code()
         }
@@ -100,7 +101,7 @@ async fn feed_and_wait(
     input: &[u8],
 ) -> std::io::Result<std::process::ExitStatus> {
     if let Some(mut pipe) = child.stdin.take() {
-        // A process that does not read is none the worse for it.
+        // A process that does not read its input is not an error.
         let _ = pipe.write_all(input).await;
     }
     child.wait().await
@@ -121,7 +122,7 @@ async fn read(reading: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
 
 async fn whole(pipe: impl AsyncRead + Unpin) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What was read before an error is there.
+    // After an error, the bytes read so far are used.
     let _ = pipe.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).await;
     bytes
 }

@@ -1,4 +1,4 @@
-//! The work under way on a host: at most one piece for a guest.
+//! The work under way on a host: at most one piece for each guest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use placewright_conductor::cell_conductor::Order;
 use crate::driver::{DriverError, Verb};
 use crate::record::GuestKey;
 
-/// How work ended.
+/// The result of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done.
+    /// All operations of the work succeeded.
     Done,
-    /// It failed.
+    /// An operation failed; the ones after it were not tried.
     Failed {
-        /// Why.
+        /// The error of the driver.
         error: DriverError,
-        /// Whether nothing of the guest is left.
+        /// Whether the guest was removed afterwards.
         is_undone: bool,
     },
-    /// It was given up as asked.
+    /// The work was cancelled.
     Cancelled,
 }
 
-/// The end of work.
+/// A piece of work that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// The work's number.
+    /// The number of the work.
     pub number: u64,
-    /// The guest.
+    /// The guest that was worked on.
     pub guest: GuestKey,
-    /// How.
+    /// How the work ended.
     pub outcome: Outcome,
 }
 
-/// What comes after the work under way.
+/// What follows when the work under way on a guest has ended.
 #[derive(Clone, Debug)]
 pub(super) enum Then {
     Nothing,
@@ -43,7 +43,7 @@ pub(super) enum Then {
     Step(Arc<Order>),
 }
 
-/// Work under way.
+/// A piece of work under way, and what follows it.
 #[derive(Clone, Debug)]
 pub(super) struct Under {
     number: u64,
@@ -53,7 +53,7 @@ pub(super) struct Under {
     pub(super) then: Then,
 }
 
-/// All work under way.
+/// All work under way on the host, by guest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Busy {
     last: u64,
@@ -69,7 +69,7 @@ impl Busy {
         self.work.contains_key(&key)
     }
 
-    /// Begins work, with the next number.
+    /// Registers work, and returns its number.
     pub(super) fn begin(
         &mut self,
         key: GuestKey,
@@ -88,7 +88,7 @@ impl Busy {
         self.last
     }
 
-    /// Takes ended work out.
+    /// Removes work that has ended.
     pub(super) fn end(&mut self, key: GuestKey, number: u64) -> Option<Under> {
         let under = self.work.get(&key)?;
         if under.number != number {
@@ -97,8 +97,8 @@ impl Busy {
         self.work.remove(&key)
     }
 
-    /// Has a step wait for the work under way. Returns the work's number if it is to be cancelled:
-    /// it is the work for another attempt.
+    /// Queues a step behind the work under way. Returns the work's number if the work is to be
+    /// cancelled, because it is for another attempt.
     pub(super) fn wait_with(&mut self, key: GuestKey, order: Arc<Order>) -> Option<u64> {
         let under = self.work.get_mut(&key)?;
         let is_same = under
@@ -109,13 +109,13 @@ impl Busy {
             return None;
         }
         under.then = Then::Step(order);
-        // Destroying is never given up.
+        // A removal is never cancelled.
         let may_cancel = !under.is_cancelled && under.order.is_some();
         under.is_cancelled |= may_cancel;
         may_cancel.then_some(under.number)
     }
 
-    /// Has the guest destroyed after the work under way. Returns its number if it is to be
+    /// Queues a removal behind the work under way. Returns the work's number if it is to be
     /// cancelled.
     pub(super) fn wait_to_destroy(&mut self, key: GuestKey) -> Option<u64> {
         let under = self.work.get_mut(&key)?;
@@ -129,7 +129,8 @@ impl Busy {
         may_cancel.then_some(under.number)
     }
 
-    /// A session ended: its steps that wait are asked for again if they are still wanted.
+    /// Drops the steps that wait, because the session has ended: the cell asks again for those that
+    /// it still wants.
     pub(super) fn forget_what_waits(&mut self) {
         for under in self.work.values_mut() {
             if matches!(under.then, Then::Step(_)) {

@@ -1,7 +1,8 @@
-//! What a host physically has, for the check before a build that placement cannot make.
+//! The physical capacity of a host, for a check before a build that placement cannot make.
 //!
-//! Placement counts what is promised. A guest that is still there although what it held was given
-//! to others (its host was thought dead, say) holds it all the same, and only the host knows.
+//! Placement counts claims. A guest may still exist although its claim was given to others (for
+//! instance because its host was taken for dead). It uses its resources all the same, and only the
+//! host knows.
 
 use std::fmt::Write as _;
 
@@ -10,12 +11,13 @@ use uuid::Uuid;
 
 use crate::description::HostDescription;
 
-/// How much there is of what is never promised twice, and how much guests have of it.
+/// The physical amounts of resources that are never overcommitted, and how much guests use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     shelves: Vec<Shelf>,
 }
 
+/// The capacity and usage of one resource class of one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shelf {
     provider: Uuid,
@@ -25,7 +27,7 @@ struct Shelf {
 }
 
 impl Room {
-    /// What a host has of the classes with an allocation ratio of 1.
+    /// The capacity of a host: its resource classes with an allocation ratio of 1.
     #[must_use]
     pub fn of(host: &HostDescription) -> Self {
         let mut shelves = Vec::new();
@@ -44,11 +46,11 @@ impl Room {
         Self { shelves }
     }
 
-    /// Whether amounts fit.
+    /// Checks whether amounts fit.
     ///
     /// # Errors
     ///
-    /// What lacks, in a sentence.
+    /// Names the classes with too little left, in a sentence.
     pub(super) fn check(&self, amounts: &[Amounts]) -> Result<(), String> {
         let mut lack = String::new();
         for (provider, class, amount) in flat(amounts) {

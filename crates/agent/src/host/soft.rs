@@ -1,7 +1,7 @@
-//! What the cell hears of the host besides answers: how busy it is, and what runs on it.
+//! The soft state that a host reports to its cell: its load and its instances.
 //!
-//! Changes are gathered until somebody has room for them: [`Host::updates`] tells the newest state
-//! and not each step on the way to it.
+//! Changes are collected until they can be sent: [`Host::updates`] returns the newest state, and
+//! not each step on the way to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +12,22 @@ use super::{Host, Outcome};
 use crate::description::HostDescription;
 use crate::driver::Verb;
 
+/// The soft state that was reported to the cell, and the changes since.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Soft {
     load: Load,
     told: Load,
-    /// The instances that the cell was told of.
+    /// The instances that were reported.
     there: BTreeSet<InstanceId>,
-    /// The instances that may have come or gone since.
+    /// The instances that may have come or gone since they were reported.
     changed: BTreeSet<InstanceId>,
-    /// Whether everything has to be told.
+    /// Whether a full report is due.
     is_all_wanted: bool,
     sequence: u64,
 }
 
 impl Soft {
-    /// A session begins: it is told everything.
+    /// Begins a session with a full report.
     pub(super) fn begin(&mut self) {
         self.sequence = 0;
         self.is_all_wanted = true;
@@ -64,7 +65,7 @@ impl Soft {
     }
 }
 
-/// Whether work counts as a build; nothing if it does not count.
+/// Whether work is a build; none for a removal, which is not part of the load.
 fn counts(verbs: &[Verb]) -> Option<bool> {
     match verbs {
         [Verb::Destroy] => None,
@@ -73,25 +74,25 @@ fn counts(verbs: &[Verb]) -> Option<bool> {
 }
 
 impl Host {
-    /// The cell wants to be told everything.
+    /// Makes the next update a full report.
     pub fn tell_all(&mut self) {
         self.soft.is_all_wanted = true;
     }
 
-    /// Whether there is anything to tell.
+    /// Whether an update is due.
     #[must_use]
     pub fn has_news(&self) -> bool {
         let soft = &self.soft;
         soft.is_all_wanted || soft.load != soft.told || !soft.changed.is_empty()
     }
 
-    /// How busy the host is.
+    /// The number of operations and builds under way, and of failed builds.
     #[must_use]
     pub fn load(&self) -> Load {
         self.soft.load
     }
 
-    /// What is to be told now, numbered.
+    /// Takes the updates that are due, with their numbers.
     pub fn updates(
         &mut self,
         description: &HostDescription,
@@ -129,7 +130,7 @@ impl Host {
         updates.into_iter().map(|one| self.numbered(one)).collect()
     }
 
-    /// An update that is made elsewhere, with its number.
+    /// Numbers an update that was made elsewhere.
     pub fn numbered(&mut self, update: HostUpdate) -> NumberedUpdate {
         self.soft.sequence += 1;
         NumberedUpdate {
@@ -157,7 +158,7 @@ impl Host {
         }
     }
 
-    /// An instance that is on the host, whichever of its guests.
+    /// The report of an instance, whichever of its guests is on the host.
     fn instance(&self, instance: InstanceId) -> Option<InstanceReport> {
         let mut guests = self.guests.range((instance, 0)..=(instance, u32::MAX));
         let (_, guest) = guests.next()?;

@@ -1,4 +1,4 @@
-//! Requests to placement, and what its answers mean.
+//! An HTTP client for placement, and the interpretation of its answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,23 +11,23 @@ use serde::de::DeserializeOwned;
 
 use super::{Options, PlacementError};
 
-/// The microversion of all requests: generations in answers, conflicts with a code.
+/// The microversion of all requests: it has generations in answers, and error codes in conflicts.
 const MICROVERSION: &str = "placement 1.39";
 
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// Who is asking.
+/// How requests are authenticated.
 #[derive(Clone, Debug)]
 pub enum Credentials {
-    /// A token, for the header `X-Auth-Token`.
+    /// A fixed token, for the header `X-Auth-Token`.
     Token(String),
-    /// A user and a password.
+    /// A user name and a password, for HTTP basic authentication.
     Password(String, String),
-    /// The tokens of a service user.
+    /// Tokens that Keystone issues to a service user.
     Service(Arc<ServiceUser>),
 }
 
-/// Placement's REST API.
+/// A client of placement's REST API that counts its requests.
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
@@ -37,7 +37,7 @@ pub(super) struct Client {
     credentials: Credentials,
 }
 
-/// An answer.
+/// A response of placement, and the request that it belongs to.
 pub(super) struct Given {
     what: String,
     status: StatusCode,
@@ -47,7 +47,7 @@ pub(super) struct Given {
 impl Client {
     pub(super) fn new(options: &Options) -> Result<Self, PlacementError> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another one was installed meanwhile, which is as good.
+            // It fails only when another provider was installed meanwhile, which does as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let wrong = |why: String| PlacementError::BadOptions {
@@ -81,7 +81,7 @@ impl Client {
         })
     }
 
-    /// How many requests were sent, and how many of them wrote.
+    /// The number of requests, and of writes among them.
     pub(super) fn counts(&self) -> (u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.requests), read(&self.writes))
@@ -125,7 +125,7 @@ impl Client {
                 .request(method.clone(), format!("{}{path}", self.url));
             let mut shown = None;
             match &self.credentials {
-                // It is among the headers of all requests.
+                // The token is among the default headers.
                 Credentials::Token(_) => {}
                 Credentials::Password(user, password) => {
                     request = request.basic_auth(user, Some(password));
@@ -144,7 +144,7 @@ impl Client {
             let broken = |error: reqwest::Error| PlacementError::Unreachable(in_full(&error));
             let answer = request.send().await.map_err(broken)?;
             let status = answer.status();
-            // A token can be revoked at any time; a second one that is refused is no chance.
+            // A token can be revoked at any time; one retry with a new token is made.
             if status == StatusCode::UNAUTHORIZED && refused.is_none() && shown.is_some() {
                 refused = shown;
                 continue;
@@ -160,7 +160,7 @@ impl Given {
         self.status == StatusCode::NOT_FOUND
     }
 
-    /// A conflict that goes away when it is tried again with what is there now.
+    /// Whether this is a generation conflict, which a retry with fresh data can resolve.
     pub(super) fn is_concurrent_update(&self) -> bool {
         self.status == StatusCode::CONFLICT && self.has_code("placement.concurrent_update")
     }
@@ -177,7 +177,7 @@ impl Given {
         found.and_then(serde_json::Value::as_str) == Some(code)
     }
 
-    /// Nothing but success will do.
+    /// An error unless the response is a success.
     pub(super) fn done(self) -> Result<(), PlacementError> {
         if self.status.is_success() {
             return Ok(());
@@ -199,7 +199,7 @@ impl Given {
         })
     }
 
-    /// The answer's content, of a success.
+    /// Decodes the body of a successful response.
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, PlacementError> {
         if !self.status.is_success() {
             let what = self.what.clone();
@@ -213,7 +213,7 @@ impl Given {
         })
     }
 
-    /// The reason of an error, without the sentence that all of a status share.
+    /// The detail of an error response, without the phrase that all responses of its status share.
     fn why(&self) -> String {
         let json: Option<serde_json::Value> = serde_json::from_slice(&self.body).ok();
         let detail = json
@@ -231,10 +231,10 @@ impl Given {
     }
 }
 
-/// Longer texts are no reasons.
+/// The longest reason that is kept.
 const REASON_LENGTH_MAX: usize = 500;
 
-/// An error with what caused it.
+/// The text of an error with its sources.
 fn in_full(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

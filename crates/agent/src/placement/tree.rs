@@ -1,4 +1,4 @@
-//! One host's tree: read, and written where it differs.
+//! Reads one host's tree of providers, and writes the differences.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ struct Providers {
     resource_providers: Vec<Provider>,
 }
 
-/// A provider as placement has it.
+/// A provider in placement's responses.
 #[derive(Clone, Deserialize)]
 struct Provider {
     uuid: Uuid,
@@ -30,7 +30,7 @@ struct Inventories {
     inventories: BTreeMap<String, Row>,
 }
 
-/// An inventory as placement has it.
+/// An inventory in placement's responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Row {
     total: i32,
@@ -53,7 +53,7 @@ struct Aggregates {
     aggregates: Vec<Uuid>,
 }
 
-/// Has placement know a host as it is described.
+/// Writes a host so that placement has it as it is described.
 pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(), PlacementError> {
     let root = host.id().0;
     let tree = client
@@ -84,7 +84,7 @@ pub(super) async fn write(client: &Client, host: &HostDescription) -> Result<(),
     Ok(())
 }
 
-/// Its name and what it is part of.
+/// Corrects the name and the parent of an existing provider, if they differ.
 async fn ensure_place(
     client: &Client,
     known: &Provider,
@@ -108,7 +108,7 @@ async fn create<'a>(
     }
     let answer = client.post("/resource_providers", &body).await?;
     if answer.is_conflict() {
-        // Created meanwhile by another pass, or by somebody with the same name and another UUID.
+        // It was created meanwhile, or another provider has the same name and another UUID.
         let path = format!("/resource_providers/{}", wanted.uuid);
         let now = client.get(&path).await?;
         if now.is_missing() {
@@ -126,12 +126,12 @@ async fn create<'a>(
     })
 }
 
-/// Writes one provider's rows.
+/// Writes one provider's inventories, traits and aggregates.
 struct Writer<'a> {
     client: &'a Client,
     uuid: Uuid,
     generation: u64,
-    /// It has nothing yet, so nothing has to be read.
+    /// The provider was just created, so nothing has to be read.
     is_new: bool,
 }
 
@@ -237,7 +237,7 @@ impl Writer<'_> {
     }
 }
 
-/// An inventory as placement is to have it.
+/// An inventory as it is to be written.
 fn row(wanted: &Inventory, known: Option<&Row>) -> Row {
     let kept = known.map_or(1.0, |known| known.allocation_ratio);
     Row {

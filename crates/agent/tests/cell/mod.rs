@@ -1,4 +1,5 @@
-//! A cell that a test plays: it takes connections, says things, and looks at what it hears.
+//! A cell that a test plays: it accepts connections, sends messages, and inspects those that it
+//! receives.
 
 #![allow(
     dead_code,
@@ -19,18 +20,18 @@ use placewright_scheduler::host_state::NumberedUpdate;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 
-/// A cell's end of a connection.
+/// The cell's end of a connection.
 pub struct End {
     pub from_agent: mpsc::Receiver<ToCell>,
     pub to_agent: mpsc::Sender<ToAgent>,
-    /// What came while something else was waited for.
+    /// Soft state that arrived while another message was waited for.
     pub states: Vec<(HostId, NumberedUpdate)>,
 }
 
-/// The link to the cell: each connection's other end goes to the test.
+/// The link to the cell: it hands the other end of each connection to the test.
 pub struct Link {
     ends: mpsc::Sender<End>,
-    /// So many connections fail first.
+    /// How many connections fail first.
     pub failures: Mutex<u32>,
 }
 
@@ -52,7 +53,7 @@ impl AgentLink for Link {
                     peer: "the cell".into(),
                 });
             }
-            // Small, so that tests see what happens when they are full.
+            // The buffers are small, so that tests cover full ones.
             let (to_cell, from_agent) = mpsc::channel(4);
             let (to_agent, from_cell) = mpsc::channel(4);
             let end = End {
@@ -67,7 +68,7 @@ impl AgentLink for Link {
 }
 
 impl End {
-    /// The next thing that is said besides soft state and heartbeats.
+    /// Waits for the next message other than soft state and heartbeats.
     pub async fn hear(&mut self) -> ToCell {
         loop {
             match self.from_agent.recv().await.expect("the agent is there") {
@@ -78,7 +79,7 @@ impl End {
         }
     }
 
-    /// The next soft state.
+    /// Waits for the next update of soft state.
     pub async fn hear_state(&mut self) -> (HostId, NumberedUpdate) {
         if !self.states.is_empty() {
             return self.states.remove(0);
@@ -92,7 +93,7 @@ impl End {
         }
     }
 
-    /// The starts of the sessions of so many hosts.
+    /// Waits until so many hosts have begun their sessions.
     pub async fn hear_starts(&mut self, hosts: usize) -> BTreeMap<HostId, HostStart> {
         let mut starts = BTreeMap::new();
         while starts.len() < hosts {
@@ -118,7 +119,7 @@ impl End {
         .await;
     }
 
-    /// How a step ended.
+    /// Waits for the result of a step.
     pub async fn hear_step(&mut self) -> (InstanceId, u32, Option<Failure>) {
         match self.hear().await {
             ToCell::StepEnded {
@@ -136,7 +137,7 @@ pub fn instance(number: u32) -> InstanceId {
     InstanceId(Uuid::from_u128(0x1057_0000 + u128::from(number)))
 }
 
-/// A step that takes `memory` of a host.
+/// An order that takes `memory` of a host.
 pub fn order(host: HostId, instance: InstanceId, step: Step, memory: i64) -> Order {
     Order {
         instance,

@@ -1,4 +1,4 @@
-//! Agents that keep to what cells expect of them, over whatever a test knows of its hosts.
+//! Agents that follow the protocol, on hosts that a test provides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use placewright_scheduler::host_state::NumberedUpdate;
 
 use super::world::agent::Agent;
 
-/// What a test knows of its hosts.
+/// The hosts of a test.
 pub trait Hosts: Send + Sync + 'static {
-    /// Does something with a host's agent.
+    /// Accesses the state of a host's agent.
     fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T;
 
-    /// Carries out what a cell asks for, if the host does.
+    /// Carries out an effect that the cell wants on a host; none if the host does not answer.
     fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event>;
 
-    /// What a host is called.
+    /// The name of a host.
     fn name(&self, host: HostId) -> String {
         host.to_string()
     }
 
-    /// A session begins: what the host says of itself first.
+    /// The soft state that a host reports when it begins a session.
     fn report(&self, _start: &HostStart) -> Option<NumberedUpdate> {
         None
     }
 }
 
-/// Agents of many hosts that connect again whenever their connection ends.
+/// Runs the agents of many hosts, and connects again whenever their connection ends.
 pub async fn run(link: Arc<dyn AgentLink>, hosts: Vec<HostId>, known: Arc<impl Hosts>) {
     loop {
         if let Ok(connection) = link.connect().await {

@@ -1,5 +1,5 @@
-//! A small installation: real cells, and in memory the control and the agents of the conductors'
-//! own tests, which check that nothing is lost or left over.
+//! A small installation: real cells, with the control and the agents of the conductors' own tests
+//! in memory, which check that nothing is lost or left over.
 
 #![allow(
     dead_code,
@@ -33,17 +33,17 @@ pub fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_micros()).unwrap())
 }
 
-/// Control in memory. All that a cell can reach of it is placement.
+/// Control in memory. A cell can reach only its placement.
 #[derive(Clone)]
 pub struct Control {
     pub world: Arc<Mutex<World>>,
     pub faults: Arc<Mutex<AskFaults>>,
 }
 
-/// How placement fails its callers.
+/// The faults of placement's answers.
 #[derive(Debug, Default)]
 pub struct AskFaults {
-    /// It cannot be reached.
+    /// Whether placement cannot be reached.
     pub is_down: bool,
     /// Of so many calls, one is carried out and its answer lost; 0 for none.
     pub loses_one_in: usize,
@@ -90,14 +90,14 @@ impl PlacementLink for Control {
     }
 }
 
-/// A running site.
+/// An installation with running cells and agents, and control in memory.
 pub struct Site {
     pub control: Control,
     pub cells: BTreeMap<CellId, Arc<Cell>>,
     agents: Vec<JoinHandle<()>>,
 }
 
-/// The options of a cell in a test: everything soon.
+/// Options of a cell with short intervals, for tests.
 pub fn options(id: CellId) -> Options {
     Options {
         host_timeout: Duration::from_secs(2),
@@ -110,7 +110,7 @@ pub fn options(id: CellId) -> Options {
 }
 
 impl Site {
-    /// Control knows `cells` cells with `hosts` hosts each; none of them runs.
+    /// Creates a control that knows `cells` cells with `hosts` hosts each; none of them runs yet.
     pub fn new(cells: u32, hosts: u32, vcpus: i32) -> Self {
         let mut world = World::new(cells, hosts, vcpus);
         world.cells.clear();
@@ -145,7 +145,7 @@ impl Site {
         self.cells.insert(id, opened.await.unwrap());
     }
 
-    /// All cells in memory, and all agents.
+    /// Starts all cells in memory, and all agents.
     pub async fn start(&mut self, cells: u32) {
         for number in 0..cells {
             self.open(cell(number), MemoryJournal::new()).await;
@@ -160,7 +160,7 @@ impl Site {
         of_cell.map(|(host, _)| *host).collect()
     }
 
-    /// One connection for all agents of a cell.
+    /// Starts all agents of a cell on one connection.
     pub fn start_agents(&mut self, id: CellId) {
         let hosts = self.hosts_of(id);
         self.start_agents_of(id, hosts);
@@ -173,23 +173,23 @@ impl Site {
             .push(tokio::spawn(agents::run(link, hosts, world)));
     }
 
-    /// When this returns they are at an end: a host never has two agents at once.
+    /// Stops the agents and waits for their end: a host never has two agents at once.
     pub async fn stop_agents(&mut self) {
         for agents in self.agents.drain(..) {
             agents.abort();
-            // An error says that it was aborted.
+            // An error means that the task was aborted.
             let _ = agents.await;
         }
     }
 
-    /// Ends a cell and its agents without telling anybody.
+    /// Ends a cell and its agents without notice.
     pub async fn kill(&mut self, id: CellId) {
         // Each agent holds its cell's link.
         self.stop_agents().await;
         self.cells.remove(&id);
     }
 
-    /// Sends what control wants sent, and does its scheduling, once.
+    /// Delivers control's messages and does its scheduling, once.
     pub async fn drive(&self) {
         let to_cells = {
             let mut world = self.control.world.lock();
@@ -230,7 +230,7 @@ impl Site {
         }
     }
 
-    /// Drives until something holds of the cells' states.
+    /// Drives until a condition holds of the cells' states.
     pub async fn until(&self, what: &str, holds: impl Fn(&World) -> bool) {
         for _ in 0..600 {
             self.drive().await;
@@ -250,7 +250,7 @@ impl Site {
         panic!("it never came to: {what}");
     }
 
-    /// The world as it is now, cells included.
+    /// The present world, including the cells.
     pub async fn world_now(&self) -> World {
         let mut cells = BTreeMap::new();
         for (id, cell) in &self.cells {
@@ -262,10 +262,10 @@ impl Site {
         world
     }
 
-    /// Drives until nothing is under way; then nothing may be lost or left over.
+    /// Drives until nothing is under way, and checks that nothing is lost or left over.
     pub async fn rest(&self) -> World {
         self.until("rest", is_at_rest).await;
-        // An agent's last word may be on its way.
+        // An agent's last message may be under way.
         tokio::time::sleep(Duration::from_millis(100)).await;
         self.until("rest", is_at_rest).await;
         let world = self.world_now().await;

@@ -1,4 +1,4 @@
-//! The driver that the options ask for, and its hosts.
+//! The driver that the options select, and its hosts.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -13,10 +13,11 @@ use super::wrong;
 use crate::config::ConfigErrors;
 use crate::options::{AgentOptions, DriverKind, Number};
 
-/// The driver.
+/// Creates the driver.
 ///
 /// # Errors
-/// What its options say makes no sense.
+///
+/// Its options are not valid.
 pub(super) fn driver(options: &AgentOptions) -> Result<Arc<dyn Driver>, ConfigErrors> {
     match options.driver {
         DriverKind::Simulated => {
@@ -86,7 +87,7 @@ fn small<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> u32 {
     u32::try_from(number.get()).unwrap_or(u32::MAX)
 }
 
-/// A list of `VERB=VALUE`.
+/// Parses a list of `VERB=VALUE`.
 fn by_verb<T>(name: &str, list: &[String]) -> Result<BTreeMap<Verb, T>, ConfigErrors>
 where
     T: FromStr,
@@ -108,7 +109,7 @@ where
     list.iter().map(one).collect()
 }
 
-/// A chance from 0 to 1.
+/// A probability from 0 to 1.
 struct Rate(f64);
 
 impl FromStr for Rate {
@@ -122,7 +123,7 @@ impl FromStr for Rate {
     }
 }
 
-/// Whole seconds.
+/// A time-out in whole seconds.
 struct Seconds(Duration);
 
 impl FromStr for Seconds {
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
     use crate::options::{OPTIONS, Options};
 
-    /// The options with some that differ from their defaults.
+    /// The options with some values that differ from the defaults.
     fn options(given: &[(&str, &str)]) -> AgentOptions {
         let texts: Vec<&str> = OPTIONS
             .iter()

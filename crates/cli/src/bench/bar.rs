@@ -1,8 +1,8 @@
-//! A figure beside what it has to be.
+//! Measured figures with the targets that they have to meet.
 
 use serde::Serialize;
 
-/// One bar of the project.
+/// A figure, and its target.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Bar {
     name: &'static str,
@@ -13,7 +13,7 @@ pub(crate) struct Bar {
     pub(crate) is_met: bool,
 }
 
-/// A figure that must not be smaller.
+/// A figure that must not be smaller than its bound.
 pub(crate) fn at_least(name: &'static str, figure: f64, bound: f64) -> Bar {
     Bar {
         name,
@@ -24,7 +24,7 @@ pub(crate) fn at_least(name: &'static str, figure: f64, bound: f64) -> Bar {
     }
 }
 
-/// A figure that must not be larger.
+/// A figure that must not be larger than its bound.
 pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> Bar {
     Bar {
         name,
@@ -35,7 +35,7 @@ pub(crate) fn at_most(name: &'static str, figure: f64, bound: f64) -> Bar {
     }
 }
 
-/// Prints the bars for people, or the whole report as JSON when there is one.
+/// Prints the figures as text, or the whole report as JSON if there is one.
 pub(crate) fn report(bars: &[Bar], json: Option<&impl Serialize>) -> anyhow::Result<()> {
     if let Some(json) = json {
         outln!("{}", serde_json::to_string(json)?);

@@ -1,5 +1,5 @@
 //! `placewright bench boots`: servers a second from request to ACTIVE, over the compute API, of an
-//! installation with simulated hosts in one process; and what becomes of builds that fail.
+//! installation with simulated hosts in one process; and the outcome of builds that fail.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ use crate::replay::flavors::Flavors;
 use crate::replay::fleet::Fleet;
 use crate::replay::{clean_up, servers, usage};
 
-/// What to boot, and where.
+/// Arguments of `placewright bench boots`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     placewright bench boots\n  \
@@ -75,16 +75,16 @@ pub(crate) struct BootsBench {
     json: bool,
 }
 
-/// The bars, from what was promised for 2 cores with everything in one process.
+/// The targets, for 2 cores with everything in one process.
 const BOOTS_PER_SECOND_MIN: f64 = 1500.0;
 const ACTIVE_PERCENT_MIN: f64 = 99.8;
 
-/// The longest wait for the hosts to be there.
+/// The longest wait for the hosts to be available.
 const HOSTS_MAX: Duration = Duration::from_secs(300);
-/// The longest wait for the allocations of what failed to go.
+/// The longest wait for the allocations of failed builds to be released.
 const RELEASE_MAX: Duration = Duration::from_secs(30);
 
-/// The figures.
+/// The results of the benchmark.
 #[derive(Debug, Serialize)]
 struct Figures {
     hosts: u32,
@@ -96,13 +96,14 @@ struct Figures {
     boots_per_second: f64,
     latency_p50_ms: f64,
     latency_p99_ms: f64,
-    /// VCPU that are allocated beyond those of the active servers; unknown where others boot too.
+    /// The VCPU allocated beyond those of the active servers; none if others use the installation
+    /// too.
     allocations_left: Option<u64>,
     bars: Vec<Bar>,
 }
 
 impl BootsBench {
-    /// Runs it; the answer is whether all bars were met.
+    /// Runs the benchmark; returns whether all targets were met.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -111,7 +112,7 @@ impl BootsBench {
             runtime.block_on(self.measure(&self.access, 1))?
         } else {
             let folder = tempfile::tempdir()?;
-            // Dropped before its folder.
+            // It is dropped before its folder.
             let (_installation, access) = self.start(folder.path())?;
             runtime.block_on(self.measure(&access, self.hosts as usize))?
         };
@@ -167,7 +168,7 @@ impl BootsBench {
         Ok((installation, access))
     }
 
-    /// Boots, with at least so many hosts.
+    /// Boots the servers, on at least so many hosts.
     async fn measure(&self, access: &Access, hosts: usize) -> anyhow::Result<Figures> {
         let connections = usize::from(self.connections);
         let api = Arc::new(Api::new(access, connections)?);
@@ -281,8 +282,8 @@ async fn wait_for_hosts(api: &Api, wanted: usize) -> anyhow::Result<()> {
     }
 }
 
-/// How many VCPU are held beyond (or short of) the one of each active server. What a failed build
-/// held goes with the last message about it, which may come a moment after its status.
+/// The difference between the allocated VCPU and one for each active server. What a failed build
+/// held is released with the last message about it, which may come a moment after its status.
 async fn allocations_left(api: &Api, board: &Board) -> anyhow::Result<u64> {
     let server = board.any_server().context("no server was accepted")?;
     let project = servers::show(api, server).await?.tenant_id;

@@ -1,4 +1,4 @@
-//! `placewright bench cold`: the bar of a big store and a cold start.
+//! `placewright bench cold`: the time and memory of starts on a large and on an empty store.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::bar::{Bar, at_most, report};
 use super::fleet::{Size, build};
 use super::server_process::ServerProcess;
 
-/// Options of the bar.
+/// Arguments of `placewright bench cold`.
 #[derive(Debug, Args)]
 pub(crate) struct ColdBench {
     /// Hosts of the big store
@@ -30,11 +30,11 @@ pub(crate) struct ColdBench {
     json: bool,
 }
 
-/// Time to ready of the big store, in milliseconds.
+/// Target: the time until a server on the large store is ready, in milliseconds.
 const BIG_READY_MS: f64 = 10_000.0;
-/// Memory of a server on the big store, in MiB: the most that it ever held.
+/// Target: the peak memory of a server on the large store, in MiB.
 const BIG_MEMORY_MIB: f64 = 2_048.0;
-/// Time to ready of an empty store, in milliseconds.
+/// Target: the time until a server on an empty store is ready, in milliseconds.
 const EMPTY_READY_MS: f64 = 100.0;
 
 #[derive(Debug, Serialize)]
@@ -52,7 +52,7 @@ struct Report {
 }
 
 impl ColdBench {
-    /// Runs it; the answer is whether the bars were met.
+    /// Runs the benchmark; returns whether the targets were met.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let directory = tempfile::tempdir_in(&self.directory)?;
 

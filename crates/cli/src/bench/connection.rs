@@ -1,8 +1,8 @@
-//! One HTTP/1.1 connection of the load generator: as little work for a request as a client can do,
+//! One HTTP/1.1 connection of the load generator. It does as little work as possible for a request,
 //! because the generator shares its cores with the server that it measures.
 //!
-//! It sends ready bytes and reads an answer only as far as it must: status, length, body. No TLS,
-//! no redirects, no pipelining.
+//! It sends prepared bytes and parses only the status, length and body of a response. No TLS, no
+//! redirects, no pipelining.
 
 use std::io::{self, BufRead as _};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A connection that is opened when it is first used and again whenever the server closed it.
+/// A connection that is opened on first use, and again whenever the server closed it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     address: SocketAddr,
@@ -18,25 +18,25 @@ pub(crate) struct Connection {
     buffer: Vec<u8>,
 }
 
-/// An answer whose body stays in the connection's buffer until the next request.
+/// A response whose body stays in the connection's buffer until the next request.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
 }
 
-/// How much of a body is wanted.
+/// How much of a body is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Whole,
     Beginning,
 }
 
-/// What the head of an answer says.
+/// The parsed head of a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
-    /// Where the body starts.
+    /// The offset of the body.
     length: usize,
     body: Body,
     close: bool,
@@ -49,16 +49,16 @@ enum Body {
     UntilClose,
 }
 
-/// The first size of the buffer: most answers in one read.
+/// The initial size of the buffer: most responses fit into one read.
 const BUFFER_BYTES: usize = 16 * 1024;
-/// What is kept of an answer when only its beginning is wanted.
+/// The bytes that are kept of a response when only its beginning is wanted.
 const BEGINNING_BYTES: usize = 16 * 1024;
-/// The most that one read takes behind the beginning: much of a long answer, and little enough to
-/// stay in a core's cache when it is read over again and again.
+/// The size of reads after the beginning: large for few system calls, small enough to stay in a
+/// core's cache.
 const REST_BYTES: usize = 240 * 1024;
 
 impl Connection {
-    /// A connection to this server, not opened yet.
+    /// Creates a connection to this server without opening it.
     pub(crate) fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -67,18 +67,20 @@ impl Connection {
         }
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     ///
     /// # Errors
+    ///
     /// The connection could not be opened, broke, or carried something that is not HTTP. The next
     /// request opens a new one.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
         self.exchange_keeping(request, Keep::Whole).await
     }
 
-    /// The same, but of a long answer only the beginning is kept, though all of it is read.
+    /// The same, but of a long response only the beginning is kept, though all of it is read.
     ///
     /// # Errors
+    ///
     /// As [`Connection::exchange`].
     pub(crate) async fn exchange_lightly(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
         self.exchange_keeping(request, Keep::Beginning).await
@@ -114,7 +116,7 @@ impl Connection {
                     }
                     self.fill(&mut stream).await?;
                 }
-                // Behind the beginning lies what was read last.
+                // The latest read follows the beginning.
                 let end = match forgotten {
                     0 => end,
                     _ => BEGINNING_BYTES.max(head.length),
@@ -139,7 +141,7 @@ impl Connection {
         })
     }
 
-    /// Reads what is there, at least one byte.
+    /// Reads what is available, at least one byte.
     async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<()> {
         if self.buffer.capacity() - self.buffer.len() < BUFFER_BYTES / 2 {
             self.buffer
@@ -151,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Reads chunks until the last one and moves them together; the answer is the end of the body.
+    /// Reads chunks until the last one and joins them; returns the end of the body.
     async fn read_chunks(&mut self, stream: &mut TcpStream, start: usize) -> io::Result<usize> {
         let mut end = start;
         let mut next = start;
@@ -184,14 +186,14 @@ fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Where `needle` is first found.
+/// The offset at which `needle` first occurs.
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack
         .windows(needle.len())
         .position(|window| window == needle)
 }
 
-/// The head of an answer when all of it is there.
+/// Parses the head of a response; none if it is not complete.
 fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
     let mut lines = Lines(buffer);
     let Some(status_line) = lines.next() else {
@@ -221,7 +223,7 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<Head>> {
             return Err(broken("a header without a colon"));
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        // Most names differ by their length from the few that count.
+        // The length tells most names from the few that matter.
         if name.len() == 14 && name.eq_ignore_ascii_case(b"content-length") {
             let bytes = number(value).ok_or_else(|| broken("a length that is no number"))?;
             head.body = Body::Sized(bytes);
@@ -240,7 +242,7 @@ fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The lines of a buffer that have an end, without it.
+/// The complete lines of a buffer, without their ends.
 struct Lines<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lines<'a> {
@@ -248,7 +250,7 @@ impl<'a> Iterator for Lines<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let mut rest = self.0;
-        // Many bytes at a time; a slice is a reader that never fails.
+        // This searches many bytes at a time, and reading from a slice never fails.
         let length = rest.skip_until(b'\n').ok()?;
         let line = self.0[..length].strip_suffix(b"\n")?;
         self.0 = rest;
@@ -261,7 +263,7 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
 
-    /// A server that gives each connection one of these answers after another.
+    /// A server that gives these responses on each connection, one after the other.
     fn server(answers: &'static [&'static str]) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

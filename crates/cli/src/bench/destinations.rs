@@ -1,6 +1,6 @@
-//! `placewright bench destinations`: the bar of the scheduler's service. A server on a temporary
-//! store with fsync, hosts that are two thirds full, then requests that claim a host and name
-//! alternates, over many connections.
+//! `placewright bench destinations`: the throughput of the scheduler's service. A server on a
+//! temporary store with fsync, hosts that are two thirds full, then requests that claim a host and
+//! return alternates, over many connections.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use super::run::{First, Phase, run};
 use super::server_process::{ServerProcess, free_address};
 use crate::arguments::positive;
 
-/// Options of the bar.
+/// Arguments of `placewright bench destinations`.
 #[derive(Debug, Args)]
 pub(crate) struct DestinationsBench {
     /// Hosts, of three sizes
@@ -53,13 +53,13 @@ pub(crate) struct DestinationsBench {
     json: bool,
 }
 
-/// Claims a second.
+/// Target: the number of claims per second.
 const CLAIMS_PER_SECOND: f64 = 8_000.0;
-/// The 99th of 100 answers, in milliseconds.
+/// Target: the 99th percentile of response times, in milliseconds.
 const P99_MS: f64 = 25.0;
-/// The cells that the hosts are spread over.
+/// The number of cells that the hosts are spread over.
 const CELLS: u64 = 4;
-/// The seed of everything that is drawn.
+/// The seed of all random numbers.
 const SEED: u64 = 3;
 
 #[derive(Debug, Serialize)]
@@ -73,7 +73,7 @@ struct Report {
 }
 
 impl DestinationsBench {
-    /// Runs it; the answer is whether the bars were met and nothing failed.
+    /// Runs the benchmark; returns whether the targets were met and nothing failed.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let directory = tempfile::tempdir_in(&self.directory)?;
         let (placement, scheduler) = (free_address()?, free_address()?);
@@ -182,7 +182,7 @@ impl DestinationsBench {
         }
     }
 
-    /// Claims one instance and looks whether the answer has what the bar is about.
+    /// Claims one instance, and checks that the response has what the benchmark measures.
     async fn check_answer(&self, scheduler: SocketAddr) -> anyhow::Result<()> {
         let (mut request, mut body) = (String::new(), String::new());
         write_request(
@@ -210,15 +210,16 @@ impl DestinationsBench {
     }
 }
 
-/// Writes a step of a host over the first text; the second is room for a body, and empty.
+/// Writes request number `step` for a host into the first buffer; the second is a temporary one for
+/// the body, and empty.
 type WriteHost = dyn Fn(&Host, u8, &mut String, &mut String) + Send + Sync;
 
-/// A host of the fleet: all about it follows from its number.
+/// A host of the fleet; everything about it follows from its number.
 struct Host {
     number: u64,
     uuid: uuid::Uuid,
     cpus: u64,
-    /// How much of it is taken at first, in percent.
+    /// How full it is at the start, in percent.
     percent: u64,
     consumer: uuid::Uuid,
 }
@@ -249,7 +250,7 @@ fn target() -> Target {
     }
 }
 
-/// Provider, inventories, traits.
+/// Requests that create a host: its provider, inventories and traits.
 fn loading() -> Box<WriteHost> {
     let target = target();
     Box::new(move |host, step, out, body| {
@@ -284,7 +285,7 @@ fn loading() -> Box<WriteHost> {
     })
 }
 
-/// What hosts say of themselves.
+/// Requests that report the soft state of hosts.
 fn states() -> Box<WriteHost> {
     let target = target();
     Box::new(move |host, _, out, body| {
@@ -299,7 +300,7 @@ fn states() -> Box<WriteHost> {
     })
 }
 
-/// One consumer on each host that takes its share of everything.
+/// Requests that claim the initial share of each host for one consumer.
 fn filling() -> Box<WriteHost> {
     let target = target();
     Box::new(move |host, _, out, body| {

@@ -1,5 +1,5 @@
-//! `placewright bench durable`: the bar of durable claims. A server on a temporary store with fsync,
-//! hosts through its API, then claims over many connections.
+//! `placewright bench durable`: the throughput of durable claims. A server on a temporary store
+//! with fsync, hosts through its API, then claims over many connections.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use super::http::{HttpBench, PhaseName};
 use super::server_process::ServerProcess;
 use crate::arguments::positive;
 
-/// Options of the bar.
+/// Arguments of `placewright bench durable`.
 #[derive(Debug, Args)]
 pub(crate) struct DurableBench {
     /// Hosts
@@ -36,9 +36,9 @@ pub(crate) struct DurableBench {
     json: bool,
 }
 
-/// Claims a second.
+/// Target: the number of claims per second.
 const CLAIMS_PER_SECOND: f64 = 10_000.0;
-/// The 99th of 100 claims, in milliseconds.
+/// Target: the 99th percentile of claims' durations, in milliseconds.
 const P99_MS: f64 = 25.0;
 
 #[derive(Debug, Serialize)]
@@ -49,7 +49,7 @@ struct Report {
 }
 
 impl DurableBench {
-    /// Runs it; the answer is whether the bars were met and nothing failed.
+    /// Runs the benchmark; returns whether the targets were met and nothing failed.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let directory = tempfile::tempdir_in(&self.directory)?;
         let server = ServerProcess::start(&directory.path().join("store"))?;

@@ -1,23 +1,23 @@
-//! What a phase of a load measured, and how it is printed.
+//! The measurements of a phase of the load, and their output.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// What one or more connections saw.
+/// The measurements of one or more connections.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Time of each answer, in microseconds.
+    /// The duration of each request, in microseconds.
     pub(crate) latencies_us: Vec<u32>,
-    /// How often each status came; 0 stands for a broken connection.
+    /// The number of responses by status; 0 stands for a broken connection.
     pub(crate) by_status: BTreeMap<u16, u64>,
-    /// The body of the first answer that was not wanted.
+    /// The body of the first response that was not a success.
     pub(crate) first_error: Option<String>,
 }
 
 impl Seen {
-    /// Adds what another connection saw.
+    /// Adds the measurements of another connection.
     pub(crate) fn add(&mut self, other: Self) {
         self.latencies_us.extend(other.latencies_us);
         for (status, count) in other.by_status {
@@ -27,30 +27,30 @@ impl Seen {
     }
 }
 
-/// The figures of one phase.
+/// The results of one phase.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figures {
     pub(crate) phase: String,
     pub(crate) connections: usize,
     pub(crate) seconds: f64,
-    /// Requests that were answered with success.
+    /// The number of requests that succeeded.
     pub(crate) succeeded: u64,
-    /// Requests that were answered otherwise or not at all.
+    /// The number of requests that failed or had no response.
     pub(crate) failed: u64,
-    /// Successes in a second.
+    /// The number of successes per second.
     pub(crate) requests_per_second: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) p999_ms: f64,
     pub(crate) max_ms: f64,
-    /// How often each status came; 0 stands for a broken connection.
+    /// The number of responses by status; 0 stands for a broken connection.
     pub(crate) by_status: BTreeMap<u16, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_error: Option<String>,
 }
 
 impl Figures {
-    /// Sums up a phase that took `time`.
+    /// Computes the results of a phase that took `time`.
     pub(crate) fn new(phase: &str, connections: usize, time: Duration, mut seen: Seen) -> Self {
         seen.latencies_us.sort_unstable();
         let at = |share: f64| quantile_ms(&seen.latencies_us, share);
@@ -80,7 +80,7 @@ impl Figures {
         }
     }
 
-    /// One line for people, and one more for each kind of failure.
+    /// Prints one line, and one more for each kind of failure.
     pub(crate) fn print(&self) {
         outln!(
             "{:<12} {:>9.0} requests/s   p50 {:>8.2} ms   p99 {:>8.2} ms   p99.9 {:>8.2} ms   \
@@ -111,7 +111,7 @@ impl Figures {
     }
 }
 
-/// The time, in milliseconds, that this share of sorted times does not exceed.
+/// The quantile of sorted times, in milliseconds.
 fn quantile_ms(sorted_us: &[u32], share: f64) -> f64 {
     #[allow(
         clippy::cast_precision_loss,

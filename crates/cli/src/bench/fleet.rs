@@ -1,5 +1,5 @@
-//! A fleet with allocations, built straight through the engine: far faster than over HTTP, and the
-//! same entries in the journal.
+//! A fleet with allocations, created directly through the engine: far faster than over HTTP, with
+//! the same entries in the journal.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,19 +18,21 @@ use uuid::Uuid;
 
 use super::requests::Numbers;
 
-/// How large a fleet is.
+/// The size of a fleet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) hosts: u64,
-    /// Consumers with one allocation of three classes each, spread evenly over the hosts.
+    /// The number of consumers with one allocation of three classes each, spread evenly over the
+    /// hosts.
     pub(crate) consumers: u64,
 }
 
 type Answer = Result<Result<Outcome, Refusal>, SubmitError>;
 
-/// Commands under way, answered in their order; more would only fill memory.
+/// The most commands under way; more would only use memory.
 const UNDER_WAY_MAX: usize = 8_192;
 
+/// Submits commands to an engine, a limited number at a time.
 struct Writer {
     engine: Engine<ControlMachine>,
     under_way: VecDeque<Pin<Box<dyn Future<Output = Answer> + Send>>>,
@@ -63,9 +65,10 @@ impl Writer {
     }
 }
 
-/// Builds a store with a fleet of this size.
+/// Creates a store with a fleet of this size.
 ///
 /// # Errors
+///
 /// The store cannot be written.
 pub(crate) fn build(store: &Path, size: Size) -> anyhow::Result<()> {
     let journal = SqliteJournal::open(store, SqliteOptions::default())?;
@@ -83,8 +86,8 @@ async fn fill(engine: Engine<ControlMachine>, size: Size) -> anyhow::Result<()> 
         engine,
         under_way: VecDeque::new(),
     };
-    // The engine may decide commands that wait together in any order, so each step ends before the
-    // next one, which builds on it.
+    // The engine may decide waiting commands in any order, so each step ends before the next one,
+    // which depends on it.
     writer.write(Command::SyncStandardNames { at }).await?;
     writer.wait_for_all().await?;
     for step in [create, set_inventories, set_traits, set_aggregates] {
@@ -146,7 +149,7 @@ fn set_aggregates(host: u64, at: Timestamp) -> Command {
     }
 }
 
-/// A new consumer's claim of a small instance.
+/// A claim of a small instance by a new consumer.
 fn claim(number: u64, host: u64, at: Timestamp) -> Command {
     let resources = vec![
         ("VCPU".to_owned(), 1),

@@ -1,4 +1,4 @@
-//! `placewright bench http`: the load generator against any Placement server.
+//! `placewright bench http`: a load generator for any Placement server.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::run::{First, Phase, run};
 use crate::arguments::positive;
 use crate::client::server_url;
 
-/// Options of the load generator.
+/// Arguments of `placewright bench http`.
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = "Example: measure what runs on this machine with 1,000 hosts and 8 clients\n  \
@@ -88,7 +88,7 @@ pub(crate) enum PhaseName {
 }
 
 impl HttpBench {
-    /// One phase against this server, everything else as on the command line without options.
+    /// One phase against this server, with the default of all other options.
     pub(crate) fn new(url: String, phase: PhaseName) -> Self {
         Self {
             url,
@@ -106,15 +106,16 @@ impl HttpBench {
         }
     }
 
-    /// Runs the one phase.
+    /// Runs the only phase.
     ///
     /// # Errors
+    ///
     /// As [`HttpBench::measure`].
     pub(crate) async fn measure_one(&self) -> anyhow::Result<Figures> {
         self.measure().await?.pop().context("no phase")
     }
 
-    /// Runs the phases and prints their figures; the answer is whether every request succeeded.
+    /// Runs the phases and prints their results; returns whether every request succeeded.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -131,7 +132,8 @@ impl HttpBench {
     /// Runs the phases.
     ///
     /// # Errors
-    /// The URL is none, or nobody answers there.
+    ///
+    /// The URL is not valid, or there is no server.
     pub(crate) async fn measure(&self) -> anyhow::Result<Vec<Figures>> {
         let (address, target) = self.target()?;
         let target = Arc::new(target);
@@ -156,8 +158,8 @@ impl HttpBench {
 
     fn load(&self, target: &Arc<Target>, seed: u64) -> Phase {
         let target = Arc::clone(target);
-        // Another host for each connection, made and deleted again. With a seed of their own: an
-        // earlier load from this one's may have made more hosts, which stay.
+        // A separate host for each connection, created and deleted again. They have a seed of their
+        // own, because an earlier load with the same seed may have created more hosts, which stay.
         let first = {
             let (target, seed) = (Arc::clone(&target), !seed);
             move |connection, step, out: &mut String, body: &mut String| {
@@ -214,7 +216,7 @@ impl HttpBench {
         }
     }
 
-    /// Where the server is, and what its requests have in common.
+    /// The address of the server, and what its requests have in common.
     fn target(&self) -> anyhow::Result<(SocketAddr, Target)> {
         let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -245,7 +247,7 @@ impl HttpBench {
     }
 }
 
-/// The address of a server without TLS, as an option takes it.
+/// Parses the address of a server without TLS.
 fn plain_url(text: &str) -> Result<String, String> {
     match server_url(text)? {
         url if url.starts_with("http://") => Ok(url),
@@ -253,7 +255,7 @@ fn plain_url(text: &str) -> Result<String, String> {
     }
 }
 
-/// A header, as an option takes it.
+/// Parses a header of the form `Name: value`.
 fn header(text: &str) -> Result<String, String> {
     if text.contains(':') && !text.contains(['\r', '\n']) {
         Ok(text.to_owned())
@@ -262,12 +264,12 @@ fn header(text: &str) -> Result<String, String> {
     }
 }
 
-/// The longest time of a phase.
+/// The longest duration of a phase.
 pub(super) fn longest(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// The UUIDs of all providers that the server has.
+/// The UUIDs of all providers of the server.
 async fn hosts_of(address: SocketAddr, target: &Target) -> anyhow::Result<Vec<String>> {
     #[derive(serde::Deserialize)]
     struct Providers {

@@ -1,11 +1,12 @@
-//! `placewright bench races`: the bar of races. Many schedulers in one process, each on a copy of
-//! the state that is some decisions old, all after the best hosts of a fleet that is 95 % full.
+//! `placewright bench races`: the cost of conflicts between concurrent schedulers. Many schedulers
+//! in one process, each on a copy of the state that is some decisions old, compete for the best
+//! hosts of a fleet that is 95 % full.
 //!
-//! The engine is the one that serves, on a journal in memory: what is measured is decisions, and
-//! fsync would only slow them down and so make races rarer. Each scheduler keeps its copy by
-//! following the engine's stream of changes, as a replica does, but looks at it only from time to
-//! time. After each claim some older instance ends, so that the fleet stays as full as it is. At the
-//! end the state is audited, by sums over everything that is held.
+//! The engine is the one of a server, on a journal in memory: decisions are measured, and fsync
+//! would only slow them down and so make conflicts rarer. Each scheduler updates its copy from the
+//! engine's stream of changes, as a replica does, but only from time to time. After each claim some
+//! older instance ends, so that the fleet stays as full as it is. At the end the state is audited,
+//! by sums over all allocations.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -27,7 +28,7 @@ mod racer;
 use audit::Audit;
 use racer::{Racer, Tally};
 
-/// Options of the bar.
+/// Arguments of `placewright bench races`.
 #[derive(Debug, Args)]
 pub(crate) struct RacesBench {
     /// Hosts
@@ -55,18 +56,18 @@ pub(crate) struct RacesBench {
     json: bool,
 }
 
-/// Of all decisions, in percent.
+/// Target: repeated decisions, in percent of all.
 const SECOND_DECISIONS_PERCENT: f64 = 0.1;
 
-/// With fewer cores there is no room for four schedulers beside the engine's own threads.
+/// With fewer cores, four schedulers cannot run beside the engine's own threads.
 const CORES_MIN: usize = 4;
 
-/// What some schedulers did.
+/// The results of a number of schedulers.
 #[derive(Debug, Serialize)]
 struct Round {
     schedulers: usize,
     seconds: f64,
-    /// The processor time of all threads, the engine's among them.
+    /// The processor time of all threads, including the engine's.
     cpu_s: f64,
     decisions_per_second: f64,
     tally: Tally,
@@ -80,7 +81,7 @@ struct Report {
 }
 
 impl RacesBench {
-    /// Runs it; the answer is whether the bars were met.
+    /// Runs the benchmark; returns whether the targets were met.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let engine: Engine<ControlMachine> =
             Engine::open(MemoryJournal::new(), Options::default(), ())?;
@@ -111,7 +112,7 @@ impl RacesBench {
         Ok(report_.bars.iter().all(|bar| bar.is_met))
     }
 
-    /// Lets some schedulers race.
+    /// Runs a number of schedulers concurrently.
     fn round(&self, engine: &Engine<ControlMachine>, schedulers: usize) -> anyhow::Result<Round> {
         let racers: Vec<Racer> = (0..schedulers)
             .map(|number| Racer::new(engine, number, schedulers, self.stale))
@@ -183,7 +184,8 @@ fn judge(rounds: Vec<Round>, before: &Audit, audit: Audit) -> Report {
 }
 
 impl Report {
-    /// What a decision costs four schedulers and one, where there are too few cores for a bar.
+    /// Prints the cost of a decision for four schedulers and for one, if there are too few cores
+    /// for a target.
     fn say_what_four_cost(&self) {
         let [one, four, ..] = &self.rounds[..] else {
             return;

@@ -1,7 +1,7 @@
-//! `placewright bench refusals`: the bars of explanations. Requests that no host can serve, in this
-//! process and without sockets: a request that comes in, is decided, explained and written as an
-//! answer. So the figure is more than an explanation costs. A host changes between two refusals, so
-//! that each is explained anew.
+//! `placewright bench refusals`: the cost of explanations. Requests that no host can serve, in this
+//! process and without sockets: each is parsed, decided, explained and answered, so the figures
+//! include more than the explanation. A host changes between two refusals, so that each is
+//! explained anew.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +33,7 @@ mod storm;
 
 use storm::Claims;
 
-/// Options of the bars.
+/// Arguments of `placewright bench refusals`.
 #[derive(Debug, Args)]
 pub(crate) struct RefusalsBench {
     /// Hosts; each is busy and differs from most others in what it has free
@@ -57,9 +57,9 @@ pub(crate) struct RefusalsBench {
     json: bool,
 }
 
-/// Half of the refusals, in milliseconds.
+/// Target: the median of the refusals' durations, in milliseconds.
 const P50_MS: f64 = 5.0;
-/// When everything happens.
+/// The time of all commands, since nothing here looks at a clock.
 const AT: Timestamp = Timestamp(1_000_000_000_000);
 
 /// Requests that are refused, each for another reason.
@@ -96,13 +96,13 @@ struct Kind {
 #[derive(Debug, Serialize)]
 struct Report {
     kinds: Vec<Kind>,
-    /// Claims with nobody refused, and among refusals.
+    /// The claims without refusals beside them, and with.
     storm: Vec<Claims>,
     bars: Vec<Bar>,
 }
 
 impl RefusalsBench {
-    /// Runs it; the answer is whether the bars were met.
+    /// Runs the benchmark; returns whether the targets were met.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
         let mut runtime = if self.storm > 0 {
             tokio::runtime::Builder::new_multi_thread()
@@ -188,7 +188,7 @@ impl RefusalsBench {
         Ok(Report { kinds, storm, bars })
     }
 
-    /// Hosts that are full to different degrees, all heard of just now.
+    /// Creates hosts that are full to different degrees, all heard of just now.
     async fn fill(
         &self,
         engine: &Engine<ControlMachine>,
@@ -216,7 +216,7 @@ impl RefusalsBench {
     }
 }
 
-/// Somebody takes a little of a host.
+/// A command that claims a little of a host, so that the state has changed.
 fn take_disk(host: u64, number: u64, kind: u64) -> Command {
     let consumer = Numbers::new(8, number * KINDS.len() as u64 + kind).uuid();
     Command::Claim {
@@ -333,7 +333,7 @@ fn fill_parts(host: u64, trees: u64) -> Vec<Command> {
         .collect()
 }
 
-/// Those that have the trait have few CPUs left, and those with disk left little memory.
+/// Hosts with the trait have few CPUs left, and those with disk left little memory.
 fn mark(host: u64, _trees: u64) -> Vec<Command> {
     let traits = ["HW_CPU_X86_AVX2"].into_iter();
     vec![Command::SetTraits {

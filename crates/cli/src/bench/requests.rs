@@ -1,20 +1,20 @@
-//! The requests of the load phases, as ready bytes.
+//! The requests of the load phases, as prepared bytes.
 
 use std::fmt::Write as _;
 
 use uuid::Uuid;
 
-/// Numbers that look random and cost next to nothing (splitmix64). Nothing here is secret.
+/// A very fast random number generator (splitmix64). Nothing here is secret.
 #[derive(Debug, Clone)]
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
-    /// Numbers of their own for each pair of seed and stream.
+    /// A generator with a sequence of its own for each pair of seed and stream.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
 
-    /// The next number.
+    /// The next 64-bit number of the sequence.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,31 +22,31 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// The next UUID, of version 4 by its form.
+    /// The next UUID, in the form of version 4.
     pub(crate) fn uuid(&mut self) -> Uuid {
         let bits = (u128::from(self.next()) << 64) | u128::from(self.next());
         uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
     }
 }
 
-/// What is the same in all requests of a run.
+/// The part that all requests of a run share.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// The path that stands before every route, without a slash at the end.
+    /// The path before every route, without a slash at the end.
     pub(crate) prefix: String,
-    /// All headers but those about the body, each with its line end.
+    /// All headers except those about the body, each with its line end.
     pub(crate) headers: String,
 }
 
 impl Target {
-    /// A request that reads and changes nothing: for the versions that the server has.
+    /// A request that changes nothing: for the versions of the server.
     pub(crate) fn first(&self) -> String {
         let mut request = String::new();
         self.write(&mut request, "GET", "/", "");
         request
     }
 
-    /// Writes a request with a JSON body, or none when it is empty, over `out`.
+    /// Writes a request into `out`, with a JSON body unless that is empty.
     pub(crate) fn write(&self, out: &mut String, method: &str, path: &str, body: &str) {
         out.clear();
         let _ = write!(
@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-/// Aggregates that the hosts of a load are spread over.
+/// The number of aggregates that the hosts of a load are spread over.
 const AGGREGATES: u64 = 16;
 
 /// Traits of which every host gets one.
@@ -77,11 +77,11 @@ const TRAITS: [&str; 4] = [
     "STORAGE_DISK_SSD",
 ];
 
-/// Steps of making one host.
+/// The number of requests that create one host.
 pub(crate) const HOST_STEPS: u8 = 4;
 
-/// Writes one step of making host number `number`: provider, inventories, traits, aggregates. The
-/// generations are those of a provider that nobody else writes.
+/// Writes one of the requests that create host number `number`: provider, inventories, traits,
+/// aggregates. The generations are those of a provider that nobody else writes.
 pub(crate) fn write_host(
     target: &Target,
     out: &mut String,
@@ -101,7 +101,7 @@ pub(crate) fn write_host(
             target.write(out, "POST", "/resource_providers", body);
         }
         1 => {
-            // Enough room that claims are never refused during a bench.
+            // The capacity is so large that claims are never refused during a benchmark.
             body.push_str(
                 "{\"resource_provider_generation\":0,\"inventories\":{\
                  \"VCPU\":{\"total\":1024,\"allocation_ratio\":16.0},\
@@ -144,7 +144,7 @@ pub(crate) fn write_host(
     }
 }
 
-/// Writes the deletion of host number `number`.
+/// Writes the request that deletes host number `number`.
 pub(crate) fn write_host_deletion(target: &Target, out: &mut String, seed: u64, number: u64) {
     let uuid = Numbers::new(seed, number).uuid();
     target.write(out, "DELETE", &format!("/resource_providers/{uuid}"), "");

@@ -1,5 +1,5 @@
-//! Runs one phase of a load: some connections, each with one request under way at a time, until the
-//! work or the time is over.
+//! Runs one phase of a load: a number of connections, each with one request under way at a time,
+//! until the work or the time is used up.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use tokio::task::JoinSet;
 use super::connection::Connection;
 use super::figures::{Figures, Seen};
 
-/// Writes request number `step` of unit `unit` of a phase over the first text; the second is room
-/// for a body.
+/// Writes request number `step` of unit `unit` of a phase into the first buffer; the second is a
+/// temporary one for a body.
 type WriteRequest = dyn Fn(u64, u8, &mut String, &mut String) + Send + Sync;
 
 /// A phase of a load.
 pub(crate) struct Phase {
     pub(crate) name: &'static str,
-    /// Units of work; connections take one after the other.
+    /// The units of work; each connection takes one after the other.
     pub(crate) units: u64,
-    /// Requests of a unit, which go one after the other over one connection.
+    /// The number of requests of a unit, which are sent one after the other over one connection.
     pub(crate) steps: u8,
     /// No request starts after this time.
     pub(crate) time_max: Duration,
@@ -28,17 +28,17 @@ pub(crate) struct Phase {
     pub(crate) write: Box<WriteRequest>,
 }
 
-/// What each connection sends before the clock starts, so that opening connections and a process's
-/// first steps count for no server.
+/// The requests of each connection before the measurement starts, so that neither opening
+/// connections nor the first steps of a process count.
 pub(crate) struct First {
-    /// Requests, one after the other.
+    /// The number of requests, sent one after the other.
     pub(crate) steps: u8,
     /// Writes them; a connection's number takes the place of the unit's.
     pub(crate) write: Box<WriteRequest>,
 }
 
 impl First {
-    /// One request, the same for all connections.
+    /// A single request, the same for all connections.
     pub(crate) fn one(request: String) -> Self {
         Self {
             steps: 1,
@@ -47,10 +47,10 @@ impl First {
     }
 }
 
-/// Broken connections in a row after which a connection gives up.
+/// The number of successive failures after which a connection gives up.
 const BROKEN_MAX: u32 = 20;
 
-/// Runs a phase and sums up what it saw.
+/// Runs a phase and combines the measurements of all connections.
 pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -> Figures {
     let name = phase.name;
     let phase = Arc::new(phase);
@@ -73,7 +73,8 @@ pub(crate) async fn run(address: SocketAddr, connections: usize, phase: Phase) -
     Figures::new(name, connections, start.elapsed(), seen)
 }
 
-/// Connections that have had their first answers. What fails here fails again when it is measured.
+/// Opens connections and sends their first requests. What fails here fails again when it is
+/// measured.
 async fn open(address: SocketAddr, connections: usize, phase: &Arc<Phase>) -> Vec<Connection> {
     let mut tasks = JoinSet::new();
     for number in (0_u64..).take(connections) {
@@ -91,7 +92,7 @@ async fn open(address: SocketAddr, connections: usize, phase: &Arc<Phase>) -> Ve
     tasks.join_all().await
 }
 
-/// The work of one connection.
+/// Runs the work of one connection.
 async fn drive(
     mut connection: Connection,
     phase: Arc<Phase>,

@@ -1,4 +1,4 @@
-//! A server of this same program in a process of its own, for the length of a bench.
+//! A server of this same program in a process of its own, for the duration of a benchmark.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-/// A running server; dropped, it is killed.
+/// A running server, which is killed when dropped.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     child: Child,
     address: SocketAddr,
     log: PathBuf,
-    /// From the start of the process until it said that it is ready.
+    /// The time from the start of the process until it was ready.
     pub(crate) time_to_ready: Duration,
 }
 
-/// The longest wait for a server to be ready: longer than any bar allows.
+/// The longest wait for a server to be ready: longer than any target allows.
 const READY_MAX: Duration = Duration::from_secs(300);
-/// The time between two questions whether it is ready.
+/// The interval of the readiness checks.
 const READY_POLL: Duration = Duration::from_micros(500);
 
 /// The clock ticks of a second in `/proc/*/stat`: 100 on every Linux.
@@ -31,11 +31,12 @@ const TICKS_PER_S: f64 = 100.0;
 /// The processor time that a process has used in all its threads, in seconds.
 ///
 /// # Errors
+///
 /// The system has no `/proc`, or there is no such process.
 pub(crate) fn cpu_s_of(process: u32) -> anyhow::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name of the program, in brackets, may hold spaces. Of what follows, user and system
-    // time are the 12th and 13th.
+    // The name of the program, in brackets, may contain spaces. Of the fields after it, user and
+    // system time are the 12th and 13th.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields
         .split_whitespace()
@@ -49,9 +50,9 @@ pub(crate) fn cpu_s_of(process: u32) -> anyhow::Result<f64> {
 /// The memory of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// What it holds now.
+    /// The present resident size, in bytes.
     pub(crate) resident_bytes: u64,
-    /// The most that it ever held.
+    /// The peak of the resident size, in bytes.
     pub(crate) peak_bytes: u64,
 }
 
@@ -60,7 +61,9 @@ impl ServerProcess {
     /// store.
     ///
     /// # Errors
-    /// It could not be started, ended, or was not ready in time; the log's end is in the error.
+    ///
+    /// The server could not be started, ended, or was not ready in time; the error has the end of
+    /// the log.
     pub(crate) fn start(store: &Path) -> anyhow::Result<Self> {
         let address = free_address()?;
         let arguments = ["control", "--config", "/dev/null", "--placement-listen"];
@@ -74,6 +77,7 @@ impl ServerProcess {
     /// Starts this program with other arguments and waits until it is ready at this address.
     ///
     /// # Errors
+    ///
     /// As [`start`](Self::start).
     pub(crate) fn start_with(
         arguments: &[OsString],
@@ -107,14 +111,15 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// The base URL of its API.
+    /// The base URL of the server's API.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Its memory.
+    /// The server's memory.
     ///
     /// # Errors
+    ///
     /// The system has no `/proc`, or the process ended.
     pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
@@ -130,18 +135,20 @@ impl ServerProcess {
         })
     }
 
-    /// The processor time that it has used, in seconds: unlike the time to ready, it does not tell
-    /// how busy the machine is.
+    /// The processor time that the server has used, in seconds; unlike the time to ready, it does
+    /// not depend on how busy the machine is.
     ///
     /// # Errors
+    ///
     /// The system has no `/proc`, or the process ended.
     pub(crate) fn cpu_s(&self) -> anyhow::Result<f64> {
         cpu_s_of(self.child.id())
     }
 
-    /// Ends it with SIGTERM and waits; the answer is the time it took.
+    /// Ends the server with SIGTERM and waits; returns how long that took.
     ///
     /// # Errors
+    ///
     /// It did not end with success.
     pub(crate) fn stop(mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
@@ -157,7 +164,7 @@ impl ServerProcess {
         Ok(start.elapsed())
     }
 
-    /// The end of its log.
+    /// The end of the server's log.
     fn last_words(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -167,21 +174,22 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is what is wanted.
+        // Both fail when the process has ended already, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A port that was free a moment ago: nobody but the bench is asked to take it.
+/// A port that was free a moment ago; nobody but the benchmark is told of it.
 ///
 /// # Errors
+///
 /// The system has none.
 pub(crate) fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// Whether the server says that it is ready.
+/// Whether the server reports that it is ready.
 fn is_ready(address: SocketAddr) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;

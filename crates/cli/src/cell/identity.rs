@@ -1,4 +1,4 @@
-//! Which cell a store belongs to.
+//! The identity of the cell that a store belongs to.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,13 +10,15 @@ use uuid::Uuid;
 
 use crate::config::ConfigErrors;
 
-/// The file in the store's directory that holds the cell's UUID.
+/// The file in the store's directory that has the cell's UUID.
 const FILE: &str = "cell-uuid";
 
-/// The UUID of the cell whose store this is; a new store gets the configured one, or a new one.
+/// The UUID of the cell that the store belongs to; a new store gets the configured one, or a new
+/// one.
 ///
 /// # Errors
-/// The store is another cell's, or cannot be written.
+///
+/// The store belongs to another cell, or cannot be written.
 pub(super) fn find(directory: &Path, configured: Option<Uuid>) -> anyhow::Result<Uuid> {
     let path = directory.join(FILE);
     match fs::read_to_string(&path) {
@@ -51,7 +53,7 @@ fn random() -> anyhow::Result<Uuid> {
     Ok(uuid::Builder::from_random_bytes(bytes).into_uuid())
 }
 
-/// Writes the file whole, or not at all.
+/// Writes the file atomically.
 fn write(directory: &Path, path: &Path, uuid: Uuid) -> io::Result<()> {
     private::create_directory(directory)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;

@@ -1,4 +1,4 @@
-//! What Prometheus can ask a cell.
+//! The metrics of a cell for Prometheus.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -14,13 +14,14 @@ use tokio::sync::watch;
 
 use crate::control::panics;
 
-/// Registers a cell's figures.
+/// Registers a cell's metrics.
 pub(super) fn register(registry: &mut Registry, cell: &Arc<Cell>) {
     panics::register(registry);
     let registry = registry.sub_registry_with_prefix("placewright_cell");
     registry.register_collector(Box::new(Figures(Arc::downgrade(cell))));
 }
 
+/// Collects a cell's metrics when Prometheus asks for them.
 #[derive(Debug)]
 struct Figures(Weak<Cell>);
 
@@ -86,7 +87,7 @@ impl Collector for Figures {
     }
 }
 
-/// How a cell is, for its health listener.
+/// The state of a cell for its health checks.
 pub(super) struct Vitals {
     registry: Registry,
     stops: watch::Receiver<u32>,

@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use super::{Given, Source, Value, nearest};
 use crate::options::OPTIONS;
 
-/// Variables with the prefix that are no options: the path of the configuration file, the server
-/// that client commands talk to, and what the scripts under `tests/` use.
+/// Variables with the prefix that are not options: the path of the configuration file, the server's
+/// address for client commands, and those of the scripts under `tests/`.
 const OTHERS: [&str; 3] = ["PLACEWRIGHT_CONFIG", "PLACEWRIGHT_URL", "PLACEWRIGHT_BIN"];
 
-/// Variables of the scripts under `tests/`, of which the program knows nothing.
+/// The prefix of variables for the scripts under `tests/`, which the program ignores.
 const TESTS: &str = "PLACEWRIGHT_TEST_";
 
-/// The values in these variables; unknown names with the prefix are problems.
+/// The values in these variables; unknown names with the prefix are errors.
 pub(super) fn read(variables: &[(OsString, OsString)], problems: &mut Vec<String>) -> Vec<Given> {
     let mut given = Vec::new();
     for (variable, value) in variables {
@@ -43,7 +43,7 @@ pub(super) fn read(variables: &[(OsString, OsString)], problems: &mut Vec<String
             None => problems.push(format!("{name}: its value is not UTF-8")),
         }
     }
-    // The order of the environment is nobody's choice; that of the table is the same on every run.
+    // The environment has no defined order, so values are sorted into that of the table.
     given.sort_by_key(|(index, _)| *index);
     given
 }

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::{Given, Source, Value, nearest};
 use crate::options::{OPTIONS, SECTIONS, find};
 
-/// The values in the text of a file; `path` is only named in sources and problems.
+/// The values in the text of a file; `path` is only used for sources and errors.
 pub(super) fn read(path: &Path, text: &str, problems: &mut Vec<String>) -> Vec<Given> {
     let place = |offset: usize| format!("{}:{}", path.display(), line_at(text, offset));
     let document = match DeTable::parse(text) {
@@ -83,8 +83,8 @@ fn in_order<'a, 'i>(
     entries
 }
 
-/// A value as the text that the environment or a flag would give, or what kind of value it is when
-/// no option has such.
+/// A value as the text that the environment or a flag would give, or its kind if no option has such
+/// values.
 fn text_of(value: &DeValue<'_>) -> Result<String, &'static str> {
     match value {
         DeValue::String(text) => Ok(text.to_string()),
@@ -110,7 +110,7 @@ fn text_of(value: &DeValue<'_>) -> Result<String, &'static str> {
     }
 }
 
-/// The line of a byte, counted from 1.
+/// The line of an offset, counted from 1.
 fn line_at(text: &str, offset: usize) -> usize {
     1 + text
         .bytes()

@@ -1,4 +1,4 @@
-//! The layer of flags, and with it what `--help` says about each option.
+//! The layer of flags, and the help text of each option.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use super::reads::{self, Reads};
 use super::{Given, Source, Value};
 use crate::options::{Form, OPTIONS, OptionSpec};
 
-/// The flags of one command line that set options, and `--config`.
+/// The flags of a command line that set options, and `--config`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flags {
     config: Option<PathBuf>,
@@ -19,7 +19,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Flags of a command that takes nothing but `--config`.
+    /// The flags of a command that takes nothing but `--config`.
     pub(crate) fn with_config(config: Option<PathBuf>) -> Self {
         Self {
             config,
@@ -47,7 +47,7 @@ impl Flags {
     }
 }
 
-/// What `--help` says about an option.
+/// The help text of an option.
 fn help(spec: &OptionSpec) -> String {
     let unit = if spec.unit.is_empty() {
         String::new()
@@ -80,8 +80,8 @@ fn placeholder(spec: &OptionSpec) -> String {
     }
 }
 
-/// The flags of one command. Those of options that it does not read are known, so that the refusal can
-/// say who reads them, and not shown.
+/// The flags of one command. Flags of options that it does not read are hidden but known, so that
+/// the error can name the commands that read them.
 #[derive(Debug, Clone)]
 pub(crate) struct FlagsOf<R>(Flags, PhantomData<R>);
 
@@ -93,7 +93,7 @@ impl<R> Deref for FlagsOf<R> {
     }
 }
 
-/// The flag of an option.
+/// The flag of an option, for clap.
 fn argument(spec: &OptionSpec) -> Arg {
     let arg = Arg::new(spec.key())
         .long(spec.flag())

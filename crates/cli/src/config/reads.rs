@@ -1,25 +1,26 @@
-//! Which options each command reads.
+//! The options that each command reads.
 //!
-//! A flag that a command does not read is refused: who gives it believes that it does something. Keys of
-//! the configuration file and variables are not, since one file is often for all commands.
+//! A flag that a command does not read is an error, because the user expects it to have an effect.
+//! Keys of the configuration file and environment variables are not, since one file is often for
+//! all commands.
 
 use super::flags::FlagsOf;
 use crate::options::{OPTIONS, OptionSpec, SECTIONS};
 
-/// What a command reads, in the order of its help.
+/// The options that a command reads, in the order of its help.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// The command's words.
+    /// The command as the user writes it, such as `up`.
     pub(crate) command: &'static str,
     parts: &'static [(&'static str, Keys)],
-    /// Whether it reads all sections besides these that are not another command's alone.
+    /// Whether it also reads all other sections, except those that only one command reads.
     reads_rest: bool,
 }
 
-/// Sections that one command alone reads.
+/// Sections that only one command reads.
 const OF_OTHERS: [&str; 2] = ["cell", "agent"];
 
-/// What is read of a section.
+/// The keys that are read of a section.
 #[derive(Debug, Clone, Copy)]
 enum Keys {
     All,
@@ -38,7 +39,7 @@ impl Keys {
 }
 
 impl Reader {
-    /// What is read of a section.
+    /// The keys that are read of a section; none if nothing is.
     fn keys(&self, section: &str) -> Option<Keys> {
         let mut parts = self.parts.iter();
         let named = parts.find(|(name, _)| *name == section);
@@ -55,7 +56,7 @@ impl Reader {
     }
 
     /// The sections that the command reads, in the order of its help: those that it names, then the
-    /// rest, and how it logs last.
+    /// rest, and the log's last.
     fn sections(&self) -> Vec<&'static str> {
         let named = self.parts.iter().map(|(section, _)| *section);
         let all = SECTIONS.iter().map(|section| section.name);
@@ -70,7 +71,7 @@ impl Reader {
     }
 }
 
-/// The commands that read an option, in words.
+/// The commands that read an option, as a list for an error message.
 pub(crate) fn readers_of(spec: &OptionSpec) -> String {
     let readers = [&CONTROL, &UP, &CELL, &AGENT].into_iter();
     let names: Vec<String> = readers
@@ -80,16 +81,16 @@ pub(crate) fn readers_of(spec: &OptionSpec) -> String {
     names.join(", ")
 }
 
-/// Says at compile time whose flags they are.
+/// Binds a type of flags to the command that reads them, at compile time.
 pub(crate) trait Reads {
-    /// The command; none reads all options.
+    /// The command; if none, all options are read.
     const READER: Option<&'static Reader>;
 }
 
 macro_rules! readers {
     ($($(#[doc = $doc:literal])+ $Flags:ident $Marker:ident = $reader:expr;)+) => {
         $(
-            /// Whose flags they are.
+            /// The marker of the flags of one command.
             #[derive(Debug, Clone, Copy)]
             pub(crate) struct $Marker;
 

@@ -1,11 +1,11 @@
-//! Configuration for people to read: the sample file, the effective values, the reference page.
+//! Texts about the configuration: the sample file, the effective values, the reference page.
 
 use std::fmt::Write as _;
 
 use super::Config;
 use crate::options::{Form, OPTIONS, OptionSpec, SECTIONS};
 
-/// A value as the configuration file writes it.
+/// A value in the syntax of the configuration file.
 fn toml_value(form: Form, text: &str) -> String {
     match form {
         Form::Number | Form::Flag => text.to_owned(),
@@ -24,7 +24,7 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// A configuration file in which every option stands, commented out, with its default.
+/// A configuration file with every option, commented out, with its default.
 pub(crate) fn sample() -> String {
     let mut out = String::from(
         "# Placewright's configuration. Every line that starts with \"#\" and a key shows a\n\
@@ -48,7 +48,7 @@ pub(crate) fn sample() -> String {
     out
 }
 
-/// What an option is for, with what is allowed.
+/// The description of an option with its allowed values.
 fn description(spec: &OptionSpec) -> String {
     let unit = if spec.unit.is_empty() {
         String::new()
@@ -58,8 +58,7 @@ fn description(spec: &OptionSpec) -> String {
     format!("{} Allowed: {}{unit}.", spec.help, (spec.allowed)())
 }
 
-/// The effective values as a configuration file, each with the place that it came from. Secrets are
-/// not shown.
+/// The effective values as a configuration file, each with its source. Secrets are hidden.
 pub(crate) fn show(config: &Config) -> String {
     let mut out = match &config.file {
         Some(file) => format!("# configuration file: {}\n", file.display()),
@@ -112,7 +111,7 @@ pub(crate) fn reference() -> String {
     out
 }
 
-/// A text in lines of at most `width` characters where its words allow that.
+/// Breaks a text into lines of at most `width` characters, where its words allow that.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -131,7 +130,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Rewrite the page with `placewright config reference > docs/configuration.md`.
+    /// Update the page with `placewright config reference > docs/configuration.md`.
     #[test]
     fn the_reference_page_is_that_of_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");

@@ -1,4 +1,4 @@
-//! Who is calling and what they may do, from the options and the files that they name.
+//! Authentication and policies, from the options and the files that they name.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use super::wire;
 use crate::config::ConfigErrors;
 use crate::options::{AuthStrategy, Options};
 
-/// Sets authentication and policies up, and adds to the warnings.
+/// Sets up authentication and policies, and adds to the warnings.
 ///
 /// # Errors
-/// An option is missing or wrong, or a file is: one sentence with all of it.
+///
+/// An option or a file is missing or not valid; all such errors together.
 pub(super) fn load(
     options: &Options,
     warnings: &mut Vec<String>,
@@ -33,8 +34,8 @@ pub(super) fn load(
     Ok((authenticator, policy))
 }
 
-/// Reads the policy file and the password file again with each signal, until the runtime ends. What
-/// is wrong is told in the log, and what was in force before stays.
+/// Reads the policy file and the password file again with each signal, until the runtime ends.
+/// Errors are logged, and then the previous settings stay in effect.
 pub(super) async fn reread_on(mut signals: Signal, config: PolicyConfig, service: Arc<Service>) {
     while signals.recv().await.is_some() {
         let (config, service) = (config.clone(), Arc::clone(&service));
@@ -61,14 +62,14 @@ fn reread(config: &PolicyConfig, service: &Service) {
     tracing::info!("SIGHUP: read the policy file and the password file, as far as there are any");
 }
 
-/// Each mistake in a line of the log.
+/// Logs each error in a line of its own.
 fn told_as_before(section: &str, error: &dyn Error) {
     for mistake in crate::config::chain(error).lines() {
         tracing::error!("[{section}] {mistake}; what was in force before stays");
     }
 }
 
-/// The section with what is wrong there, causes included.
+/// An error with its causes, and the section of the configuration that it concerns.
 fn in_section(section: &str, error: &dyn Error) -> ConfigErrors {
     ConfigErrors(vec![format!("[{section}] {}", crate::config::chain(error))])
 }

@@ -1,7 +1,7 @@
-//! The threads that answer requests of clients, apart from those that serve cells and agents.
+//! The threads that handle requests of clients, apart from those that serve cells and agents.
 //!
-//! Whatever clients ask for, heartbeats and orders of the roles have threads of their own; and
-//! requests that cost milliseconds have others than those that cost microseconds.
+//! Heartbeats and orders between roles have threads of their own, whatever clients do; and requests
+//! that take milliseconds have other threads than those that take microseconds.
 
 use std::future::Future;
 use std::io;
@@ -17,8 +17,8 @@ use tokio::runtime::{Builder, Runtime};
 use super::sockets::Port;
 use crate::options::Options;
 
-/// Costly requests that run at a time, for each processor: while one waits for the disk, another one
-/// computes.
+/// The costly requests that run concurrently on each processor: while one waits for the disk,
+/// another one computes.
 const COSTLY_PER_PROCESSOR: usize = 2;
 
 /// Two runtimes: for sockets and light requests, and for costly requests.
@@ -32,7 +32,8 @@ impl ApiThreads {
     /// Starts the threads: of each kind as many as there are processors.
     ///
     /// # Errors
-    /// The system gives none.
+    ///
+    /// The system has no threads.
     pub(crate) fn start(options: &Options) -> io::Result<Self> {
         let processors = available_parallelism().map_or(1, usize::from);
         let runtime = |name: &str| {
@@ -60,14 +61,15 @@ impl ApiThreads {
         })
     }
 
-    /// Where costly requests run.
+    /// The handle that runs costly requests.
     pub(crate) fn costly_work(&self) -> CostlyWork {
         self.work.clone()
     }
 
-    /// Serves on these threads until `stop` is done; see [`Server::serve_until`].
+    /// Serves on these threads until `stop` completes; see [`Server::serve_until`].
     ///
     /// # Errors
+    ///
     /// The sockets cannot be moved, or the server panicked.
     pub(crate) async fn serve<S: HttpService>(
         &self,
@@ -92,7 +94,7 @@ impl ApiThreads {
 
 impl Drop for ApiThreads {
     fn drop(&mut self) {
-        // Whatever still runs was cut when the time to drain was over.
+        // Requests that still run were disconnected at the end of the drain time-out.
         for runtime in [self.sockets.take(), self.costly.take()] {
             runtime.into_iter().for_each(Runtime::shutdown_background);
         }

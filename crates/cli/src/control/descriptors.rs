@@ -1,4 +1,4 @@
-//! File descriptors: as many as the system allows, shared out so that no listener can take those of
+//! File descriptors: as many as the system allows, divided so that no listener can use those of
 //! another, nor those of the store.
 
 use placewright_net::Limits;
@@ -7,25 +7,25 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::options::Options;
 
-/// Descriptors that are no client's: the store, snapshots, the log, Keystone, cells, wakers.
+/// Descriptors that are not for clients: the store, snapshots, the log, Keystone, cells, wakers.
 const RESERVED: usize = 160;
 const RESERVED_FOR_A_CELL: usize = 16;
-/// A listener has no fewer connections than this, however few descriptors there are.
+/// The least number of connections of a listener, however few descriptors there are.
 const CONNECTIONS_MIN: usize = 4;
 
-/// What each kind of listener of a process may have.
+/// The limits of each kind of listener in a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shares {
-    /// Each API.
+    /// For each of the HTTP APIs.
     pub(crate) api: Limits,
-    /// What listens to cells.
+    /// For the listener for cells.
     pub(crate) asks: Limits,
-    /// What listens to agents.
+    /// For the listener for agents.
     pub(crate) cell: Limits,
 }
 
-/// The limits of the listeners of control, with so many cells in its process, and the descriptors
-/// for them.
+/// The limits of control's listeners, with so many cells in its process; raises the descriptor
+/// limit.
 pub(crate) fn of_control(options: &Options, cells: usize) -> Shares {
     let wanted = wanted(options);
     let apis = 1
@@ -35,12 +35,12 @@ pub(crate) fn of_control(options: &Options, cells: usize) -> Shares {
     share_out(wanted, [apis, asks, cells])
 }
 
-/// The same of a cell in a process of its own.
+/// The same for a cell in a process of its own.
 pub(crate) fn of_cell(options: &Options) -> Shares {
     share_out(wanted(options), [0, 0, 1])
 }
 
-/// What the options say.
+/// The limits in the options.
 fn wanted(options: &Options) -> [Limits; 3] {
     let (placement, control, cell) = (&options.placement, &options.control, &options.cell);
     [
@@ -73,7 +73,7 @@ fn share_out(wanted: [Limits; 3], counts: [usize; 3]) -> Shares {
     Shares { api, asks, cell }
 }
 
-/// Raises the limit of descriptors as far as it may be; answers how many there are.
+/// Raises the process's limit of descriptors to its maximum, and returns it.
 fn raise() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -92,8 +92,8 @@ fn raise() -> usize {
     })
 }
 
-/// What each listener of a kind may have when it wants so much and there are so many of its kind. Where
-/// there are too few descriptors each has the same part of what it wants; that is logged.
+/// Divides descriptors among listeners, given the wanted limits and the number of listeners of each
+/// kind. If there are too few, all limits are reduced in proportion, and that is logged.
 fn share<const KINDS: usize>(
     descriptors: usize,
     reserved: usize,
@@ -104,7 +104,7 @@ fn share<const KINDS: usize>(
     let total = all.fold(0, |total: usize, (limits, count)| {
         total.saturating_add(limits.connections.saturating_mul(count))
     });
-    // Each listener has one connection at its door.
+    // Each listener may have one connection that it has just accepted.
     let reserved = reserved + counts.iter().sum::<usize>();
     let available = descriptors
         .saturating_sub(reserved)
@@ -157,7 +157,7 @@ mod tests {
     fn enough_descriptors_leave_all_as_it_is_wanted() {
         let wanted = [limits(4096, 2048), limits(1024, 0)];
         assert_eq!(share(65_536, RESERVED, wanted, [3, 1]), wanted);
-        // What listens nowhere needs none.
+        // A kind without listeners needs no descriptors.
         assert_eq!(share(5_000, RESERVED, wanted, [1, 0]), wanted);
     }
 
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(shares[0].per_peer, shares[0].connections / 2);
         assert_eq!(shares[1].per_peer, 0);
         assert!(shares[1].connections > 60);
-        // However few there are, everybody has some.
+        // However few descriptors there are, each listener has some.
         for share in share(64, RESERVED, wanted, [3, 1]) {
             assert!(share.connections >= CONNECTIONS_MIN);
         }

@@ -1,4 +1,4 @@
-//! The listener for health and metrics.
+//! The listener for health checks and metrics.
 
 use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
@@ -8,22 +8,24 @@ use placewright_server::{Health, Vital};
 
 use super::sockets::Socket;
 
-/// What the listener tells of, once it is there.
+/// The service whose health is reported, once it exists.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<OnceLock<Arc<dyn Vital>>>);
 
 impl Told {
-    /// From now on this is told of.
+    /// Sets the service whose health is reported.
     pub(crate) fn set(&self, vital: Arc<dyn Vital>) {
-        // Whoever came first stays; there is one for each process.
+        // The first one stays; there is only one in each process.
         let _ = self.0.set(vital);
     }
 }
 
-/// Serves health and metrics on a thread of its own, if there is a socket for it; answers a copy of
-/// that. Until something is told of it says that the process starts.
+/// Serves health checks and metrics on a thread of its own, if there is a socket for it; returns a
+/// copy of the listening socket. Until the service is set, checks report that the process is
+/// starting.
 ///
 /// # Errors
+///
 /// The system has no thread, or no descriptor.
 pub(crate) fn start(socket: Option<Socket>) -> anyhow::Result<(Told, Option<TcpListener>)> {
     let told = Told::default();

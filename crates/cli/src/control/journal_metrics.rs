@@ -1,4 +1,4 @@
-//! What Prometheus can ask about the journal.
+//! The metrics of the journal for Prometheus.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Counts what the engine does with its journal.
+/// Metrics of what the engine does with its journal.
 #[derive(Debug)]
 pub(crate) struct JournalMetrics {
     batch_commands: Histogram,
@@ -28,7 +28,7 @@ pub(crate) struct JournalMetrics {
     queued: Gauge,
 }
 
-/// `count` bounds from `first` on, each `factor` times the one before.
+/// A histogram with `count` bounds from `first` on, each `factor` times the one before.
 fn bounds(first: f64, factor: f64, count: usize) -> Histogram {
     Histogram::new(
         std::iter::successors(Some(first), move |bound| Some(bound * factor)).take(count),
@@ -36,14 +36,14 @@ fn bounds(first: f64, factor: f64, count: usize) -> Histogram {
 }
 
 impl JournalMetrics {
-    /// Registers the metrics.
+    /// Registers the journal's metrics.
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
-            // One command to the largest batch (4,096 by default).
+            // From one command to the largest batch (4,096 by default).
             batch_commands: bounds(1.0, 2.0, 14),
-            // 256 bytes to 8 MiB.
+            // From 256 bytes to 8 MiB.
             batch_bytes: bounds(256.0, 4.0, 8),
-            // 50 µs (no disk does better) to 13 s (a disk that hangs).
+            // From 50 µs (no disk is faster) to 13 s (a disk that hangs).
             append_duration: bounds(50e-6, 2.0, 19),
             decide_duration: bounds(1e-6, 4.0, 12),
             entries: Counter::default(),
@@ -121,7 +121,7 @@ impl JournalMetrics {
     }
 }
 
-/// A number for a gauge; none of them comes near the sign bit.
+/// Converts a number for a gauge; none of them comes near the sign bit.
 fn gauge(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

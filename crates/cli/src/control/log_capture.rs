@@ -1,11 +1,11 @@
-//! Log lines kept in memory, for tests of their form.
+//! Captures log lines in memory, for tests of their format.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The lines so far; clones share them.
+/// The captured lines; clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Captured(Arc<Mutex<Vec<u8>>>);
 

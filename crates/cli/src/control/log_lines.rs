@@ -1,5 +1,5 @@
-//! How a log line begins where nobody wants colours: as tracing's full format begins it, but with a
-//! time that is put together once a second, because each request has such a line.
+//! Formats the beginning of a log line without colours: as tracing's full format does, but with a
+//! time that is formatted once a second, because each request logs a line.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -10,8 +10,8 @@ use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Writes time, level and target, then the fields. Lines in colour, within spans, and from the `log`
-/// crate are left to the usual format.
+/// Writes time, level and target, then the fields. Lines in colour, within spans, and from the
+/// `log` crate are delegated to the default format.
 #[derive(Debug, Default)]
 pub(super) struct LogLines {
     usual: Format<Full>,
@@ -51,13 +51,13 @@ thread_local! {
     static SECOND: RefCell<Second> = const { RefCell::new(Second { number: None, text: String::new() }) };
 }
 
-/// The second in which this thread last wrote a line, as text up to the dot of its fraction.
+/// The second of this thread's latest line, formatted up to the dot of its fraction.
 struct Second {
     number: Option<u64>,
     text: String,
 }
 
-/// Now in UTC: `2026-11-21T20:36:16.123456Z`.
+/// Writes the present time in UTC: `2026-11-21T20:36:16.123456Z`.
 fn write_now(writer: &mut Writer<'_>) -> fmt::Result {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.unwrap_or_default();
@@ -85,7 +85,7 @@ mod tests {
     use super::super::log_capture::Captured;
     use super::*;
 
-    /// Lines of each level, from elsewhere, and within a span.
+    /// Logs lines of each level, from the `log` crate, and within a span.
     fn lines<E>(format: E, is_coloured: bool) -> Vec<String>
     where
         E: FormatEvent<

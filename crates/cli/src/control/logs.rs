@@ -1,7 +1,7 @@
-//! Where log lines go and how they look.
+//! The destination and the format of log lines.
 //!
-//! Lines are gathered in memory and written by a thread of their own, many at a time: a slow reader
-//! of the log, or a line for every request, must not hold up requests.
+//! Lines are collected in memory and written by a thread of their own, many at a time, so that
+//! neither a slow reader of the log nor a line for every request delays requests.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _};
@@ -17,10 +17,11 @@ use super::log_lines::LogLines;
 use crate::config::ConfigErrors;
 use crate::options::{LogFormat, LogOptions};
 
-/// Sends all log lines to standard error from now on, until the answer is dropped.
+/// Sends all log lines to standard error from now on, until the result is dropped.
 ///
 /// # Errors
-/// The filter is not written as filters are.
+///
+/// The filter is not valid.
 pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     let filter = EnvFilter::builder().parse(&options.filter).map_err(|error| {
         ConfigErrors(vec![format!(
@@ -47,48 +48,51 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     Ok(log)
 }
 
-/// Lines that wait to be written may take this much memory.
+/// The most memory of lines that wait to be written.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// Of further ones the newest are kept, up to so much; the others are counted and lost. So the last
-/// words of a program are never among the lost.
+/// The memory for the newest of further lines; the others are counted and dropped. So the last
+/// lines of a program are never lost.
 const NEWEST_BYTES_MAX: usize = 64 << 10;
 
-/// When what is written to takes nothing just now, it is tried again after so long.
+/// The wait before another attempt when the output accepts nothing.
 const WRITE_AGAIN: Duration = Duration::from_millis(5);
 
-/// What is held ready for lines, so that a server which gets busy does not stop to make room.
+/// Memory allocated in advance for lines, so that a server under load does not stop to allocate.
 const READY_BYTES: usize = 256 << 10;
 
-/// After a write, lines gather for so long, so that a busy server writes them many at a time.
+/// How long lines are collected after a write, so that a server under load writes many at a time.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// A process that lost a task waits so long for its last lines to be written, looking this often.
+/// How long a process that lost a task waits for its last lines to be written, and how often it
+/// checks.
 const FLUSH_WITHIN: Duration = Duration::from_millis(200);
 const FLUSH_LOOK: Duration = Duration::from_millis(1);
 
-/// The thread that writes; dropped, it writes what waits and ends.
+/// The thread that writes. When dropped, it writes what waits and ends.
 pub(crate) struct Log {
     lines: Arc<Lines>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// The queue between the threads that log and the one that writes.
 struct Lines {
     waiting: Mutex<Waiting>,
     wake: Condvar,
-    /// The thread that writes.
+    /// The id of the thread that writes.
     writer: OnceLock<ThreadId>,
 }
 
+/// The lines that wait to be written.
 struct Waiting {
     bytes: Vec<u8>,
-    /// How many lines were lost behind those.
+    /// How many lines were dropped after those.
     lost: u64,
-    /// The newest lines behind the lost ones.
+    /// The newest lines after the dropped ones.
     newest: VecDeque<Vec<u8>>,
     newest_bytes: usize,
     is_closed: bool,
-    /// Whether what was taken from here is being written.
+    /// Whether lines taken from here are being written.
     is_writing: bool,
 }
 
@@ -108,8 +112,8 @@ impl Waiting {
     }
 }
 
-/// Writes everything; what takes nothing just now (a terminal or pipe that does not block) is waited
-/// for.
+/// Writes everything, and waits for an output that accepts nothing at the moment (a non-blocking
+/// terminal or pipe).
 fn write_all(out: &mut impl io::Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -141,7 +145,7 @@ impl Lines {
         }
     }
 
-    /// Waits until everything is written, or nobody takes it for too long.
+    /// Waits until everything is written, or for a limited time.
     fn flush(&self) {
         let end = Instant::now() + FLUSH_WITHIN;
         while Instant::now() < end && !self.is_writer() {
@@ -154,17 +158,17 @@ impl Lines {
         }
     }
 
-    /// Whether this is the thread that writes: when it panics, it says so itself.
+    /// Whether this is the thread that writes, which reports its own panic.
     fn is_writer(&self) -> bool {
         self.writer.get() == Some(&std::thread::current().id())
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing under the lock can leave it half done.
+        // No panic under the lock can leave the data half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes until closed and empty.
+    /// Writes until the queue is closed and empty.
     fn run(&self, mut out: impl io::Write) {
         let _ = self.writer.set(std::thread::current().id());
         let mut bytes = Vec::with_capacity(READY_BYTES);
@@ -185,7 +189,7 @@ impl Lines {
             waiting.newest_bytes = 0;
             waiting.is_writing = true;
             drop(waiting);
-            // There is nowhere to report that the log cannot be written.
+            // A failure to write the log cannot be reported anywhere.
             let _ = write_all(&mut out, &bytes);
             bytes.clear();
             if lost > 0 {
@@ -229,7 +233,7 @@ impl Drop for Log {
     }
 }
 
-/// Takes one line.
+/// Queues each line that is written to it.
 struct LineWriter(Arc<Lines>);
 
 impl io::Write for LineWriter {
@@ -239,7 +243,7 @@ impl io::Write for LineWriter {
         }
         let mut waiting = self.0.lock();
         if waiting.is_closed {
-            // The last words of a program on its way out.
+            // Lines at the end of the program are written directly.
             return io::stderr().write(line);
         }
         let was_empty = waiting.bytes.is_empty();
@@ -261,7 +265,7 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    /// Takes nothing until it may.
+    /// An output that blocks until it is released.
     struct Slow(Arc<Mutex<Vec<u8>>>);
 
     impl io::Write for Slow {
@@ -275,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Takes a few bytes, then nothing for a moment.
+    /// An output that accepts a few bytes, then nothing for a moment.
     struct Hesitant(Arc<Mutex<Vec<u8>>>, bool);
 
     impl io::Write for Hesitant {
@@ -316,7 +320,7 @@ mod tests {
         {
             let _slow = written.lock().unwrap();
             writer.write_all(&[&line[..], b"0"].concat()).unwrap();
-            // From now on the thread waits for its reader.
+            // The thread now waits for its output.
             while !log.lines.lock().bytes.is_empty() {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! Tells the log, and systemd while the store loads, what the engine does.
+//! Reports what the engine does to the log, and to systemd while the store is loaded.
 
 use std::error::Error;
 
@@ -21,7 +21,7 @@ pub(crate) fn tell(notices: &[Notice]) {
     }
 }
 
-/// Logs what the engine does and passes it on.
+/// Logs the engine's events and passes them on.
 #[derive(Debug)]
 pub(crate) struct Logged<O>(pub(crate) O);
 

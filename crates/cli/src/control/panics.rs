@@ -1,4 +1,4 @@
-//! How often something panicked, for Prometheus.
+//! A counter of panics for Prometheus.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
-/// Registers the counter.
+/// Registers the counter of panics in the process.
 pub(crate) fn register(registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("placewright");
     registry.register_collector(Box::new(Panics));

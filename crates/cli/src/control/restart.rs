@@ -1,12 +1,12 @@
-//! Planned restarts that refuse nobody: listening sockets, and connections that wait between two
-//! requests, go from the process that ends to the one that follows it.
+//! Planned restarts without refused connections: listening sockets and idle connections are passed
+//! from the process that ends to its successor.
 //!
-//! - Under systemd they lie in its store of file descriptors meanwhile (`FileDescriptorStoreMax=`), or
-//!   a socket unit holds the listening ones.
+//! - Under systemd they are kept in its store of file descriptors meanwhile
+//!   (`FileDescriptorStoreMax=`), or a socket unit has the listening ones.
 //! - By hand, `placewright control --control-take-over` asks the control that runs on the same
 //!   store for them, over a socket in the store's directory.
 //!
-//! What clients send meanwhile lies in the sockets until the new process reads it.
+//! What clients send meanwhile stays in the sockets' buffers until the new process reads it.
 
 mod by_hand;
 mod from_systemd;
@@ -23,10 +23,10 @@ use placewright_server::Successor;
 
 use by_hand::Predecessor;
 
-/// How long it may take to pass connections on that are idle already.
+/// The longest time for passing on connections that are already idle.
 const PASS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sockets that came from the process before this one, or from systemd.
+/// Sockets from the predecessor process, or from systemd.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     listeners: Vec<TcpListener>,
@@ -35,8 +35,8 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// What systemd passed, and with `take_over` the listening sockets of the process that has the
-    /// store now. That one goes on until [`Inherited::take_over`].
+    /// Finds what systemd passed, and with `take_over` the listening sockets of the process that
+    /// uses the store now. That process continues until [`Inherited::take_over`].
     pub(crate) fn find(store: &Path, take_over: bool) -> anyhow::Result<Self> {
         let mut inherited = from_systemd::find();
         if take_over {
@@ -48,21 +48,22 @@ impl Inherited {
         Ok(inherited)
     }
 
-    /// The listening socket for an address, if it is among them.
+    /// The listening socket for an address, if there is one among them.
     pub(crate) fn listener(&mut self, address: SocketAddr) -> Option<TcpListener> {
         let is_it = |listener: &mut TcpListener| {
             listener
                 .local_addr()
                 .is_ok_and(|local| is_same(local, address))
         };
-        // A socket unit and the store of descriptors may both have it.
+        // Both a socket unit and the store of descriptors may have it.
         let found: Vec<TcpListener> = self.listeners.extract_if(.., is_it).collect();
         found.into_iter().next()
     }
 
-    /// Has the predecessor end, if there is one, and waits until it has.
+    /// Makes the predecessor end, if there is one, and waits until it has.
     ///
     /// # Errors
+    ///
     /// It did not end.
     pub(crate) fn take_over(&mut self) -> anyhow::Result<()> {
         if let Some(predecessor) = self.predecessor.take() {
@@ -76,7 +77,7 @@ impl Inherited {
         Ok(())
     }
 
-    /// The connections that clients made to an address.
+    /// The clients' connections to an address.
     pub(crate) fn connections(&mut self, address: SocketAddr) -> Vec<TcpStream> {
         let mine = |stream: &mut TcpStream| {
             stream.local_addr().is_ok_and(|local| {
@@ -89,13 +90,13 @@ impl Inherited {
     }
 }
 
-/// Whether a socket listens where an option says.
+/// Whether a socket listens on the address in an option.
 fn is_same(local: SocketAddr, wanted: SocketAddr) -> bool {
     let both_open = local.ip().is_unspecified() && wanted.ip().is_unspecified();
     local == wanted || (local.port() == wanted.port() && both_open)
 }
 
-/// Copies of listening sockets, for whoever follows this process.
+/// Copies of listening sockets, for the successor.
 pub(crate) fn copies<const COUNT: usize>(
     listeners: [(&'static str, Option<&tokio::net::TcpListener>); COUNT],
     health: Option<&TcpListener>,
@@ -113,14 +114,14 @@ pub(crate) fn copies<const COUNT: usize>(
     copies
 }
 
-/// Who goes on when this process ends.
+/// What this process needs to hand over to a successor.
 #[derive(Default)]
 pub(crate) struct Restart {
     successor: Mutex<Option<Arc<dyn Successor>>>,
-    /// Ends when the successor has got all connections.
+    /// Disconnected when the successor has all connections.
     passed: Mutex<Option<Receiver<()>>>,
-    /// What a successor gets. None when this process ends and nobody follows it: what listens still
-    /// would let clients wait in vain.
+    /// The sockets for a successor. None when this process ends without one: a socket that still
+    /// listens would let clients wait in vain.
     listeners: Mutex<Option<Vec<TcpListener>>>,
 }
 
@@ -131,8 +132,7 @@ impl std::fmt::Debug for Restart {
 }
 
 impl Restart {
-    /// Makes it possible that another process takes this one's place: systemd keeps the listening
-    /// sockets, and a successor may ask for them.
+    /// Enables a restart: systemd keeps the listening sockets, and a successor may ask for them.
     pub(crate) fn offer(store: &Path, listeners: Vec<(&'static str, TcpListener)>) -> Arc<Self> {
         from_systemd::keep(&listeners);
         let listeners = listeners.into_iter().map(|(_, listener)| listener);
@@ -146,8 +146,8 @@ impl Restart {
         restart
     }
 
-    /// Who takes the connections that are kept when this process stops, if anybody does. From now on
-    /// that stays.
+    /// The receiver of idle connections when this process stops, if there is one. The decision is
+    /// made with the first call.
     pub(crate) fn successor(&self) -> Option<Arc<dyn Successor>> {
         let mut successor = self.successor.lock();
         if successor.is_none() {
@@ -159,11 +159,11 @@ impl Restart {
         successor.clone()
     }
 
-    /// Waits until the successor, if there is one, has got all connections.
+    /// Waits until the successor, if there is one, has all connections.
     pub(crate) fn finish(&self) {
         drop(self.successor.lock().take());
         if let Some(passed) = self.passed.lock().take() {
-            // Nothing is ever said: it ends.
+            // Nothing is ever sent; the channel is disconnected.
             let _ = passed.recv_timeout(PASS_TIMEOUT);
         }
     }

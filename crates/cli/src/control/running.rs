@@ -1,5 +1,5 @@
-//! Control's services in one process: placement, the scheduler, and where there are cells or the
-//! compute API, the conductor. They start together and end together.
+//! Control's services in one process: placement, the scheduler, and the conductor if there are
+//! cells or the compute API. They start and end together.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,15 +32,15 @@ use super::{Checked, access, ensure_standard_names, health, open_store, panics, 
 use crate::config::{Config, ConfigErrors};
 use crate::options::{AuthStrategy, ComputeApiOptions, Options};
 
-/// Control, started, and serving once it is told to.
+/// A control that was started, and serves once it is told to.
 pub(crate) struct Running {
     pub(crate) engine: Engine<ControlMachine>,
-    /// The conductor, where there is one.
+    /// The conductor's runtime, if there is a conductor.
     pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) token: Option<Token>,
-    /// How many connections there may be.
+    /// The connection limits of the listeners.
     pub(crate) shares: Shares,
-    /// Who goes on when this process ends.
+    /// What is needed to hand over to a successor.
     pub(crate) restart: Arc<Restart>,
     placement: (Server, Port),
     scheduler: Option<(Server<SchedulerService>, Port)>,
@@ -54,7 +54,8 @@ pub(crate) struct Running {
 /// The secret that control shares with cells and agents, if there is one.
 ///
 /// # Errors
-/// The file cannot be read, or what is in it is no secret.
+///
+/// The file cannot be read, or its content is not a valid secret.
 pub(crate) fn token(options: &Options) -> Result<Option<Token>, ConfigErrors> {
     let file = options.control.token_file.as_deref();
     let token = file.map(Token::read).transpose();
@@ -62,12 +63,13 @@ pub(crate) fn token(options: &Options) -> Result<Option<Token>, ConfigErrors> {
 }
 
 impl Running {
-    /// Starts: everything but serving. None: a signal came while the state was loaded.
+    /// Starts everything except serving. None if a signal came while the state was loaded.
     ///
-    /// `cells`: how many there are in this process. With any the conductor is wanted.
+    /// `cells`: the number of cells in this process. With any, there is a conductor.
     ///
     /// # Errors
-    /// Whatever keeps it from starting.
+    ///
+    /// Whatever keeps control from starting.
     pub(crate) async fn start(
         config: &Config,
         stops: &watch::Receiver<u32>,
@@ -143,7 +145,7 @@ impl Running {
         Ok(Some(running))
     }
 
-    /// How a cell in this process is served.
+    /// The gRPC server's options for a cell in this process.
     pub(crate) fn cell_options(&self, options: &Options) -> ServeOptions {
         ServeOptions {
             token: self.token.clone(),
@@ -151,7 +153,7 @@ impl Running {
         }
     }
 
-    /// Makes it possible that another process takes this one's place without refusing anybody.
+    /// Enables a restart that refuses no connections.
     fn offer_restart(&mut self, health: Option<std::net::TcpListener>) -> std::io::Result<()> {
         let health = health.as_ref();
         self.health = health.map(|listener| listener.local_addr()).transpose()?;
@@ -167,14 +169,14 @@ impl Running {
         Ok(())
     }
 
-    /// From now on reads the files that say who may do what again with each signal.
+    /// From now on, reads the files of authentication and policies again with each signal.
     pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
         let service = Arc::clone(self.placement.0.service());
         let reread = access::reread_on(hang_ups, wire::policy(options), service);
         placewright_tasks::spawn(Task::Access, reread);
     }
 
-    /// Makes the configured cells known.
+    /// Adds the configured cells.
     async fn add_cells(&self, options: &Options) -> anyhow::Result<()> {
         let Some(runtime) = &self.runtime else {
             return Ok(());
@@ -198,7 +200,7 @@ impl Running {
         Ok(())
     }
 
-    /// Says what runs, where, and on what.
+    /// Logs what runs, at which addresses, and on which store.
     pub(crate) async fn banner(&self, config: &Config, start: Instant) -> anyhow::Result<()> {
         let counts = |control: &ControlMachine| {
             let placement = control.placement();
@@ -231,31 +233,32 @@ impl Running {
         Ok(())
     }
 
-    /// Where placement listens.
+    /// The address of the Placement API.
     pub(crate) fn placement_address(&self) -> std::io::Result<SocketAddr> {
         self.placement.1.listener.local_addr()
     }
 
-    /// Where the scheduler listens.
+    /// The address of the scheduler API, if it is enabled.
     pub(crate) fn scheduler_address(&self) -> std::io::Result<Option<SocketAddr>> {
         let listener = self.scheduler.as_ref().map(|(_, port)| &port.listener);
         listener.map(TcpListener::local_addr).transpose()
     }
 
-    /// Where the compute API listens.
+    /// The address of the compute API, if it is enabled.
     pub(crate) fn compute_address(&self) -> std::io::Result<Option<SocketAddr>> {
         let listener = self.compute.as_ref().map(|(_, port)| &port.listener);
         listener.map(TcpListener::local_addr).transpose()
     }
 
-    /// Where health and metrics are shown.
+    /// The address for health checks and metrics.
     pub(crate) fn health_address(&self) -> Option<SocketAddr> {
         self.health
     }
 
-    /// Serves until the first signal, then lets requests under way end. The store is open still.
+    /// Serves until the first signal, then waits for requests under way. The store stays open.
     ///
     /// # Errors
+    ///
     /// The gRPC server failed.
     pub(crate) async fn serve(
         self,
@@ -291,7 +294,7 @@ impl Running {
     }
 }
 
-/// Starts the conductor.
+/// Starts the conductor's runtime on the engine.
 fn conduct(
     options: &Options,
     engine: &Engine<ControlMachine>,
@@ -305,7 +308,7 @@ fn conduct(
     Ok(runtime)
 }
 
-/// Has the process before this one end, if there is one to follow, and loads the state.
+/// Makes the predecessor process end, if there is one, and loads the state.
 async fn take_over(
     mut inherited: Inherited,
     options: &Options,
@@ -338,7 +341,8 @@ async fn serve<S: HttpService>(
 /// Ends the conductor and closes the store.
 ///
 /// # Errors
-/// It panicked: a bug.
+///
+/// It panicked, which is a bug.
 pub(crate) async fn close(
     runtime: Option<Arc<Runtime>>,
     engine: Engine<ControlMachine>,
@@ -350,7 +354,7 @@ pub(crate) async fn close(
     Ok(())
 }
 
-/// How much one request of the compute API may ask for.
+/// The bounds of the compute API's requests.
 fn limits(options: &ComputeApiOptions) -> Limits {
     let match_ms_max = u64::try_from(options.match_ms_max.get()).unwrap_or(u64::MAX);
     Limits {

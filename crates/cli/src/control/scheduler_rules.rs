@@ -1,5 +1,5 @@
-//! The scheduler's rules: filters, weighers, pre-filters, expressions and device aliases, in a file
-//! of their own, because some of them are tables in tables.
+//! The scheduler's rules: filters, weighers, pre-filters, expressions and device aliases. They have
+//! a file of their own because some of them are nested tables.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::ConfigErrors;
 use crate::options::Options;
 
-/// The file, section by section. What it leaves out keeps its default.
+/// The file, section by section. Missing keys have their defaults.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct SchedulerRules {
@@ -22,11 +22,12 @@ struct SchedulerRules {
     translation: TranslateOptions,
 }
 
-/// The scheduler with the rules of the file, or with the defaults. What cannot have an effect is a
-/// warning.
+/// Creates the scheduler with the rules of the file, or with the defaults. Rules without effect are
+/// warnings.
 ///
 /// # Errors
-/// The file cannot be read, or what in it is wrong: all of it, by option.
+///
+/// The file cannot be read, or all its errors, by option.
 pub(super) fn load(
     options: &Options,
     warnings: &mut Vec<String>,
@@ -54,13 +55,14 @@ fn read(file: &Path) -> Result<SchedulerRules, ConfigErrors> {
         ConfigErrors(vec![message])
     };
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    // The message shows the line, and for an unknown key those that there are.
+    // The message shows the line, and for an unknown key the known ones.
     toml::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
 /// A file with all defaults.
 ///
 /// # Errors
+///
 /// None that a user can cause.
 pub(crate) fn sample() -> anyhow::Result<String> {
     let text = toml::to_string_pretty(&SchedulerRules::default())?;

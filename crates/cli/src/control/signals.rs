@@ -1,13 +1,14 @@
-//! The signals that a service listens to.
+//! Signal handlers of the roles.
 
 use placewright_tasks::Task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Takes SIGTERM and SIGINT over: from now on none of them ends the process by itself. The answer is
-/// how many signals to stop have come.
+/// Handles SIGTERM and SIGINT: from now on they do not end the process by themselves. The result
+/// counts the signals to stop.
 ///
 /// # Errors
+///
 /// The system refuses.
 pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     let mut terminate = signal(SignalKind::terminate())?;
@@ -24,18 +25,20 @@ pub(crate) fn count_stops() -> std::io::Result<watch::Receiver<u32>> {
     Ok(counted)
 }
 
-/// Takes SIGHUP over: from now on it does not end the process. The answer has one item for the
-/// signals that came since the last one.
+/// Handles SIGHUP: from now on it does not end the process. The result has one item for all signals
+/// since the last one.
 ///
 /// # Errors
+///
 /// The system refuses.
 pub(crate) fn hang_ups() -> std::io::Result<Signal> {
     signal(SignalKind::hangup())
 }
 
-/// Takes SIGHUP over for a program that has nothing to read again.
+/// Ignores SIGHUP, for a program that has nothing to read again.
 ///
 /// # Errors
+///
 /// The system refuses.
 pub(crate) fn ignore_hang_ups() -> std::io::Result<()> {
     let mut hang_ups = hang_ups()?;
@@ -51,7 +54,7 @@ pub(crate) fn ignore_hang_ups() -> std::io::Result<()> {
 pub(crate) async fn nth(stops: &watch::Receiver<u32>, number: u32) {
     let mut stops = stops.clone();
     if stops.wait_for(|stops| *stops >= number).await.is_err() {
-        // The task that counts ends with the runtime only.
+        // The task that counts ends only with the runtime.
         std::future::pending::<()>().await;
     }
 }

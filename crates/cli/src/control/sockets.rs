@@ -1,4 +1,4 @@
-//! The addresses that control listens on, taken before the store is loaded, so that a start fails
+//! The addresses that control listens on, bound before the store is loaded, so that a start fails
 //! early.
 
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use super::restart::Inherited;
 use super::{BACKLOG, bind};
 use crate::options::Options;
 
-/// An address that is taken.
+/// A socket for an address.
 pub(crate) enum Socket {
-    /// By this process. Nobody can connect until it listens.
+    /// Bound by this process. Nobody can connect until it listens.
     Bound(TcpSocket),
-    /// By the process before this one, or by systemd. Clients can connect already, and wait.
+    /// From the predecessor process, or from systemd. Clients can connect already, and wait.
     Listening(std::net::TcpListener),
 }
 
 impl Socket {
-    /// Takes an address, or the socket that was passed for it.
+    /// Binds an address, or takes the socket that was passed for it.
     fn take(inherited: &mut Inherited, address: SocketAddr, section: &str) -> anyhow::Result<Self> {
         match inherited.listener(address) {
             Some(listener) => {
@@ -29,7 +29,7 @@ impl Socket {
         }
     }
 
-    /// From now on clients can connect; they wait until they are accepted.
+    /// Listens: from now on clients can connect; they wait until they are accepted.
     pub(crate) fn listen(self) -> std::io::Result<TcpListener> {
         match self {
             Self::Bound(socket) => socket.listen(BACKLOG),
@@ -38,7 +38,7 @@ impl Socket {
     }
 }
 
-/// The addresses of control's services.
+/// The sockets of control's services.
 pub(crate) struct Sockets {
     pub(crate) placement: Socket,
     pub(crate) scheduler: Option<Socket>,
@@ -48,10 +48,11 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Takes them all.
+    /// Binds all addresses.
     ///
     /// # Errors
-    /// Somebody else has one.
+    ///
+    /// One of them is in use.
     pub(crate) fn take(options: &Options, inherited: &mut Inherited) -> anyhow::Result<Self> {
         let mut maybe = |listen: Option<SocketAddr>, section| {
             let socket = listen.map(|listen| Socket::take(inherited, listen, section));
@@ -66,13 +67,13 @@ impl Sockets {
         })
     }
 
-    /// Whether one of them is the conductor's.
+    /// Whether one of them needs the conductor.
     pub(crate) fn conduct(&self) -> bool {
         self.compute.is_some() || self.asks.is_some()
     }
 }
 
-/// A listening socket with the connections that were kept by the process before this one.
+/// A listening socket with the connections that the predecessor process passed on.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) listener: TcpListener,
@@ -83,6 +84,7 @@ impl Port {
     /// Listens, if there is a socket.
     ///
     /// # Errors
+    ///
     /// The system refuses.
     pub(crate) fn open_maybe(
         socket: Option<Socket>,
@@ -92,15 +94,16 @@ impl Port {
         port.transpose()
     }
 
-    /// Listens, and takes the kept connections that belong to this address.
+    /// Listens, and takes the passed connections that belong to this address.
     ///
     /// # Errors
+    ///
     /// The system refuses.
     pub(crate) fn open(socket: Socket, inherited: &mut Inherited) -> std::io::Result<Self> {
         let listener = socket.listen()?;
         let kept = inherited.connections(listener.local_addr()?);
         let kept = kept.into_iter().filter_map(|stream| {
-            // One that cannot be used is gone, and its client connects again.
+            // A connection that cannot be used is dropped, and its client connects again.
             stream.set_nonblocking(true).ok()?;
             TcpStream::from_std(stream).ok()
         });

@@ -1,26 +1,27 @@
-//! What systemd is told. Without systemd (no `$NOTIFY_SOCKET`) all of this does nothing.
+//! Notifications to systemd. Without systemd (no `$NOTIFY_SOCKET`) all of this does nothing.
 
 use placewright_tasks::Task;
 use sd_notify::NotifyState;
 
-/// Sends a message; that nobody hears it is no reason to stop.
+/// Sends a message; a failure is ignored.
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "systemd could not be told");
     }
 }
 
-/// The service answers.
+/// Reports that the service has started.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// The service is on its way out.
+/// Reports that the service is stopping.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// What the service is doing, for `systemctl status`, and that starting may take a while longer.
+/// Reports what the service is doing, for `systemctl status`, and extends the time-out of its
+/// start.
 pub(crate) fn loading(status: &str) {
     const MORE_TIME_US: u32 = 60_000_000;
     tell(&[
@@ -29,7 +30,7 @@ pub(crate) fn loading(status: &str) {
     ]);
 }
 
-/// Feeds the watchdog for as long as the runtime makes progress and no task is lost.
+/// Feeds the watchdog for as long as the runtime makes progress and no task has ended by a panic.
 pub(crate) fn feed_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;

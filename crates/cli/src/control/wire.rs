@@ -1,4 +1,4 @@
-//! Options as each crate wants them.
+//! Converts options into the option types of each crate.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use placewright_server::{CandidateOptions, Cors, KeepOptions, ServerOptions};
 
 use crate::options::{AuthStrategy, CandidateStrategy, Number, Options};
 
-/// What the HTTP service wants.
+/// The options of the HTTP services.
 pub(super) fn server(options: &Options) -> ServerOptions {
     let placement = &options.placement;
     let cors = &options.cors;
@@ -56,7 +56,7 @@ pub(super) fn server(options: &Options) -> ServerOptions {
     }
 }
 
-/// How control serves cells.
+/// The options of control's gRPC server for cells.
 pub(crate) fn asks(options: &Options, limits: Limits) -> ServeOptions {
     let time = milliseconds(options.control.first_call_timeout_ms);
     ServeOptions {
@@ -67,7 +67,7 @@ pub(crate) fn asks(options: &Options, limits: Limits) -> ServeOptions {
     }
 }
 
-/// How a cell serves agents and control.
+/// The options of a cell's gRPC server for agents and control.
 pub(crate) fn cell(options: &Options, limits: Limits) -> ServeOptions {
     let time = milliseconds(options.cell.first_call_timeout_ms);
     ServeOptions {
@@ -78,7 +78,7 @@ pub(crate) fn cell(options: &Options, limits: Limits) -> ServeOptions {
     }
 }
 
-/// How long the scheduler keeps candidates.
+/// How long the scheduler keeps candidates, and how many.
 pub(super) fn keep(options: &Options) -> KeepOptions {
     KeepOptions {
         candidates_max: options.scheduler.candidates_kept_max.count(),
@@ -86,7 +86,7 @@ pub(super) fn keep(options: &Options) -> KeepOptions {
     }
 }
 
-/// What the conductor wants.
+/// The options of the conductor's runtime.
 pub(super) fn conductor(options: &Options) -> placewright_control::Options {
     let control = &options.control;
     placewright_control::Options {
@@ -99,14 +99,14 @@ pub(super) fn conductor(options: &Options) -> placewright_control::Options {
     }
 }
 
-/// What the journal wants.
+/// The options of the SQLite journal.
 pub(crate) fn journal(options: &Options) -> SqliteOptions {
     SqliteOptions {
         file_bytes_max: limit(options.store.file_bytes_max),
     }
 }
 
-/// What the engine wants.
+/// The options of the engine.
 pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
     let store = &options.store;
     placewright_engine::Options {
@@ -167,7 +167,7 @@ fn http_basic(options: &Options) -> HttpBasicConfig {
     }
 }
 
-/// What Keystone and its service user want.
+/// The configuration of Keystone and its service user.
 pub(crate) fn keystone(options: &Options) -> KeystoneConfig {
     let keystone = &options.keystone;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -197,7 +197,7 @@ pub(crate) fn keystone(options: &Options) -> KeystoneConfig {
     }
 }
 
-/// What policies want.
+/// The configuration of policies.
 pub(super) fn policy(options: &Options) -> PolicyConfig {
     let policy = &options.policy;
     PolicyConfig {
@@ -207,7 +207,7 @@ pub(super) fn policy(options: &Options) -> PolicyConfig {
     }
 }
 
-/// A number that stands for no limit when it is negative.
+/// A limit; a negative number means none.
 fn limit<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Option<u64> {
     u64::try_from(number.get()).ok()
 }

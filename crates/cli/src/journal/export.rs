@@ -1,6 +1,6 @@
 //! `placewright journal export`: the changes as JSON lines, in the form of the change stream.
 //!
-//! Names of resource classes and traits are part of a line, so the state is loaded first, and the
+//! Lines contain the names of resource classes and traits, so the state is loaded first, and the
 //! lines are those that a service on this store would stream.
 
 use std::io::{self, BufWriter, Write};
@@ -13,9 +13,10 @@ use placewright_server::{Body, ControlMachine};
 
 use crate::in_process;
 
-/// Prints the entries `from` (the first held one when absent) to `to`, as far as there are any.
+/// Prints the entries `from` (if none, the first that is held) to `to`, as far as they exist.
 ///
 /// # Errors
+///
 /// The store cannot be read, `from` is no longer held, or standard output cannot be written.
 pub(super) fn run(mut journal: SqliteJournal, from: Option<u64>, to: u64) -> anyhow::Result<()> {
     let first_held = journal.first_held()?;
@@ -23,7 +24,7 @@ pub(super) fn run(mut journal: SqliteJournal, from: Option<u64>, to: u64) -> any
     if from < first_held {
         bail!("entry {from} is no longer held: the first held entry is {first_held}");
     }
-    // Nothing is written to a store that is only looked at.
+    // The store is only read, so no snapshot is written to it.
     let options = Options {
         snapshot_entries: u64::MAX,
         snapshot_bytes: u64::MAX,
@@ -44,7 +45,7 @@ pub(super) fn run(mut journal: SqliteJournal, from: Option<u64>, to: u64) -> any
         print_until(answer.into_body(), last).await
     });
     match printed {
-        // Whoever reads the lines (`head`, say) may stop early.
+        // The reader of the lines (such as `head`) may stop early.
         Err(error) if is_broken_pipe(&error) => Ok(()),
         printed => printed,
     }

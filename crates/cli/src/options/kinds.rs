@@ -1,32 +1,33 @@
-//! The kinds of values that options have, and how each is read from text.
+//! The types of option values, and their parsers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use uuid::Uuid;
 
-/// How a value is written in the configuration file.
+/// The syntax of a value in the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// In quotes.
+    /// A string in quotes.
     Text,
-    /// As a whole number.
+    /// A whole number without quotes.
     Number,
-    /// `true` or `false`.
+    /// The words `true` or `false`.
     Flag,
-    /// As an array of texts. In the environment and on the command line: parted by commas.
+    /// An array of strings. In the environment and on the command line they are separated by
+    /// commas.
     List,
 }
 
 /// A type that can be the value of an option.
 pub(crate) trait OptionType: Sized {
-    /// How it is written in the configuration file.
+    /// Its syntax in the configuration file.
     const FORM: Form = Form::Text;
 
-    /// Reads a value, `None` when the text is not one.
+    /// Parses a value; none if the text is not valid.
     fn read(text: &str) -> Option<Self>;
 
-    /// The values that are allowed, in words that follow "allowed: ".
+    /// Describes the allowed values, for a sentence that begins with "allowed: ".
     fn allowed() -> String;
 }
 
@@ -35,13 +36,12 @@ pub(crate) trait OptionType: Sized {
 pub(crate) struct Number<const MIN: i64, const MAX: i64>(i64);
 
 impl<const MIN: i64, const MAX: i64> Number<MIN, MAX> {
-    /// The number.
+    /// The number as a signed integer.
     pub(crate) fn get(self) -> i64 {
         self.0
     }
 
-    /// The number as what counts things; a negative one (which stands for "no limit") is the
-    /// largest.
+    /// The number as a count; a negative one, which means no limit, becomes the maximum.
     pub(crate) fn count(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -60,7 +60,7 @@ impl<const MIN: i64, const MAX: i64> OptionType for Number<MIN, MAX> {
     }
 }
 
-/// A number more than 0, perhaps with a fraction.
+/// A number above 0, perhaps with a fraction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ratio(pub(crate) f32);
 
@@ -200,7 +200,7 @@ impl OptionType for UserGrants {
     }
 }
 
-/// Addresses without ports.
+/// A list of IP addresses, without ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Addresses(pub(crate) Vec<IpAddr>);
 
@@ -220,7 +220,7 @@ impl OptionType for Addresses {
     }
 }
 
-/// Cells: name, UUID, address.
+/// Cells: name, UUID, address of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CellAddresses(pub(crate) Vec<(String, Uuid, String)>);
 
@@ -255,7 +255,7 @@ macro_rules! choices {
         }
 
         impl $Name {
-            /// The value as it is written.
+            /// The value as the configuration has it.
             #[allow(dead_code, reason = "not every kind is shown")]
             pub(crate) fn text(self) -> &'static str {
                 match self {
@@ -290,33 +290,33 @@ choices! {
 }
 
 choices! {
-    /// How the identity of a client is found out.
+    /// How clients are authenticated: the option `auth.strategy`.
     AuthStrategy {
-        /// The client says who it is.
+        /// The client states who it is, without proof.
         Noauth2 = "noauth2",
-        /// Passwords against an htpasswd file.
+        /// Passwords, checked against an htpasswd file.
         HttpBasic = "http_basic",
-        /// Tokens, asked about at a Keystone v3 API.
+        /// Tokens, validated by a Keystone v3 API.
         Keystone = "keystone",
     }
 }
 
 choices! {
-    /// What builds instances.
+    /// The driver of an agent.
     DriverKind {
-        /// Nothing: it takes its time, and fails as often as it is told to.
+        /// Builds nothing: it takes time, and fails as often as configured.
         Simulated = "simulated",
-        /// The operator's executables.
+        /// Runs executables that the operator provides.
         Command = "command",
     }
 }
 
 choices! {
-    /// How log lines are written.
+    /// The format of log lines.
     LogFormat {
-        /// For people.
+        /// Plain text, for people.
         Text = "text",
-        /// One JSON object a line.
+        /// One JSON object per line.
         Json = "json",
     }
 }

@@ -1,4 +1,4 @@
-//! The compute API and the placement API as a client sees them: requests, refusals, another try.
+//! A client of the compute API and the placement API, with retries.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::client::server_url;
 
-/// Which installation, and who asks.
+/// Arguments that select an installation and authenticate the requests.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Access {
     /// The compute API's address
@@ -48,16 +48,17 @@ pub(crate) struct Access {
     pub(crate) headers: Vec<String>,
 }
 
-/// The microversion of all requests to the compute API: the first whose flavors show their extra
-/// specs, after those that made lists of hypervisors come in pages and networks be chosen.
+/// The microversion of requests to the compute API: the first in which flavors show their extra
+/// specs. Since earlier ones, listings of hypervisors are paginated and servers need a choice of
+/// networks.
 const COMPUTE_VERSION: &str = "compute 2.61";
-/// The microversion of all requests to the placement API.
+/// The microversion of requests to the placement API.
 const PLACEMENT_VERSION: &str = "placement 1.39";
-/// The longest wait for an answer.
+/// The time-out of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// How often a request is made when nobody answers or the answer is "later".
+/// The most attempts of a request without a response, or with one that says to retry.
 const TRIES_MAX: u32 = 6;
-/// The wait before the second try; it doubles with each.
+/// The wait before the second attempt; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// One of the two APIs.
@@ -67,7 +68,7 @@ pub(crate) enum Service {
     Placement,
 }
 
-/// Clients of both APIs, with connections that are kept.
+/// A client of both APIs, with connections that are reused.
 #[derive(Debug)]
 pub(crate) struct Api {
     http: reqwest::Client,
@@ -75,43 +76,44 @@ pub(crate) struct Api {
     placement: String,
 }
 
-/// Why a request has no good answer.
+/// Why a request did not succeed.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum CallError {
-    /// Nobody answered; what became of the request is unknown.
+    /// There was no response; the request may have taken effect.
     #[error("no answer from {url}: {reason}")]
     NoAnswer { url: String, reason: String },
-    /// The answer is a refusal.
+    /// The response is an error.
     #[error("{status}: {reason}")]
     Refused { status: StatusCode, reason: String },
-    /// The answer is not what the API's reference describes.
+    /// The response does not have the form that the API's reference describes.
     #[error("the answer of {url} is not understood: {reason}")]
     NotUnderstood { url: String, reason: String },
 }
 
 impl CallError {
-    /// Whether there is no such thing.
+    /// Whether the object does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
     }
 }
 
-/// A success.
+/// The decoded body of a successful response.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
-    /// The time of the server's clock.
+    /// The server's time, from the `Date` header.
     pub(crate) date: Option<Timestamp>,
 }
 
 impl Api {
-    /// Clients for these addresses.
+    /// Creates a client for these addresses.
     ///
     /// # Errors
+    ///
     /// A header or the token cannot be sent.
     pub(crate) fn new(access: &Access, connections: usize) -> anyhow::Result<Self> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails only when another one was installed meanwhile, which is as good.
+            // It fails only when another provider was installed meanwhile, which does as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut headers = HeaderMap::new();
@@ -143,7 +145,7 @@ impl Api {
         })
     }
 
-    /// Reads something.
+    /// Sends a GET request, and decodes the response.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         service: Service,
@@ -153,7 +155,7 @@ impl Api {
         self.read(service, path, answer)
     }
 
-    /// Makes something with a ready body.
+    /// Sends a POST request with a prepared body, and decodes the response.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -164,7 +166,7 @@ impl Api {
         Ok(self.read(service, path, answer)?.body)
     }
 
-    /// Deletes something; that it is not there is as good.
+    /// Sends a DELETE request; a missing object is not an error.
     pub(crate) async fn delete(&self, path: &str) -> Result<(), CallError> {
         let done = self.call(Service::Compute, Method::DELETE, path, None);
         match done.await {
@@ -198,7 +200,7 @@ impl Api {
         }
     }
 
-    /// Asks, again and again while that is safe and can help.
+    /// Sends a request, with retries as long as they are safe and may help.
     async fn call(
         &self,
         service: Service,
@@ -223,7 +225,7 @@ impl Api {
         }
     }
 
-    /// Asks once; a failure comes with whether it is safe to ask again.
+    /// Sends a request once; a failure comes with whether a retry is safe.
     async fn call_once(
         &self,
         service: Service,
@@ -266,7 +268,7 @@ impl Api {
     }
 }
 
-/// The cause at the bottom: "Connection refused" and not that an error happened.
+/// The innermost cause, such as "Connection refused".
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -280,7 +282,7 @@ fn read_date(value: &HeaderValue) -> Option<Timestamp> {
     Some(date.timestamp())
 }
 
-/// The reason in an error's body, as both APIs write it; else the body.
+/// The reason in an error's body, in the form of either API; otherwise the body.
 fn reason(body: &[u8]) -> String {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let message = json.as_ref().and_then(|json| {

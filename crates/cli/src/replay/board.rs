@@ -1,4 +1,4 @@
-//! What became of each task so far.
+//! The progress of each task of a replay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use uuid::Uuid;
 pub(crate) enum End {
     /// Its server is active.
     Active,
-    /// There was no place for it, or its request was wrong: the reason.
+    /// There was no host for it, or its request was not valid; with the reason.
     Refused(String),
-    /// Nothing that an installation may do: why.
+    /// It ended in a way that an installation must not cause; with the reason.
     Lost(String),
 }
 
-/// How many tasks are where.
+/// The numbers of tasks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Accepted, and neither active nor refused yet.
@@ -26,46 +26,47 @@ pub(crate) struct Counts {
     pub(crate) active: u64,
     pub(crate) refused: u64,
     pub(crate) lost: u64,
-    /// Of the ended ones.
+    /// The deleted ones among those that ended.
     pub(crate) deleted: u64,
 }
 
 impl Counts {
-    /// All that ended.
+    /// The number of tasks that ended.
     pub(crate) fn ended(&self) -> u64 {
         self.active + self.refused + self.lost
     }
 }
 
-/// One task.
+/// The progress of one task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
-    /// Its server, once that was accepted.
+    /// The UUID of its server, once the request was accepted.
     pub(crate) server: Option<Uuid>,
     pub(crate) end: Option<End>,
-    /// From the request until the server was seen active or refused.
+    /// The time from the request until the server was seen active or refused.
     pub(crate) latency: Duration,
-    /// Its deletion was accepted.
+    /// Whether its deletion was accepted.
     pub(crate) deleted: bool,
 }
 
-/// All tasks.
+/// The progress of all tasks of a replay.
 #[derive(Debug)]
 pub(crate) struct Board {
     inner: Mutex<Inner>,
-    /// One permit for each server that may be built at a time.
+    /// One permit for each server that may be built concurrently.
     pub(crate) room: Semaphore,
-    /// Told of every end.
+    /// Notified when a task ends.
     pub(crate) ended: Notify,
 }
 
+/// The data of a [`Board`], behind its lock.
 #[derive(Debug, Default)]
 struct Inner {
     entries: Vec<Entry>,
     counts: Counts,
-    /// Servers that did not end yet: their task, and when they were asked for.
+    /// Servers that have not ended yet: their task, and when they were requested.
     building: BTreeMap<Uuid, (usize, Instant)>,
-    /// Servers that were seen before the answer to their request was.
+    /// Servers that were seen in a listing before the response to their request.
     early: HashMap<Uuid, (End, Instant)>,
     last_end: Option<Instant>,
 }
@@ -95,7 +96,7 @@ impl Board {
         self.inner.lock().entries.clone()
     }
 
-    /// When the last task ended, as far as they have.
+    /// When the last task ended, so far.
     pub(crate) fn last_end(&self) -> Option<Instant> {
         self.inner.lock().last_end
     }
@@ -106,7 +107,7 @@ impl Board {
         inner.entries.iter().find_map(|entry| entry.server)
     }
 
-    /// The request for a task's server, made at `sent`, was accepted.
+    /// Notes that the request for a task's server, made at `sent`, was accepted.
     pub(crate) fn accept(&self, task: usize, server: Uuid, sent: Instant) {
         let mut inner = self.inner.lock();
         inner.entries[task].server = Some(server);
@@ -117,12 +118,12 @@ impl Board {
         }
     }
 
-    /// The request for a task's server was not accepted.
+    /// Notes that the request for a task's server was not accepted.
     pub(crate) fn turn_away(&self, task: usize, end: End) {
         self.set_end(&mut self.inner.lock(), task, end, Duration::ZERO);
     }
 
-    /// A server was seen in a state that it stays in. Servers of others do not matter.
+    /// Notes that a server was seen in a final state. Servers of others are ignored.
     pub(crate) fn see(&self, server: Uuid, end: End, at: Instant) {
         let mut inner = self.inner.lock();
         if inner.building.contains_key(&server) {
@@ -132,7 +133,7 @@ impl Board {
         }
     }
 
-    /// Servers that were asked for before `before` and did not end yet, the oldest ones first.
+    /// Servers that were requested before `before` and have not ended yet, the oldest first.
     pub(crate) fn building_since(&self, before: Instant, limit: usize) -> Vec<Uuid> {
         let inner = self.inner.lock();
         let mut late: Vec<_> = inner
@@ -152,7 +153,7 @@ impl Board {
         inner.counts.deleted += 1;
     }
 
-    /// Ends what did not end, because nobody waits for it any longer.
+    /// Ends all tasks that have not ended, because the run is given up.
     pub(crate) fn give_up(&self, reason: &str) {
         let mut inner = self.inner.lock();
         let left: Vec<_> = inner.building.keys().copied().collect();

@@ -1,4 +1,5 @@
-//! Drives an installation: asks for servers in their order, sees how they end, deletes them in time.
+//! Drives an installation: requests servers in their order, watches how they end, deletes them in
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,52 +14,53 @@ use super::api::{Api, CallError};
 use super::board::{Board, End};
 use super::servers::{self, Listed, Wanted};
 
-/// A server to ask for.
+/// A server to request.
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
     pub(crate) name: String,
-    /// The flavor's id.
+    /// The id of its flavor.
     pub(crate) flavor: Arc<str>,
-    /// When to ask, counted from the start.
+    /// When to request it, counted from the start.
     pub(crate) create_at: Duration,
     /// When to delete it, if ever.
     pub(crate) delete_at: Option<Duration>,
 }
 
-/// How fast.
+/// The concurrency and the patience of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Requests for servers under way at a time.
+    /// The most concurrent requests for servers.
     pub(crate) connections: usize,
-    /// How long to wait when nothing happens any more.
+    /// How long to wait without any progress.
     pub(crate) patience: Duration,
 }
 
-/// From the start of one look at the installation to the start of the next, at least.
+/// The shortest interval between the starts of two listings.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// A look that takes long is followed by a pause so many times as long: looking must not be what
-/// keeps the installation busy.
+/// The pause after a listing, in multiples of its duration: listings must not keep the installation
+/// busy.
 const PAUSE_FACTOR: u32 = 4;
-/// What one look repeats of the last: clocks of cells differ, and times are written in seconds.
+/// How far one listing overlaps the one before, because the cells' clocks differ and times are in
+/// seconds.
 const LOOK_BACK: SignedDuration = SignedDuration::from_secs(2);
-/// Whoever did not show up in a list after this time is asked for by name.
+/// A server that no listing showed for this long is requested by its id.
 const LATE: Duration = Duration::from_secs(10);
-/// How many of those in one look.
+/// The most such requests between two listings.
 const LATE_AT_A_TIME: usize = 20;
 
-/// A run under way.
+/// A run of a replay.
 pub(crate) struct Drive {
     pub(crate) api: Arc<Api>,
     pub(crate) works: Arc<[Work]>,
     pub(crate) board: Arc<Board>,
     pub(crate) pace: Pace,
-    /// Becomes true when the user wants it to end.
+    /// Becomes true when the user stops the run.
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) start: Instant,
 }
 
 impl Drive {
-    /// Runs to the end: all asked for, ended, and deleted where that is wanted.
+    /// Runs to the end: all servers requested, ended, and deleted if wanted.
     pub(crate) async fn run(self: &Arc<Self>) {
         let next = Arc::new(AtomicUsize::new(0));
         let mut creators = JoinSet::new();
@@ -69,9 +71,9 @@ impl Drive {
         let watcher = tokio::spawn(Arc::clone(self).look(asked));
         let deleter = tokio::spawn(Arc::clone(self).delete());
         creators.join_all().await;
-        // Nobody listens any more when looking was given up.
+        // There is no receiver any more when watching was given up.
         let _ = all_asked.send(true);
-        // A panic of one of them is an error of this program; what the others saw is still shown.
+        // A panic of a task is a bug of this program; the results of the others are still shown.
         let _ = watcher.await;
         let _ = deleter.await;
     }
@@ -89,7 +91,7 @@ impl Drive {
         }
     }
 
-    /// Asks for one server after another.
+    /// Requests one server after another.
     async fn create(self: Arc<Self>, next: Arc<AtomicUsize>) {
         let mut stop = self.stop.clone();
         loop {
@@ -104,7 +106,7 @@ impl Drive {
                 room = self.board.room.acquire() => room,
                 _ = stop.wait_for(|stopped| *stopped) => return,
             };
-            // It comes back when the server has ended.
+            // The permit is returned when the server has ended.
             if let Ok(room) = room {
                 room.forget();
             }
@@ -116,14 +118,14 @@ impl Drive {
         }
     }
 
-    /// Looks at the installation until all is over.
+    /// Lists the servers repeatedly until all have ended.
     async fn look(self: Arc<Self>, asked: watch::Receiver<bool>) {
         let mut since = None;
         let mut last_counts = self.board.counts();
         let mut last_progress = Instant::now();
         loop {
             let began = Instant::now();
-            // Whatever was asked for before this look ended in it, or is still being built.
+            // Whatever was requested before this listing appears in it, ended or still being built.
             let all_asked = *asked.borrow();
             match self.look_once(since).await {
                 Ok(date) => since = date.map(|date| date - LOOK_BACK).or(since),
@@ -180,7 +182,7 @@ impl Drive {
         Ok(date)
     }
 
-    /// Looks at one server that no list showed.
+    /// Shows one server that no listing contained.
     async fn look_at(&self, server: Uuid) -> Result<(), CallError> {
         let end = match servers::show(&self.api, server).await {
             Ok(shown) => shown.end(),
@@ -224,7 +226,7 @@ impl Drive {
             if self.is_stopped() {
                 return;
             }
-            // With a time-out: an end between the look and the wait is seen a moment later.
+            // With a time-out, because an end between the check and the wait would be missed.
             let _ = tokio::time::timeout(LOOK_INTERVAL, ended).await;
         };
         let (Some(server), Ok(_connection)) = (server, connections.acquire().await) else {

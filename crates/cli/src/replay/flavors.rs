@@ -1,4 +1,4 @@
-//! The flavors of a trace in the installation: found by what they are, or made.
+//! The flavors of a trace in the installation: found by their properties, or created.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,12 +45,12 @@ struct Id {
 #[derive(Debug)]
 pub(crate) struct Flavors {
     there: Vec<Shown>,
-    /// How many were made.
+    /// How many were created.
     pub(crate) made: usize,
 }
 
 impl Flavors {
-    /// Reads all that there are.
+    /// Reads all flavors of an installation.
     pub(crate) async fn read(api: &Api) -> anyhow::Result<Self> {
         let base = "/flavors/detail?is_public=None&limit=1000";
         let mut path = base.to_owned();
@@ -69,7 +69,7 @@ impl Flavors {
         }
     }
 
-    /// The id of a flavor like this one, which is made if there is none.
+    /// The id of a flavor with these properties, which is created if there is none.
     pub(crate) async fn ensure(&mut self, api: &Api, wanted: &Flavor) -> anyhow::Result<Arc<str>> {
         let is_like = |shown: &&Shown| {
             shown.vcpus == wanted.vcpus
@@ -111,7 +111,7 @@ impl Flavors {
         Ok(id)
     }
 
-    /// The name, or the next that is not taken by a flavor of another content.
+    /// The name, or the next one that no flavor with other properties has.
     fn free_name(&self, name: &str) -> String {
         let is_taken = |name: &str| self.there.iter().any(|flavor| flavor.name == name);
         if !is_taken(name) {

@@ -1,4 +1,4 @@
-//! Whether an installation has the hosts that a trace is about.
+//! Compares an installation's hosts with those of a trace.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -28,19 +28,19 @@ struct Hypervisor {
 /// The hosts of an installation by name.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
-    /// Those that can be given work.
+    /// Hosts that can get instances.
     pub(crate) ready: BTreeSet<String>,
-    /// Those that are down or disabled.
+    /// Hosts that are down or disabled.
     pub(crate) unready: BTreeSet<String>,
 }
 
-/// Between two looks at a fleet that is not complete yet.
+/// The interval at which an incomplete fleet is read again.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// As many names as a message can show.
+/// The most names in a message.
 const NAMES_SHOWN: usize = 5;
 
 impl Fleet {
-    /// Reads all hosts.
+    /// Reads all hosts of the installation.
     pub(crate) async fn read(api: &Api) -> anyhow::Result<Self> {
         let base = "/os-hypervisors/detail?limit=1000";
         let mut path = base.to_owned();
@@ -67,7 +67,7 @@ impl Fleet {
         }
     }
 
-    /// What keeps it from being the fleet of these nodes, in words; `None` if nothing does.
+    /// How the fleet differs from these nodes, as text; none if it does not.
     pub(crate) fn lacks(&self, nodes: &[Node]) -> Option<String> {
         let is_ready = |node: &&Node| self.ready.contains(&node.name);
         let (missing, unready): (Vec<&str>, Vec<&str>) = nodes
@@ -89,7 +89,7 @@ impl Fleet {
         (!lacks.is_empty()).then(|| lacks.join("; "))
     }
 
-    /// How many hosts it has beyond these nodes.
+    /// The number of hosts beyond these nodes.
     pub(crate) fn beyond(&self, nodes: &[Node]) -> usize {
         let names: BTreeSet<&str> = nodes.iter().map(|node| &*node.name).collect();
         let all = self.ready.iter().chain(&self.unready);
@@ -100,7 +100,8 @@ impl Fleet {
 /// Waits until an installation has the hosts of these nodes.
 ///
 /// # Errors
-/// It has not after this time: what is missing.
+///
+/// It does not have them after this time, with what is missing.
 pub(crate) async fn wait_for(api: &Api, nodes: &[Node], wait: Duration) -> anyhow::Result<Fleet> {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The fill over time as a picture (SVG): how much of each resource is allocated, and how the tasks
+//! A chart (SVG) of usage over time: how much of each resource is allocated, and how the tasks
 //! ended.
 
 use std::fmt::Write as _;
@@ -11,16 +11,16 @@ const HEIGHT: f64 = 620.0;
 /// The left and right ends of both panels.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = WIDTH - 30.0;
-/// Top and bottom of the panel of shares, and of the one of tasks.
+/// The top and bottom of the panel of usage, and of the one of tasks.
 const SHARES: (f64, f64) = (90.0, 370.0);
 const TASKS: (f64, f64) = (430.0, 570.0);
-/// Colours that the colour-blind can tell apart.
+/// Colours that colour-blind people can distinguish.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
-/// As many points as a line needs to look smooth.
+/// The most points of a line; more would not look smoother.
 const POINTS_MAX: usize = 600;
-/// As many parts as an axis is divided into, at most.
+/// The most parts that an axis is divided into.
 const TICKS_MAX: f64 = 8.0;
 
 /// A line of a panel.
@@ -30,7 +30,7 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// A panel: what its axes span.
+/// A panel: the ranges of its axes.
 struct Panel {
     top: f64,
     bottom: f64,
@@ -48,12 +48,12 @@ impl Panel {
     }
 }
 
-/// Draws samples; `title` is what was replayed.
+/// Draws the samples; `title` names what was replayed.
 pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sample]) -> String {
     let samples = thin(samples);
     let x_max = samples.last().map_or(1.0, |sample| sample.at_s.max(0.001));
     let mut out = String::new();
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
@@ -95,7 +95,7 @@ pub(crate) fn draw(title: &str, tasks: usize, totals: &Amounts, samples: &[Sampl
     out
 }
 
-/// At most so many samples, always with the last.
+/// Reduces samples to a limited number, always with the last.
 fn thin(samples: &[Sample]) -> Vec<&Sample> {
     let step = samples.len().div_ceil(POINTS_MAX).max(1);
     let mut kept: Vec<_> = samples.iter().step_by(step).collect();
@@ -233,7 +233,7 @@ fn ticks(max: f64, parts: f64) -> Vec<f64> {
     values
 }
 
-/// With thousands apart, and only the digits that a tick needs.
+/// Formats a number with separated thousands, and only the digits that a tick needs.
 fn number(value: f64) -> String {
     if value < 10.0 && value.fract() > 1e-6 {
         let text = format!("{value:.3}");

@@ -1,4 +1,4 @@
-//! Shows a run under way: a bar on a terminal, else a line every few seconds.
+//! Shows the progress of a run: a bar on a terminal, otherwise a line every few seconds.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::board::Counts;
 
-/// Between two lines where there is no terminal.
+/// The interval of lines without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The display; it writes to standard error.
@@ -34,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// Shows what is known now.
+    /// Shows the present numbers.
     pub(crate) fn show(&mut self, counts: &Counts, fullest: Option<(&str, f64)>) {
         let mut text = format!(
             "{} placed, {} refused, {} being built",
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar at the end of a run.
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

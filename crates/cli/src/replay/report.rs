@@ -1,4 +1,4 @@
-//! What a replay has shown: figures, and a table of them.
+//! The results of a replay, as JSON and as a table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::drive::Work;
 use super::retries::Retries;
 use super::usage::{Amounts, Sample, percent};
 
-/// The figures of a replay.
+/// The results of a replay.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) tasks: usize,
@@ -19,40 +19,41 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) placed: u64,
     pub(crate) refused: u64,
-    /// Tasks that ended neither active nor refused with a reason, and those that were never asked for.
+    /// Tasks that ended neither active nor refused with a reason, and those that were never
+    /// requested.
     pub(crate) unsettled: u64,
     pub(crate) deleted: u64,
-    /// Refusals by reason, without what differs from request to request.
+    /// The number of refusals by reason, without what differs between requests.
     pub(crate) refused_by_reason: BTreeMap<String, u64>,
     pub(crate) allocated: Vec<Allocated>,
-    /// Tasks that were decided in a second: placed or refused.
+    /// Tasks that were decided per second: placed or refused.
     pub(crate) decisions_per_second: f64,
-    /// Servers that became active in a second.
+    /// Servers that became active per second.
     pub(crate) boots_per_second: f64,
-    /// From the request to ACTIVE, in milliseconds.
+    /// The median time from the request to ACTIVE, in milliseconds.
     pub(crate) latency_p50_ms: f64,
     pub(crate) latency_p99_ms: f64,
     pub(crate) latency_max_ms: f64,
     pub(crate) retries: Option<Retries>,
-    /// Whether the user ended it early.
+    /// Whether the user stopped the run.
     pub(crate) stopped: bool,
-    /// Tasks by name that did not end as they should, with what is known.
+    /// Tasks by name that did not end as they should, with the reason.
     #[serde(skip)]
     pub(crate) complaints: Vec<String>,
 }
 
-/// How much of a resource is allocated.
+/// The usage of a resource.
 #[derive(Debug, Serialize)]
 pub(crate) struct Allocated {
     pub(crate) class: String,
     pub(crate) total: u64,
-    /// At the end.
+    /// The allocated amount at the end.
     pub(crate) used: u64,
-    /// The most that was seen.
+    /// The largest amount that was seen.
     pub(crate) used_max: u64,
 }
 
-/// What is known at the end of a run.
+/// The data of a run that has ended.
 pub(crate) struct Run<'a> {
     pub(crate) works: &'a [Work],
     pub(crate) entries: &'a [Entry],
@@ -64,11 +65,11 @@ pub(crate) struct Run<'a> {
     pub(crate) retries: Option<Retries>,
 }
 
-/// As many names as a message can show.
+/// The most complaints that are shown.
 const COMPLAINTS_SHOWN: usize = 20;
-/// As many reasons as a table can show.
+/// The most reasons in the table.
 const REASONS_SHOWN: usize = 12;
-/// The longest reason in a table.
+/// The longest reason in the table, in characters.
 const REASON_LENGTH: usize = 100;
 
 impl Report {
@@ -123,15 +124,15 @@ impl Report {
         }
     }
 
-    /// Whether every task ended as it may.
+    /// Whether every task ended in an allowed way.
     pub(crate) fn is_settled(&self) -> bool {
         self.complaints.is_empty()
     }
 
-    /// For people.
+    /// The results as a table for people.
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             out,
             "{} tasks on {} hosts in {:.1} s{}\n",
@@ -248,11 +249,11 @@ fn allocated(totals: &Amounts, samples: &[Sample]) -> Vec<Allocated> {
         .collect()
 }
 
-/// A reason without what differs from request to request: numbers, UUIDs, amounts of resources.
+/// A reason without what differs between requests: numbers, UUIDs, amounts of resources.
 fn kind_of(reason: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in reason.split_whitespace().map(kind_of_word) {
-        // "GPU with GPU with GPU": groups that ask for the same.
+        // "GPU with GPU with GPU": several groups with the same resource.
         let said_again = words.len() >= 2 && words[words.len() - 1] == "with";
         if said_again && words[words.len() - 2] == word.trim_end_matches('.') {
             words.pop();
@@ -276,7 +277,7 @@ fn kind_of_word(word: &str) -> String {
     if is_number(core) {
         return word.replace(core, "N");
     }
-    // `resources_GPU1=CUSTOM_GPU_MILLI:500`: of which class.
+    // `resources_GPU1=CUSTOM_GPU_MILLI:500`: only the class is kept.
     match core
         .split_once('=')
         .and_then(|(_, rest)| rest.split_once(':'))
@@ -288,7 +289,7 @@ fn kind_of_word(word: &str) -> String {
     }
 }
 
-/// The time in milliseconds that this part of sorted times does not exceed.
+/// A quantile of sorted times, in milliseconds.
 fn quantile_ms(sorted: &[Duration], part: usize, whole: usize) -> f64 {
     let rank = (sorted.len() * part).div_ceil(whole);
     let time = sorted.get(rank.saturating_sub(1)).copied();

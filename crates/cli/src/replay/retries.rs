@@ -1,4 +1,4 @@
-//! How often builds were tried again, as the servers' actions tell.
+//! Counts retried builds, from the history of the servers' actions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +9,12 @@ use uuid::Uuid;
 
 use super::api::{Api, CallError, Service};
 
-/// Builds beyond the first.
+/// Builds beyond the first of each server.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Retries {
     /// Builds on another host after one that failed.
     pub(crate) builds: u64,
-    /// Servers that needed such.
+    /// Servers with such builds.
     pub(crate) servers: u64,
 }
 
@@ -51,7 +51,8 @@ struct Event {
 /// Counts the retries of these servers.
 ///
 /// # Errors
-/// The API does not tell.
+///
+/// The API does not answer.
 pub(crate) async fn count(
     api: &Arc<Api>,
     servers: Vec<Uuid>,
@@ -81,12 +82,12 @@ pub(crate) async fn count(
     Ok(sum)
 }
 
-/// How many builds a server took.
+/// The number of builds that a server took.
 async fn builds_of(api: &Api, server: Uuid) -> Result<u64, CallError> {
     let path = format!("/servers/{server}/os-instance-actions");
     let actions = match api.get::<Actions>(Service::Compute, &path).await {
         Ok(answer) => answer.body.actions,
-        // Deleted meanwhile.
+        // The server was deleted meanwhile.
         Err(error) if error.is_not_found() => return Ok(0),
         Err(error) => return Err(error),
     };
@@ -96,7 +97,7 @@ async fn builds_of(api: &Api, server: Uuid) -> Result<u64, CallError> {
     let path = format!("{path}/{}", create.request_id);
     let shown = api.get::<Shown>(Service::Compute, &path).await?.body;
     let builds = shown.action.events.iter();
-    // What hosts were asked for; other events are control's.
+    // Steps of hosts; other events are control's.
     let builds = builds.filter(|event| event.event.starts_with("compute_"));
     Ok(builds.count() as u64)
 }

@@ -1,4 +1,4 @@
-//! Servers of the compute API: asked for, seen, deleted.
+//! Servers of the compute API: created, listed, deleted.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,9 @@ use uuid::Uuid;
 use super::api::{Api, CallError, Service};
 use super::board::End;
 
-/// The image that servers are said to boot from: Placewright carries the reference along and never
-/// looks at it.
+/// The image that servers boot from: Placewright stores the reference and does not look it up.
 const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
-/// Servers in a page of a list.
+/// The number of servers on a page of a listing.
 const PAGE: usize = 1000;
 
 #[derive(Debug, Deserialize)]
@@ -27,11 +26,11 @@ struct Named {
     id: Uuid,
 }
 
-/// A server as a list shows it.
+/// A server in a listing.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Listed {
     pub(crate) id: Uuid,
-    /// Only in detail.
+    /// The status; only in detailed listings.
     #[serde(default)]
     pub(crate) status: String,
     #[serde(default)]
@@ -61,7 +60,7 @@ struct Shown {
 }
 
 impl Listed {
-    /// How it ended, if it did.
+    /// How the server ended, if it did.
     pub(crate) fn end(&self) -> Option<End> {
         match self.status.as_str() {
             "ACTIVE" => Some(End::Active),
@@ -76,13 +75,13 @@ impl Listed {
 }
 
 impl Fault {
-    /// The message, and the first line of the details when that is text and says more.
+    /// The message, and the first line of the details if that is text and adds something.
     fn reason(&self) -> String {
         let mut more = self.details.lines().map(str::trim);
         let more = more.find(|line| !line.is_empty());
         let message = self.message.trim();
         match more {
-            // Placewright's whole explanation; its message has the gist of it.
+            // Placewright's explanation in JSON; the message summarises it.
             Some(more) if more.starts_with('{') => message.to_owned(),
             Some(more) if message.is_empty() => more.to_owned(),
             Some(more) if !message.contains(more) => format!("{message} {more}"),
@@ -91,18 +90,18 @@ impl Fault {
     }
 }
 
-/// Which servers to list.
+/// The conditions of a listing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wanted<'a> {
-    /// With everything about them, or only their names.
+    /// Whether to list all fields, or only the names.
     pub(crate) detail: bool,
-    /// Only those of a status.
+    /// Only servers with this status.
     pub(crate) status: Option<&'a str>,
-    /// Only those that changed at this time or later.
+    /// Only servers that changed at this time or later.
     pub(crate) changed_since: Option<Timestamp>,
 }
 
-/// Asks for a server.
+/// Requests a server, and returns its UUID once the request is accepted.
 pub(crate) async fn create(api: &Api, name: &str, flavor: &str) -> Result<Uuid, CallError> {
     let body = json!({"server": {
         "name": name, "flavorRef": flavor, "imageRef": IMAGE, "networks": "none",
@@ -111,19 +110,19 @@ pub(crate) async fn create(api: &Api, name: &str, flavor: &str) -> Result<Uuid, 
     Ok(created.server.id)
 }
 
-/// Shows one.
+/// Reads a single server.
 pub(crate) async fn show(api: &Api, server: Uuid) -> Result<Listed, CallError> {
     let path = format!("/servers/{server}");
     let shown = api.get::<Shown>(Service::Compute, &path).await?;
     Ok(shown.body.server)
 }
 
-/// Deletes one.
+/// Requests the deletion of a server.
 pub(crate) async fn delete(api: &Api, server: Uuid) -> Result<(), CallError> {
     api.delete(&format!("/servers/{server}")).await
 }
 
-/// Lists servers page by page; the answer is the server's time when the list began.
+/// Lists servers page by page; returns the server's time when the listing began.
 pub(crate) async fn list(
     api: &Api,
     wanted: Wanted<'_>,
@@ -134,7 +133,7 @@ pub(crate) async fn list(
     } else {
         "/servers".to_owned()
     };
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = write!(base, "?limit={PAGE}");
     if let Some(status) = wanted.status {
         let _ = write!(base, "&status={status}");

@@ -1,4 +1,4 @@
-//! Replays against a small installation that lives in the test.
+//! Replays against a small simulated installation within the test.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,13 +23,13 @@ struct Line {
     replay: Replay,
 }
 
-/// An installation of two hosts that builds at the second look.
+/// An installation of two hosts that completes builds at the second listing.
 #[derive(Default)]
 struct Fake {
     flavors: Vec<Value>,
     servers: BTreeMap<Uuid, Server>,
     deleted: Vec<String>,
-    /// Requests for servers that are told to come again.
+    /// The number of create requests that are still answered with "retry later".
     busy: u32,
 }
 
@@ -39,7 +39,7 @@ struct Server {
 }
 
 impl Server {
-    /// What its name says will become of it.
+    /// The server's state, which its name determines.
     fn shown(&self, id: Uuid) -> Value {
         let (status, fault) = match &self.name {
             _ if self.looks < 2 => ("BUILD", Value::Null),
@@ -134,7 +134,7 @@ impl Fake {
         (202, json!({"server": {"id": id}}))
     }
 
-    /// One server a page, so that pages are followed.
+    /// Lists one server per page, so that links are followed.
     fn list(&mut self, query: &str) -> (u16, Value) {
         let parameters: BTreeMap<&str, &str> = query
             .split('&')
@@ -205,7 +205,7 @@ fn tasks(names: &[&str]) -> String {
     header.to_owned() + &rows.collect::<String>()
 }
 
-/// Runs a replay; the answer is its success and its figures.
+/// Runs a replay; returns whether it succeeded, and its results.
 async fn replay(
     fake: &Arc<Mutex<Fake>>,
     (nodes, tasks): (&str, &str),
@@ -268,7 +268,7 @@ async fn tasks_end_active_or_refused_with_a_reason() {
             .unwrap()
             .contains("</svg>")
     );
-    // Flavors are made once: a second run finds them.
+    // Flavors are created once: a second run finds them.
     assert_eq!(fake.lock().flavors.len(), 1);
     let (again, ..) = replay(&fake, (NODES, &tasks), &["--clean-up"]).await;
     assert!(again.unwrap());

@@ -1,4 +1,4 @@
-//! How full an installation is, as the placement API says it.
+//! The usage of an installation, from the placement API.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use super::board::Counts;
 /// Amounts by resource class.
 pub(crate) type Amounts = BTreeMap<String, u64>;
 
-/// A look at the installation during a run.
+/// A sample of the installation during a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
-    /// Seconds since the start.
+    /// The time in seconds since the start.
     pub(crate) at_s: f64,
     pub(crate) counts: Counts,
-    /// What the project holds.
+    /// The project's allocations, by resource class.
     pub(crate) used: Amounts,
 }
 
@@ -28,7 +28,7 @@ struct Usages {
     usages: BTreeMap<String, Value>,
 }
 
-/// What a project holds, all consumers together.
+/// The allocations of a project, summed over all consumers.
 pub(crate) async fn of_project(api: &Api, project: &str) -> Result<Amounts, CallError> {
     let path = format!("/usages?project_id={project}");
     let answer = api.get::<Usages>(Service::Placement, &path).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn of_project(api: &Api, project: &str) -> Result<Amounts, Call
     Ok(used)
 }
 
-/// What machines have in all, without the disk that traces say nothing about.
+/// The total capacity of machines, without disk, which traces do not have.
 pub(crate) fn totals(nodes: &[Node]) -> Amounts {
     let mut totals = Amounts::new();
     for (class, total) in nodes
@@ -59,7 +59,7 @@ pub(crate) fn totals(nodes: &[Node]) -> Amounts {
     totals
 }
 
-/// A share of a whole in percent; 0 of nothing.
+/// A part of a whole in percent; 0 of nothing.
 #[expect(clippy::cast_precision_loss, reason = "a share needs no 53 bits")]
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {

@@ -1,4 +1,4 @@
-//! Brings placement and the scheduler to what the file says, and changes nothing else.
+//! Changes placement and the scheduler to match the file, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::Apply;
 use super::table::Table;
 use crate::config::ConfigErrors;
 
-/// A host's aggregates changed between reading and writing them: so often it is tried again.
+/// How often a change is tried when a host's aggregates changed between reading and writing them.
 const TRIES: u32 = 5;
 
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ struct Aggregates {
     resource_provider_generation: u64,
 }
 
-/// The Placement API, as far as aggregates need it.
+/// A client of the Placement API for aggregates.
 struct Placement<'a> {
     http: reqwest::Client,
     apply: &'a Apply,
@@ -54,7 +54,7 @@ impl Apply {
     }
 
     async fn carry_out(&self, table: &Table, distances: Vec<Distance>) -> anyhow::Result<()> {
-        // Sets up TLS for both.
+        // This also sets up TLS for the other client.
         let scheduler = Client::new(&self.scheduler_url, &self.token)?;
         let placement = Placement {
             http: reqwest::Client::new(),
@@ -62,7 +62,7 @@ impl Apply {
         };
         let roots = placement.roots().await?;
         let wanted = wanted(table, &roots)?;
-        // Places of an earlier file are taken away with the hosts in them.
+        // Hosts are removed from the groups of an earlier file.
         let old = scheduler.topology().await?;
         let mut places: BTreeSet<Uuid> = old
             .levels
@@ -118,7 +118,7 @@ impl Apply {
     }
 }
 
-/// The places of each host by its UUID.
+/// The wanted aggregates of each host, by its UUID.
 fn wanted<'a>(
     table: &'a Table,
     roots: &[Provider],
@@ -170,7 +170,8 @@ impl Placement<'_> {
             .collect())
     }
 
-    /// Puts a host into its places and out of all others; whether it was elsewhere before.
+    /// Puts a host into its aggregates and out of all others of the topology; returns whether that
+    /// was a change.
     async fn move_host(
         &self,
         host: &Provider,

@@ -1,4 +1,4 @@
-//! The file with the places of hosts.
+//! The file with the topology of hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,26 +8,26 @@ use uuid::Uuid;
 
 use crate::config::ConfigErrors;
 
-/// Names the aggregates of places: the same file gives the same aggregates.
+/// The name space of the aggregates' UUIDs: the same file gives the same aggregates.
 const PLACES: Uuid = Uuid::from_u128(0x6f0c_9a5e_41b7_4d0e_8a53_2d1f_0e6b_7c94);
 
-/// The first column, so no level.
+/// The header of the first column, which is not a level.
 const HOST: &str = "host";
 
-/// The file, read.
+/// The parsed file with the topology of hosts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    /// The levels, the smallest first.
+    /// The levels, the smallest groups first.
     pub(super) levels: Vec<TableLevel>,
-    /// The places of each host, by the name or UUID that the file has.
+    /// The aggregates of each host, by the name or UUID in the file.
     pub(super) hosts: BTreeMap<String, BTreeSet<Uuid>>,
 }
 
-/// One level.
+/// A level of the topology, such as racks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct TableLevel {
     pub(super) name: String,
-    /// Its places: the aggregate, and the name for people.
+    /// Its groups of hosts: the aggregate, and the name for people.
     pub(super) places: BTreeMap<Uuid, String>,
 }
 
@@ -35,7 +35,8 @@ impl Table {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or what is wrong with it: every line that is.
+    ///
+    /// The file cannot be read, or all lines that are not valid.
     pub(super) fn load(path: &Path) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigErrors(vec![format!("{}: {error}", path.display())]))?;
@@ -90,10 +91,11 @@ impl Table {
         }
     }
 
-    /// Reads a file of distances between the places of this one.
+    /// Reads a file of distances between groups of this file.
     ///
     /// # Errors
-    /// It cannot be read, or what is wrong with it: every line that is.
+    ///
+    /// The file cannot be read, or all lines that are not valid.
     pub(super) fn load_distances(&self, path: &Path) -> Result<Vec<Distance>, ConfigErrors> {
         let named = |problem: String| format!("{}: {problem}", path.display());
         let text = std::fs::read_to_string(path)
@@ -165,7 +167,7 @@ impl Table {
             if places[depth].is_empty() {
                 continue;
             }
-            // The larger places are part of the name: rack 1 of row a is not rack 1 of row b.
+            // The larger groups are part of the name: rack 1 of row a is not rack 1 of row b.
             let path: Vec<&str> = places[depth..].iter().rev().copied().collect();
             let name = name_of(&level.name, &path.join("/"));
             let uuid = uuid_of(&name);
@@ -179,12 +181,12 @@ impl Table {
     }
 }
 
-/// The name of a place for people, given the way to it from the largest place.
+/// The name of a group for people, given its path from the largest group.
 fn name_of(level: &str, path: &str) -> String {
     format!("{level}:{path}")
 }
 
-/// The aggregate of a place.
+/// The aggregate of a group.
 fn uuid_of(name: &str) -> Uuid {
     Uuid::new_v5(&PLACES, name.as_bytes())
 }

@@ -9,17 +9,18 @@ use placewright_agent::{Driver, HostDescription, Verb};
 
 use crate::config::ConfigErrors;
 
-/// What is simulated, not spread over cells yet.
+/// The options of the simulation, before its hosts are spread over the cells.
 pub(super) struct Simulation {
     pub(super) hosts: Vec<HostDescription>,
     times: BTreeMap<Verb, Spread>,
     failures: BTreeMap<Verb, f64>,
 }
 
-/// Hosts that are all alike, or the machines of a trace.
+/// A simulation of identical hosts, or of the machines of a trace.
 ///
 /// # Errors
-/// What the user wrote is wrong, or the file.
+///
+/// The user's input is not valid, or the file.
 pub(super) fn simulation(
     count: u32,
     nodes: Option<&Path>,
@@ -57,7 +58,7 @@ pub(super) fn simulation(
 }
 
 impl Simulation {
-    /// The driver of one cell's part of the hosts; nothing if it has none.
+    /// The driver of one cell's part of the hosts; none if it has no hosts.
     pub(super) fn driver(&self, part: usize, parts: usize) -> Option<Arc<dyn Driver>> {
         let hosts = simulated::part_of(self.hosts.clone(), part, parts);
         if hosts.is_empty() {

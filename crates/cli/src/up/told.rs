@@ -1,4 +1,4 @@
-//! What `placewright up` prints when it is ready: where things are, and what to try.
+//! The output of `placewright up` when it is ready: addresses, and what to try.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use placewright_conductor::CellId;
 use placewright_journal::private;
 
-/// What there is.
+/// The addresses and other facts that are printed.
 pub(super) struct Told {
     pub(super) placement: SocketAddr,
     pub(super) scheduler: Option<SocketAddr>,
@@ -19,9 +19,10 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Prints it, and writes the `clouds.yaml` that it speaks of.
+    /// Prints them, and writes the `clouds.yaml` that is mentioned.
     ///
     /// # Errors
+    ///
     /// The file or standard output cannot be written.
     pub(super) fn print(&self) -> anyhow::Result<()> {
         let Some(compute) = self.compute else {

@@ -15,7 +15,7 @@ mod ports;
 
 pub(crate) use ports::free_address;
 
-/// The program with these arguments, away from this machine's configuration.
+/// The program with these arguments, without this machine's configuration.
 pub(crate) fn placewright(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_placewright"));
     command
@@ -44,7 +44,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Starts it on a store and waits until its log says that it is ready.
+    /// Starts it on a store and waits until its log reports that it is ready.
     pub(crate) fn start(store: &Path, flags: &[&str]) -> Self {
         Self::start_in(store, flags, &[])
     }
@@ -56,7 +56,7 @@ impl Control {
         control
     }
 
-    /// The same without waiting for anything.
+    /// The same without waiting.
     pub(crate) fn spawn(store: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let address = free_address();
         let listen = address.to_string();
@@ -89,7 +89,7 @@ impl Control {
         panic!("the log ended before a line with {text:?}");
     }
 
-    /// Reads the log up to a line with this text; answers the lines before it.
+    /// Reads the log up to a line with this text; returns the lines before it.
     pub(crate) fn lines_up_to(&mut self, text: &str) -> String {
         let mut lines = String::new();
         loop {
@@ -105,7 +105,7 @@ impl Control {
         }
     }
 
-    /// Sends a request without a body and with this header, and answers what came back.
+    /// Sends a request without a body and with this header, and returns the response.
     pub(crate) fn request_with(&self, head: &str, header: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         write!(
@@ -118,7 +118,7 @@ impl Control {
         answer
     }
 
-    /// Sends a request on a connection of its own and answers what came back.
+    /// Sends a request on a new connection, and returns the response.
     pub(crate) fn request(&self, head: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let length = body.len();
@@ -134,13 +134,13 @@ impl Control {
         answer
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         rustix::process::kill_process(id, signal).unwrap();
     }
 
-    /// Waits for its end: exit code and the rest of its log.
+    /// Waits for its end; returns the exit code and the rest of its log.
     pub(crate) fn end(mut self) -> (i32, String) {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();

@@ -1,19 +1,19 @@
 //! Ports for servers that a test starts, and may start again on the same port.
 //!
-//! A port that the system gives (bind to 0, close, start the server) may be taken in between: by
-//! another test, or by any connection that somebody opens, because both come from the same range.
-//! So ports are taken from below that range, and each is held by a lock on a file for as long as
-//! this process lives. `tests/lib/ports.py` does the same.
+//! A port that the system assigns (bind to 0, close, start the server) may be taken in between, by
+//! another test or by any outgoing connection, because both use the same range. So ports are taken
+//! from below that range, and each is reserved by a lock on a file for the lifetime of this
+//! process. `tests/lib/ports.py` does the same.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 
 const FIRST: u16 = 20_000;
-/// Where the system's own range begins, when it does not say so.
+/// The beginning of the system's own range, if the system does not report it.
 const SYSTEM_FIRST: u16 = 32_768;
 
-/// What is held, and where the search goes on.
+/// The locks that are held, and where the search continues.
 static HELD: Mutex<(Vec<File>, Option<u32>)> = Mutex::new((Vec::new(), None));
 
 fn system_first() -> u16 {
@@ -31,7 +31,7 @@ pub(crate) fn free_address() -> SocketAddr {
     std::fs::create_dir_all(&folder).unwrap();
     let count = u32::from(system_first().saturating_sub(FIRST).max(1_000));
     let mut held = HELD.lock().unwrap();
-    // Processes that start together begin at different places.
+    // Processes that start together begin at different ports.
     let mut next = held
         .1
         .unwrap_or_else(|| std::process::id().wrapping_mul(61));

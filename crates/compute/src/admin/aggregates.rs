@@ -1,4 +1,4 @@
-//! Host aggregates, and the zones that they make.
+//! Host aggregates, and the availability zones that they define.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"aggregates": values}))
 }
 
-/// The aggregate of the path, by its number or UUID.
+/// Finds the aggregate of the path by its integer id or UUID.
 fn find<'s>(call: &Call<'_>, control: &'s Control) -> ApiResult<(Uuid, &'s Aggregate)> {
     let text = call.parameter("aggregate_id");
     let mut rows = control.conductor.aggregates().iter();
@@ -75,7 +75,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"aggregate": value.await?}))
 }
 
-/// Name and zone of a body.
+/// Parses the name and the zone in a body.
 fn read(call: &Call<'_>, body: &Value) -> ApiResult<(Option<String>, Option<Option<String>>)> {
     let _ = call;
     let mut fields = Fields::of_body(body)?;
@@ -171,7 +171,7 @@ async fn replace(
     reply(call, uuid, row).await
 }
 
-/// A host is in one zone at most.
+/// Rejects an aggregate that would put a host into two availability zones.
 fn check_zones(control: &Control, own: Uuid, row: &Aggregate) -> ApiResult<()> {
     let Some(zone) = row.metadata.get(zones::KEY) else {
         return Ok(());
@@ -283,7 +283,7 @@ pub(crate) async fn action(call: &Call<'_>) -> ApiResult<Reply> {
     .await
 }
 
-/// Metadata to set, or with null to remove.
+/// Metadata to set; null removes a key.
 fn read_metadata(value: &Value) -> ApiResult<BTreeMap<String, Option<String>>> {
     let path = "set_metadata.metadata";
     let map = value.as_object();

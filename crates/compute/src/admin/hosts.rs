@@ -1,4 +1,4 @@
-//! Hosts as control and their cells know them.
+//! Hosts as control and their cells know them, for listings.
 
 use placewright_conductor::super_conductor::Service;
 use placewright_conductor::{CellId, Control, HostId};
@@ -8,7 +8,7 @@ use placewright_placement::Timestamp;
 
 use crate::servers::seen::is_down;
 
-/// A host.
+/// A host with its mapping, its service record and its cell's latest report.
 #[derive(Clone, Copy)]
 pub(crate) struct HostRow<'s> {
     pub(crate) id: HostId,
@@ -16,12 +16,12 @@ pub(crate) struct HostRow<'s> {
     pub(crate) cell: CellId,
     pub(crate) service: Option<&'s Service>,
     view: Option<&'s HostView>,
-    /// Whether its cell is not there.
+    /// Whether its cell is down or silent.
     pub(crate) is_out_of_reach: bool,
 }
 
 impl<'s> HostRow<'s> {
-    /// All hosts, by their names.
+    /// All hosts, ordered by name.
     pub(crate) fn all(control: &'s Control, views: &'s Views) -> Vec<Self> {
         let names = control.conductor.host_names().iter();
         let rows = names.filter_map(|(_, id)| Self::find(control, views, *id));
@@ -48,7 +48,7 @@ impl<'s> HostRow<'s> {
         self.service.is_some_and(|service| service.forced_down)
     }
 
-    /// Whether its agent is heard of, and no operator knows better.
+    /// Whether its agent is up, and no operator has forced it down.
     pub(crate) fn is_up(&self) -> bool {
         !self.is_forced_down() && !self.is_out_of_reach && self.view.is_some_and(|view| view.is_up)
     }

@@ -1,4 +1,4 @@
-//! Hypervisors: hosts with what they have and what is used of it, as placement knows it.
+//! Hypervisors: hosts with their capacity and usage from placement.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::page;
 
-/// The classes that hypervisors show, and how much there is of them in a host's tree.
+/// The resource classes that hypervisors show, summed over a host's tree of providers.
 #[derive(Clone, Copy, Default)]
 struct Amounts {
     vcpus: i64,
@@ -60,7 +60,7 @@ impl Amounts {
         self.disk_gb_used += other.disk_gb_used;
     }
 
-    /// The fields that were there before version 2.88.
+    /// Adds the fields of versions before 2.88.
     fn put(self, value: &mut Value) {
         value["vcpus"] = json!(self.vcpus);
         value["vcpus_used"] = json!(self.vcpus_used);
@@ -75,7 +75,7 @@ impl Amounts {
     }
 }
 
-/// The servers of hosts.
+/// The servers on each host.
 type Guests = HashMap<HostId, Vec<InstanceId>>;
 
 fn guests(views: &Views) -> Guests {
@@ -226,7 +226,7 @@ async fn listed(call: &Call<'_>, path: &str, is_detailed: bool) -> ApiResult<Rep
     Reply::json(200, &body)
 }
 
-/// The hypervisor of the path.
+/// Finds the hypervisor of the path.
 fn find<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResult<HostRow<'s>> {
     let text = call.parameter("hypervisor_id");
     let found = if call.version.since(53) {
@@ -266,7 +266,7 @@ pub(crate) async fn statistics(call: &Call<'_>) -> ApiResult<Reply> {
         let guests = guests(views);
         let mut sum = Amounts::default();
         let (mut count, mut running) = (0, 0);
-        // As ever, what is disabled does not count.
+        // As in OpenStack, disabled hosts are not counted.
         for row in HostRow::all(control, views) {
             if row.is_disabled() {
                 continue;
@@ -282,13 +282,13 @@ pub(crate) async fn statistics(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"hypervisor_statistics": value.await}))
 }
 
-/// Hosts whose names contain the text of the path, before version 2.53.
+/// Hosts whose name contains the text in the path, before version 2.53.
 pub(crate) async fn search(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsSearch)?;
     matching(call, false).await
 }
 
-/// The same with their servers.
+/// The same with the servers of each host.
 pub(crate) async fn servers(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsServers)?;
     matching(call, true).await
@@ -323,7 +323,7 @@ async fn matching(call: &Call<'_>, wants_servers: bool) -> ApiResult<Reply> {
     Reply::json(200, &json!({"hypervisors": values}))
 }
 
-/// How long a host has been up is not known; old clients ask all the same.
+/// A host's uptime is not known, but old clients ask for it.
 pub(crate) async fn uptime(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::HypervisorsUptime)?;
     let value = call.read(|control, views| {

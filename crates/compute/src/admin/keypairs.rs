@@ -1,4 +1,4 @@
-//! Key pairs: public keys that people import under a name.
+//! Key pairs: public keys that users import under a name.
 
 use base64::Engine as _;
 use md5::{Digest as _, Md5};
@@ -11,10 +11,11 @@ use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 use crate::{page, time};
 
-/// A public key has at most so many characters; one of RSA with 16,384 bits has 2,800.
+/// The most characters of a public key; one of RSA with 16,384 bits has 2,800.
 const KEY_MAX: usize = 16_384;
 
-/// Whose key pairs a request is about; from version 2.10 on perhaps another user's.
+/// The user whose key pairs a request is about; from version 2.10 on it may be another than the
+/// caller.
 fn user<'q>(call: &'q Call<'_>) -> &'q str {
     let other = call.query.get("user_id").filter(|_| call.version.since(10));
     other.unwrap_or_else(|| call.user())
@@ -77,7 +78,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"keypair": value}))
 }
 
-/// A number for old clients.
+/// The integer id of a key pair.
 fn id_of(user: &str, name: &str) -> u128 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(user.as_bytes());
@@ -170,14 +171,14 @@ fn check_name(call: &Call<'_>, name: &str) -> ApiResult<()> {
     Err(ApiError::field("keypair.name", message))
 }
 
-/// The fingerprint of a public key of OpenSSH's form: MD5 of its blob.
+/// The fingerprint of a public key in OpenSSH's format: MD5 of its blob.
 fn fingerprint(key: &str) -> Option<String> {
     let mut parts = key.split_whitespace();
     let (kind, blob) = (parts.next()?, parts.next()?);
     let bytes = base64::engine::general_purpose::STANDARD
         .decode(blob)
         .ok()?;
-    // A blob repeats its kind, with its length before it.
+    // A blob begins with its key type, preceded by the length.
     let length = u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     if bytes.get(4..4 + length)? != kind.as_bytes() {
         return None;

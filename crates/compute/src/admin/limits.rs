@@ -1,4 +1,4 @@
-//! Limits and quotas: there are none, and what is used is counted.
+//! Limits and quotas: all are unlimited, and usage is counted.
 
 use placewright_auth::Rule;
 use placewright_conductor::Control;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 
-/// What a project uses.
+/// The usage of a project.
 #[derive(Default)]
 struct Used {
     servers: usize,
@@ -80,7 +80,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"limits": {"rate": [], "absolute": absolute}}))
 }
 
-/// The quotas that the version shows, with what is made of each.
+/// The quotas of the request's version, each as `show` formats its limit and usage.
 fn quota_set(
     call: &Call<'_>,
     project: &str,
@@ -145,7 +145,7 @@ pub(crate) async fn detailed_quotas(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &quota_set(call, project, &used, detail))
 }
 
-/// What versions of the API once were told by; there are none.
+/// The list of extensions, by which old clients detect features; it is empty.
 pub(crate) async fn extensions(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ExtensionsList)?;
     Reply::json(200, &json!({"extensions": []}))

@@ -1,4 +1,4 @@
-//! Server groups: servers that are to be together, or apart.
+//! Server groups: affinity and anti-affinity of servers.
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Bound, Command, GroupTopology, Refusal, ServerGroup};
@@ -15,13 +15,13 @@ use crate::page;
 use crate::slices::Sliced;
 use crate::topology;
 
-/// A group has at most so many members on a host.
+/// The greatest number of members per host that a rule may allow.
 const PER_HOST_MAX: i64 = i32::MAX as i64;
 
-/// The group as the scheduler is told of it.
+/// The group in the form that the scheduler needs.
 pub(crate) fn for_scheduler(control: &Control, uuid: Uuid, row: &ServerGroup) -> Request {
     let topology = control.conductor.group_topologies().get(&uuid);
-    // This API wrote them.
+    // This API wrote the rules, so they can be parsed.
     let topology = topology.and_then(|one| serde_json::from_str(&one.rules).ok());
     Request {
         uuid,
@@ -100,7 +100,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"server_groups": groups.await}))
 }
 
-/// The group of the path.
+/// Finds the group of the path.
 fn find<'s>(
     call: &Call<'_>,
     control: &'s Control,
@@ -193,7 +193,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"server_group": group.await}))
 }
 
-/// Refuses topology rules that cannot be those of a group.
+/// Rejects topology rules that a group cannot have.
 async fn check_topology(call: &Call<'_>, rules: &[TopologyRule]) -> ApiResult<()> {
     let path = format!("server_group.rules.{}", topology::NAME);
     if let Some(place) = rules.iter().position(|rule| !rule.to.is_empty()) {
@@ -205,9 +205,10 @@ async fn check_topology(call: &Call<'_>, rules: &[TopologyRule]) -> ApiResult<()
         .await
 }
 
+/// A group's policy, its limit of members per host, and its topology rules.
 type Policy<'a> = (&'a str, Option<u32>, Vec<TopologyRule>);
 
-/// One policy with its rules, from version 2.64 on.
+/// Parses one policy with its rules, from version 2.64 on.
 fn read_policy<'a>(wish: &mut Fields<'a>) -> ApiResult<Policy<'a>> {
     let policy = wish.needed_text("policy", 1..=64)?;
     let Some(rules) = wish.take("rules") else {
@@ -228,7 +229,7 @@ fn read_policy<'a>(wish: &mut Fields<'a>) -> ApiResult<Policy<'a>> {
     Ok((policy, most, topology))
 }
 
-/// A list with one policy, before version 2.64.
+/// Parses a list with one policy, before version 2.64.
 fn read_policies<'a>(wish: &mut Fields<'a>) -> ApiResult<&'a str> {
     let value = wish.need("policies")?;
     match value.as_array().map(Vec::as_slice) {

@@ -16,7 +16,7 @@ use crate::time;
 
 const BINARY: &str = "nova-compute";
 
-/// A service as the API shows it.
+/// The JSON representation of a service.
 fn shown(call: &Call<'_>, row: &HostRow<'_>, zone: &str) -> Value {
     if call.version.since(69) && row.is_out_of_reach {
         return json!({"binary": BINARY, "host": row.name, "status": "UNKNOWN"});
@@ -55,7 +55,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"services": services.await}))
 }
 
-/// Changes what is said of a host's service.
+/// Changes an operator's settings of a host's service.
 async fn change(
     call: &Call<'_>,
     host: HostId,
@@ -75,7 +75,7 @@ async fn change(
     .await
 }
 
-/// The host of the path's service.
+/// The host of the service in the path.
 fn host_of(call: &Call<'_>) -> ApiResult<HostId> {
     let text = call.parameter("service_id");
     match Uuid::try_parse(text) {
@@ -141,7 +141,7 @@ fn no_service(error: ApiError, host: HostId) -> ApiError {
     }
 }
 
-/// Before version 2.53 the path said what to do, and the body to which host.
+/// Before version 2.53 the path names the operation, and the body the host.
 async fn update_by_name(call: &Call<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
     let mut fields = Fields::of_body(&body)?;
@@ -191,8 +191,8 @@ async fn update_by_name(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"service": value}))
 }
 
-/// Removes the service of a host that will not come back. Its provider in placement stays until
-/// somebody removes it there.
+/// Removes the service of a host that will not come back. Its provider in placement has to be
+/// removed there.
 pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ServicesDelete)?;
     let text = call.parameter("service_id");

@@ -1,4 +1,4 @@
-//! Availability zones: what aggregates say in their metadata.
+//! Availability zones: defined by the metadata of aggregates.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use crate::time;
 /// The zone of hosts that are in no other.
 pub(crate) const DEFAULT: &str = "nova";
 
-/// The key by which an aggregate is a zone.
+/// The metadata key that makes an aggregate an availability zone.
 pub(crate) const KEY: &str = "availability_zone";
 
 /// The zone of a host.
@@ -29,22 +29,22 @@ pub(crate) fn of_host(control: &Control, host: HostId) -> &str {
     zones.next().map_or(DEFAULT, String::as_str)
 }
 
-/// Whether there is such a zone.
+/// Whether a zone exists.
 pub(crate) fn exists(control: &Control, zone: &str) -> bool {
     let mut aggregates = control.conductor.aggregates().values();
     zone == DEFAULT
         || aggregates.any(|row| row.metadata.get(KEY).is_some_and(|known| known == zone))
 }
 
-/// A host as its zone needs it.
+/// A host, reduced to what its zone shows.
 struct Host {
     zone: String,
     is_disabled: bool,
-    /// Its name with its service, where they are shown.
+    /// Its name and its service as JSON, in detailed listings.
     shown: Option<(String, Value)>,
 }
 
-/// A zone as the API shows it; one with hosts.
+/// A zone with at least one host, as it is collected for the response.
 #[derive(Default)]
 struct Zone {
     is_available: bool,

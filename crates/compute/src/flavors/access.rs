@@ -1,4 +1,4 @@
-//! Who may use a flavor that is not public.
+//! The projects that may use a private flavor.
 
 use placewright_auth::Rule;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Flavors themselves: list, show, create, describe, delete.
+//! Flavors: list, show, create, describe, delete.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -16,10 +16,10 @@ use crate::fields::Fields;
 use crate::page;
 use crate::slices::Sliced;
 
-/// Amounts are at most this.
+/// The greatest amount of a flavor's resource.
 const AMOUNT_MAX: i64 = i32::MAX as i64;
 
-/// A flavor as the API shows it, with all that the version has.
+/// The JSON representation of a flavor in the request's version.
 fn shown(call: &Call<'_>, id: &str, flavor: &Flavor) -> Value {
     let swap = if flavor.swap_mb == 0 && !call.version.since(75) {
         json!("")
@@ -68,9 +68,9 @@ pub(crate) async fn detail(call: &Call<'_>) -> ApiResult<Reply> {
     listed(call, "/flavors/detail", shown).await
 }
 
-/// Which flavors a list has.
+/// The conditions of a listing.
 struct Filter {
-    /// Public ones, those that are not, or both.
+    /// Public flavors, private ones, or both if none.
     is_public: Option<bool>,
     min_ram: usize,
     min_disk: usize,
@@ -255,7 +255,7 @@ fn read(call: &Call<'_>, body: &Value) -> ApiResult<(String, Flavor)> {
     let root_gb = amount(&mut wish, "disk", 0, None)?;
     let swap_mb = amount(&mut wish, "swap", 0, Some(0))?;
     let ephemeral_gb = amount(&mut wish, "OS-FLV-EXT-DATA:ephemeral", 0, Some(0))?;
-    // Kept for old clients; it means nothing to anybody.
+    // Accepted for old clients, without effect.
     wish.take("rxtx_factor");
     let is_public = wish.boolean("os-flavor-access:is_public")?.unwrap_or(true);
     let description = match call.version.since(55) {
@@ -312,7 +312,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
-/// Checks extra specs whose form can be wrong by themselves (from version 2.86 on).
+/// Checks extra specs whose form can be validated (from version 2.86 on).
 pub(crate) fn check_extra_specs(path: &str, specs: &[(String, String)]) -> ApiResult<()> {
     for (key, value) in specs {
         let expected = match ExtraSpecKey::parse(key) {

@@ -9,10 +9,10 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
-/// Extra specs of a flavor are at most so many.
+/// The most extra specs of a flavor.
 const SPECS_MAX: usize = 1000;
 
-/// Reads extra specs; numbers stand for their texts.
+/// Parses extra specs; numbers are converted to texts.
 fn read(call: &Call<'_>, path: &str, value: &Value) -> ApiResult<Vec<(String, String)>> {
     let mut value = value.clone();
     if let Value::Object(map) = &mut value {

@@ -1,4 +1,4 @@
-//! `POST /servers/{server_id}/action`: which action a body asks for.
+//! `POST /servers/{server_id}/action`: dispatches to the action that a body names.
 
 mod lock;
 mod moves;
@@ -12,7 +12,7 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields;
 
-/// Actions of the compute API that have nothing to do with where a server is.
+/// Actions of the compute API that have nothing to do with placement, and are not implemented.
 const NOT_OFFERED: [&str; 33] = [
     "addFixedIp",
     "addFloatingIp",
@@ -84,7 +84,7 @@ pub(crate) async fn act(call: &Call<'_>) -> ApiResult<Reply> {
     }
 }
 
-/// Refuses an action; a server that is not there is not there first of all.
+/// Rejects an action with 501, or 404 if the server does not exist.
 async fn not_offered(call: &Call<'_>, name: &str) -> ApiResult<Reply> {
     let read =
         call.read(|control, views| find(call, control, views, Rule::ServersStart).map(|_| ()));
@@ -94,7 +94,7 @@ async fn not_offered(call: &Call<'_>, name: &str) -> ApiResult<Reply> {
     )))
 }
 
-/// The wish of an action that may also be null or missing.
+/// The arguments of an action that may also be null or missing.
 fn nullable(wish: &Value) -> Value {
     match wish {
         Value::Null => Value::Object(serde_json::Map::new()),

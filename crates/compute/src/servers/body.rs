@@ -1,5 +1,5 @@
-//! What is written into a spec's body: the request for the scheduler, and what the API has to show
-//! again.
+//! The body of a server's specification: the request for the scheduler, and everything that the API
+//! has to show again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use serde_json::Value;
 
 use crate::error::{ApiError, ApiResult};
 
-/// The body of a spec.
+/// The body of a specification, as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Body {
-    /// What the scheduler is asked for.
+    /// The request for the scheduler.
     pub(crate) request: RequestSpec,
-    /// How many of those that were asked for together must find a place; all if it is not said.
+    /// How many servers of one request must find a host; if none, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) min_count: Option<u32>,
-    /// Everything else.
+    /// What the API shows of the server besides the request.
     pub(crate) server: Server,
 }
 
-/// What the API has to show again, and drivers may want.
+/// The fields of a server that the API has to show again, and that drivers may need.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Server {
-    /// The flavor's id when it was taken.
+    /// The id of the flavor at the time of the request.
     pub(crate) flavor_id: String,
     /// The image's id, unless it boots from a volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image: Option<String>,
-    /// What was asked for together has the same.
+    /// The reservation id that all servers of one request share.
     pub(crate) reservation_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) description: Option<String>,
@@ -41,15 +41,15 @@ pub(crate) struct Server {
     pub(crate) tags: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key_name: Option<String>,
-    /// The public key of that name when it was taken.
+    /// The public key with that name at the time of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) public_key: Option<String>,
-    /// In base 64, as it came.
+    /// The user data in base 64, as in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user_data: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) config_drive: bool,
-    /// As they came: a list, or `auto` or `none`.
+    /// The networks as in the request: a list, or `auto` or `none`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) networks: Value,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -64,17 +64,17 @@ pub(crate) struct Server {
     pub(crate) access_ip_v6: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) trusted_image_certificates: Option<Vec<String>>,
-    /// `AUTO` or `MANUAL`.
+    /// The disk configuration: `AUTO` or `MANUAL`.
     pub(crate) disk_config: String,
-    // What each server of a request has for itself comes last: see `OWN`.
-    /// Its number among those that were asked for together.
+    // The fields that differ between the servers of a request come last: see `OWN`.
+    /// The index among the servers of one request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) launch_index: u32,
-    /// The host name that the guest is told.
+    /// The host name that the guest is given.
     pub(crate) hostname: String,
 }
 
-/// What a server has for itself, as it is at the end of a body.
+/// The fields that differ between the servers of a request, as they end a body.
 #[derive(Serialize)]
 struct Own<'a> {
     #[serde(skip_serializing_if = "is_zero")]
@@ -82,7 +82,7 @@ struct Own<'a> {
     hostname: &'a str,
 }
 
-/// The end of a body that has nothing for itself: of the server and of the body.
+/// The end of a body's common part, with these fields empty: it closes the server and the body.
 const NO_OWN: &str = r#""hostname":""}}"#;
 
 fn is_zero(number: &u32) -> bool {
@@ -90,7 +90,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Body {
-    /// Reads the body of a spec that this API wrote.
+    /// Parses the body of a specification that this API wrote.
     pub(crate) fn of(spec: &Spec) -> ApiResult<Self> {
         serde_json::from_str(&spec.body.text()).map_err(|error| {
             ApiError::new(
@@ -100,7 +100,7 @@ impl Body {
         })
     }
 
-    /// Writes it into a spec.
+    /// Stores the body in a specification.
     pub(crate) fn put(&self, spec: &mut Spec) -> ApiResult<()> {
         spec.body = self.text()?.into();
         Ok(())
@@ -110,8 +110,7 @@ impl Body {
         serde_json::to_string(self).map_err(not_written)
     }
 
-    /// What the bodies of all servers of a request have in common. What a server has for itself is
-    /// taken out of this one.
+    /// The common part of the bodies of all servers of a request, without the fields that differ.
     pub(crate) fn common(mut self) -> ApiResult<Arc<str>> {
         self.server.launch_index = 0;
         self.server.hostname.clear();
@@ -122,7 +121,7 @@ impl Body {
             .ok_or_else(|| ApiError::new(500, "The record of the servers cannot be taken apart."))
     }
 
-    /// The rest of the body of one of them.
+    /// The remaining part of the body of one of them.
     pub(crate) fn own(launch_index: u32, hostname: &str) -> ApiResult<String> {
         let own = Own {
             launch_index,
@@ -132,7 +131,7 @@ impl Body {
         Ok(format!("{}}}", text.trim_start_matches('{')))
     }
 
-    /// The same for a move: what was said about its first place counts no more.
+    /// The body for a move: restrictions that applied only to the first placement are removed.
     pub(crate) fn for_move(mut self) -> Self {
         self.request.num_instances = 1;
         self.min_count = None;
@@ -148,7 +147,7 @@ fn not_written(error: serde_json::Error) -> ApiError {
     ApiError::new(500, format!("The record cannot be written: {error}"))
 }
 
-/// The parts of a body that are shown; reading no more is faster.
+/// The parts of a body that listings show; parsing only these is faster.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Shown {
@@ -156,7 +155,7 @@ pub(crate) struct Shown {
     pub(crate) server: Server,
 }
 
-/// The parts of a request that are shown.
+/// The parts of a request that listings show.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ShownRequest {
@@ -164,7 +163,7 @@ pub(crate) struct ShownRequest {
     pub(crate) availability_zone: Option<String>,
 }
 
-/// A flavor as a server shows it.
+/// The parts of a flavor that a server shows.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ShownFlavor {
@@ -178,13 +177,13 @@ pub(crate) struct ShownFlavor {
 }
 
 impl Shown {
-    /// What can be shown of a spec; nothing of one that somebody else wrote.
+    /// Parses what can be shown of a specification; empty values if somebody else wrote it.
     pub(crate) fn of(spec: &Spec) -> Self {
         serde_json::from_str(&spec.body.text()).unwrap_or_default()
     }
 }
 
-/// A host name made of a server's name, as guests take it.
+/// A valid host name made from a server's name; none if nothing is left of it.
 pub(crate) fn hostname(name: &str) -> Option<String> {
     let mut text = String::with_capacity(name.len());
     for letter in name.chars() {

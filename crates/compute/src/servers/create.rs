@@ -1,4 +1,4 @@
-//! New servers: a request is checked, written down as build requests, and accepted.
+//! New servers: a request is validated, stored as build requests, and accepted.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
-/// At most so many servers can be asked for together.
+/// The most servers of one request.
 const COUNT_MAX: i64 = 1000;
 
-/// What somebody wishes, as far as it can be read without looking at anything else.
+/// A create request after parsing, before anything that it refers to is looked up.
 struct Wish<'a> {
     name: &'a str,
     flavor: String,
@@ -58,7 +58,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     accept(call, &wish, request, public_key).await
 }
 
-/// Writes the build requests down.
+/// Stores the build requests.
 async fn accept(
     call: &Call<'_>,
     wish: &Wish<'_>,
@@ -109,7 +109,7 @@ async fn accept(
     accepted(call, wish, first, &reservation_id)
 }
 
-/// Has control write them down.
+/// Submits the build requests to control.
 async fn submit(
     call: &Call<'_>,
     group: Option<Uuid>,
@@ -140,7 +140,7 @@ async fn submit(
                  compute.server_group_members_max allows no more."
             )));
         }
-        // Of the things that were looked up, only the group is looked at again.
+        // Only the server group is checked again when the command is decided.
         Err(super_conductor::Refusal::NotFound { what, id }) => {
             return Err(ApiError::bad_request(format!("There is no {what} {id}.")));
         }
@@ -149,7 +149,7 @@ async fn submit(
     Ok(())
 }
 
-/// What is answered to a request that was accepted.
+/// The response to a request that was accepted.
 fn accepted(
     call: &Call<'_>,
     wish: &Wish<'_>,
@@ -178,7 +178,7 @@ fn accepted(
     Ok(reply.with_location(call.link(&path)))
 }
 
-/// Each cell gets a whole record of each server.
+/// Checks the size of the records: each cell stores a whole record of each server.
 fn check_size(call: &Call<'_>, count: u32, bytes: usize) -> ApiResult<()> {
     let most = call.core.limits().reservation_bytes_max;
     if bytes.saturating_mul(count as usize) <= most {
@@ -193,7 +193,7 @@ fn check_size(call: &Call<'_>, count: u32, bytes: usize) -> ApiResult<()> {
     ))
 }
 
-/// What the wish names: flavor, key, group, zone, hosts.
+/// Looks up what the request refers to: flavor, key pair, group, zone, hosts.
 fn look_up(
     call: &Call<'_>,
     control: &Control,
@@ -230,7 +230,7 @@ fn look_up(
     Ok((request, key))
 }
 
-/// Zone and hosts.
+/// Looks up the zone and the hosts that the request names.
 fn look_up_place(control: &Control, wish: &Wish<'_>, request: &mut RequestSpec) -> ApiResult<()> {
     let conductor = &control.conductor;
     if let Some(zone) = wish.zone {
@@ -271,7 +271,7 @@ fn look_up_place(control: &Control, wish: &Wish<'_>, request: &mut RequestSpec) 
     Ok(())
 }
 
-/// A flavor for the scheduler.
+/// A flavor in the form that the scheduler needs.
 pub(crate) fn flavor_of(flavor: &super_conductor::Flavor) -> placewright_scheduler::flavor::Flavor {
     placewright_scheduler::flavor::Flavor {
         name: flavor.name.clone(),
@@ -284,7 +284,7 @@ pub(crate) fn flavor_of(flavor: &super_conductor::Flavor) -> placewright_schedul
     }
 }
 
-/// Reads a body.
+/// Parses the body of a create request.
 fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
     let mut fields = Fields::of_body(json)?;
     let mut wish = fields.object("server")?;
@@ -345,7 +345,7 @@ fn read<'a>(call: &Call<'_>, json: &'a Value) -> ApiResult<Wish<'a>> {
     })
 }
 
-/// The flavor that a field names by its id, perhaps at the end of an address.
+/// The flavor id in a field; it may be a URL that ends with the id.
 pub(crate) fn flavor_ref(fields: &mut Fields<'_>) -> ApiResult<String> {
     match fields.need("flavorRef")? {
         Value::Number(number) => Ok(number.to_string()),
@@ -360,7 +360,7 @@ pub(crate) fn flavor_ref(fields: &mut Fields<'_>) -> ApiResult<String> {
     }
 }
 
-/// The image, which servers that do not boot from a volume need.
+/// The image, which is required unless the server boots from a volume.
 fn read_image(wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
     let image = wish.text("imageRef", 0..=255)?.unwrap_or("");
     if image.is_empty() {
@@ -377,7 +377,7 @@ fn read_image(wish: &mut Fields<'_>, server: &mut Server) -> ApiResult<()> {
     Ok(())
 }
 
-/// The UUID of an image, perhaps at the end of an address.
+/// The UUID of an image; it may be a URL that ends with the UUID.
 pub(crate) fn image_id(path: &str, text: &str) -> ApiResult<String> {
     let last = text.rsplit('/').next().unwrap_or(text);
     match Uuid::try_parse(last) {
@@ -422,9 +422,10 @@ fn read_rest(call: &Call<'_>, wish: &mut Fields<'_>, server: &mut Server) -> Api
     Ok(())
 }
 
+/// The requested zone, the host that an administrator forces, and the requested destination.
 type Place<'a> = (Option<&'a str>, Option<&'a str>, Option<Destination>);
 
-/// Zone, forced host and wished host.
+/// Parses zone, forced host and requested host.
 fn read_place<'a>(call: &Call<'_>, wish: &mut Fields<'a>) -> ApiResult<Place<'a>> {
     let zone = wish.nullable_text("availability_zone", 1..=255)?.flatten();
     let (zone, forced) = match zone.and_then(|zone| zone.split_once(':')) {

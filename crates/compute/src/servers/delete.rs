@@ -1,4 +1,4 @@
-//! The end of a server.
+//! Deletion of servers.
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::Command;
@@ -12,7 +12,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(204))
 }
 
-/// Deletes the server of the path. One that is being deleted already is left to it.
+/// Deletes the server of the path. If its deletion is under way already, nothing is done.
 pub(crate) async fn now(call: &Call<'_>, rule: Rule) -> ApiResult<()> {
     let read = call.try_read(|control, views| {
         let seen = find(call, control, views, rule)?;

@@ -1,4 +1,4 @@
-//! The networks and block devices of a new server: references that are carried along.
+//! The networks and block devices of a new server: references that are stored and passed on.
 
 use std::net::IpAddr;
 
@@ -10,13 +10,13 @@ use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
-/// A server has at most so many networks, block devices and security groups.
+/// The most networks, block devices or security groups of a server.
 pub(super) const PARTS_MAX: usize = 128;
 
-/// A block device says at most so much of itself.
+/// The most fields of a block device.
 const DEVICE_FIELDS_MAX: usize = 32;
 
-/// Networks and block devices: carried along.
+/// Parses networks and block devices, which are stored as they are.
 pub(super) fn read_boot(
     call: &Call<'_>,
     wish: &mut Fields<'_>,
@@ -58,7 +58,7 @@ pub(super) fn read_boot(
     Ok(())
 }
 
-/// A block device has few fields, each of one value.
+/// Checks a block device: it has few fields, each with a simple value.
 ///
 /// Source: Nova's `schemas/block_device_mapping*.py`: all texts have 255 characters at most.
 fn check_device(path: &str, device: &Value) -> ApiResult<()> {
@@ -86,7 +86,7 @@ fn check_device(path: &str, device: &Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// The older form of block devices, in which the first is the one to boot from.
+/// Converts the older form of block devices, in which the first is the boot device.
 fn from_old_mappings(all: &[Value]) -> Value {
     let newer = all.iter().enumerate().map(|(place, one)| {
         let is_snapshot = one.get("snapshot_id").is_some_and(|id| !id.is_null());

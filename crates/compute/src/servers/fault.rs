@@ -1,7 +1,7 @@
 //! Faults, as administrators and as owners see them.
 //!
-//! A fault as it is written down names hosts, their numbers and what was asked of them. As in Nova
-//! that is for administrators. Owners learn what of their own wishes left nothing.
+//! A stored fault names hosts, their numbers and the requested amounts. As in Nova, only
+//! administrators see that. Owners learn which parts of their own request could not be satisfied.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use serde::Deserialize;
 /// How messages about servers without a host begin.
 const NO_HOST: &str = "No valid host was found.";
 
-/// The wishes that rules for claims come from.
+/// The name for the parts of a request that become rules of the claim.
 const RULES: &str = "hints or group";
 
-/// What can be said of any other fault.
+/// The message for any other fault.
 const SOMETHING_ELSE: &str = "The server could not be made what it was asked to be.";
 
-/// What a search for a host found, as far as owners are told of it.
+/// The explanation of a search without a host, as far as owners may see it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Why {
@@ -25,10 +25,11 @@ struct Why {
     filters: Vec<Removed>,
     removed_by_rules: usize,
     left: usize,
-    /// Why the last claim was refused, where that is what is known.
+    /// Why the last claim was refused, if that is known.
     reason: String,
 }
 
+/// How many hosts one filter removed, and how many it left.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Removed {
@@ -40,7 +41,7 @@ struct Removed {
 /// The message of a fault for the owner of the server.
 pub(crate) fn for_owner(fault: &Fault) -> String {
     if !fault.message.starts_with(NO_HOST) {
-        // What has another code is about the request, and written for whoever made it.
+        // Faults with another code concern the request, and are written for its author.
         return match fault.code {
             500 => SOMETHING_ELSE.to_owned(),
             _ => fault.message.clone(),
@@ -58,7 +59,7 @@ pub(crate) fn for_owner(fault: &Fault) -> String {
     }
 }
 
-/// The wishes that left nothing.
+/// The parts of the request that no host satisfies.
 fn wishes(why: &Why) -> BTreeSet<&'static str> {
     let mut wishes: BTreeSet<&str> = why
         .impossible
@@ -83,8 +84,8 @@ fn wishes(why: &Why) -> BTreeSet<&'static str> {
     wishes
 }
 
-/// The wish that a part of a query comes from: traits are the flavor's or the image's. Aggregates may be an operator's doing, and say
-/// nothing.
+/// The part of the request that a constraint of the query comes from: traits come from the flavor
+/// or the image. Aggregates may be an operator's restriction, and reveal nothing.
 fn wish_of_constraint(constraint: &str) -> Option<&'static str> {
     if constraint.starts_with("resources") || constraint.contains(" of all groups together") {
         return Some("flavor");
@@ -94,7 +95,7 @@ fn wish_of_constraint(constraint: &str) -> Option<&'static str> {
     is_of_traits.then_some("traits")
 }
 
-/// The wish that a filter looks at; none for those that look at hosts alone.
+/// The part of the request that a filter checks; none for filters that check hosts only.
 fn wish_of_filter(filter: &str) -> Option<&'static str> {
     Some(match filter {
         "AvailabilityZoneFilter" => "zone",

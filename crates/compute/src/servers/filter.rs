@@ -1,4 +1,4 @@
-//! Which servers a list has.
+//! The conditions of a listing of servers.
 
 use std::collections::BTreeSet;
 
@@ -13,27 +13,28 @@ use super::tags::TAGS_MAX;
 use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 
-/// Which servers a list has.
+/// The conditions of a listing of servers.
 pub(crate) struct Filter {
-    /// Of which project; all if none.
+    /// The project whose servers are listed; all if none.
     project: Option<String>,
-    /// Nothing can match.
+    /// Whether the conditions contradict themselves, so that no server matches.
     is_empty: bool,
-    /// What all servers must be. Cheap ones come first.
+    /// Conditions on a server's state, checked first because they are cheap.
     conditions: Vec<Condition>,
-    /// Those that need the spec's body.
+    /// Conditions that need the parsed body of the specification.
     costly: Vec<Costly>,
-    /// What is matched when nothing is held up by it: names, descriptions.
+    /// Regular expressions for names and descriptions, matched without a lock.
     patterns: Vec<(Matched, Pattern)>,
 }
 
-/// What a pattern is about.
+/// The text that a regular expression is matched with.
 #[derive(Clone, Copy)]
 enum Matched {
     Name,
     Description,
 }
 
+/// A condition on a server's records and state.
 enum Condition {
     User(String),
     Id(String),
@@ -48,6 +49,7 @@ enum Condition {
     Locked(bool),
 }
 
+/// A condition on the body of a server's specification, which has to be parsed.
 enum Costly {
     Flavor(String),
     Image(String),
@@ -56,14 +58,14 @@ enum Costly {
     ConfigDrive(bool),
     Tags {
         tags: BTreeSet<String>,
-        /// Whether all are needed, or one.
+        /// Whether all of the tags are required, or one.
         all: bool,
-        /// Whether the opposite is wanted.
+        /// Whether the condition is negated.
         not: bool,
     },
 }
 
-/// What everybody may filter by; and since which version.
+/// Parameters that everybody may use, with the version in which they were added.
 const FOR_ALL: [(&str, u16); 27] = [
     ("reservation_id", 1),
     ("name", 1),
@@ -94,7 +96,7 @@ const FOR_ALL: [(&str, u16); 27] = [
     ("deleted", 1),
 ];
 
-/// What only administrators may filter by.
+/// Parameters that only administrators may use.
 const FOR_ADMINISTRATORS: [&str; 21] = [
     "host",
     "node",
@@ -119,16 +121,17 @@ const FOR_ADMINISTRATORS: [&str; 21] = [
     "display_name",
 ];
 
-/// What may be there more than once: each says one of several values, or one of several keys.
+/// Parameters that may be repeated, each with a further value or key.
 const MORE_THAN_ONCE: [&str; 5] = ["status", "vm_state", "task_state", "sort_key", "sort_dir"];
 
 const OF_PAGES: [&str; 4] = ["limit", "marker", "sort_key", "sort_dir"];
 
 impl Filter {
-    /// What a request wants.
+    /// Parses the conditions of a request.
     ///
     /// # Errors
-    /// 400 for what cannot be read, 403 for other projects.
+    ///
+    /// 400 for invalid values, 403 for other projects.
     pub(crate) fn of(call: &Call<'_>, rule_for_all: Rule) -> ApiResult<Self> {
         let mut filter = Self {
             project: Some(call.project().to_owned()),
@@ -159,7 +162,7 @@ impl Filter {
                     let message = "there is no such query parameter";
                     return Err(ApiError::field(key, message));
                 }
-                // As in all old versions: what nobody knows, or the caller may not, is passed over.
+                // Before version 2.75, parameters that are unknown or not allowed are ignored.
                 _ => continue,
             }
             filter.add(call, key, value)?;
@@ -222,7 +225,7 @@ impl Filter {
                     not: key.starts_with("not-"),
                 });
             }
-            // Nothing is kept of what was deleted, and nothing has addresses.
+            // Deleted servers are not kept, and servers have no addresses.
             "deleted" | "soft_deleted" => {
                 let wanted = call.query.boolean(key)?.unwrap_or(true);
                 self.is_empty |= wanted && call.may(Rule::ServersAllFilters);
@@ -233,7 +236,7 @@ impl Filter {
         Ok(())
     }
 
-    /// What may be there more than once: one of the values must be right.
+    /// Adds repeated parameters: one of their values has to match.
     fn add_repeated(&mut self, call: &Call<'_>) -> ApiResult<()> {
         let all = |key| -> Vec<String> {
             let values = call.query.all(key);
@@ -282,17 +285,17 @@ impl Filter {
         self.is_empty
     }
 
-    /// Of which project servers are; of all if none.
+    /// The project whose servers are listed; all if none.
     pub(crate) fn project(&self) -> Option<&str> {
         self.project.as_deref()
     }
 
-    /// Whether there are patterns that [`Self::takes`] leaves open.
+    /// Whether there are patterns, which [`Self::takes`] does not check.
     pub(crate) fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
     }
 
-    /// What the patterns have to be matched with, one after the other.
+    /// The texts that the patterns are matched with, in the patterns' order.
     pub(crate) fn texts(&self, seen: &Seen<'_>) -> Vec<String> {
         let text = |matched: &Matched| match matched {
             Matched::Name => seen.name().to_owned(),
@@ -304,13 +307,13 @@ impl Filter {
             .collect()
     }
 
-    /// Whether all patterns are found in their texts.
+    /// Whether all patterns match their texts.
     pub(crate) fn matches(&self, texts: &[String]) -> bool {
         let mut pairs = self.patterns.iter().zip(texts);
         pairs.all(|((_, pattern), text)| pattern.is_in(text))
     }
 
-    /// Whether a server of that project is one that is wanted, but for the patterns.
+    /// Whether a server of that project matches all conditions except the patterns.
     pub(crate) fn takes(&self, seen: &Seen<'_>) -> bool {
         if !self.conditions.iter().all(|one| one.takes(seen)) {
             return false;
@@ -370,7 +373,7 @@ impl Costly {
     }
 }
 
-/// What old clients give as an address ends with the id.
+/// The id in a value that old clients give as a URL.
 fn last_part(text: &str) -> String {
     text.rsplit('/').next().unwrap_or(text).to_owned()
 }

@@ -1,4 +1,4 @@
-//! Scheduler hints: what a new server wishes of its place beside zone and host.
+//! Scheduler hints: requests about a server's placement besides its zone and host.
 
 use std::collections::BTreeMap;
 
@@ -14,38 +14,38 @@ use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 use crate::topology::{self, OTHERS_MAX};
 
-/// The names of the object with the hints; the first is what errors call it.
+/// The keys under which a body may have hints; errors name the first.
 const KEYS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
 
 /// The hints that name servers.
 const OF_SERVERS: [&str; 2] = ["same_host", "different_host"];
 
-/// A hint names at most so many servers, or other things.
+/// The most servers or other values of a hint.
 const VALUES_MAX: usize = OTHERS_MAX;
 
-/// Hints for filters: the values of each name.
+/// Hints for filters: the values by name.
 type Texts = BTreeMap<String, Vec<String>>;
 
-/// The hints of a request.
+/// The parsed hints of a request.
 pub(super) struct Hints {
-    /// Those for filters, as texts.
+    /// Hints for the scheduler's filters, as texts.
     texts: Texts,
-    /// The server group.
+    /// The UUID of the server group.
     pub(super) group: Option<Uuid>,
-    /// What hints about other instances mean for the claim.
+    /// Hard rules about other instances, which the claim has to satisfy.
     rules: Vec<HardRule>,
     topology: Vec<TopologyRule>,
 }
 
 impl Hints {
-    /// Reads the hints of a request for so many servers. What they say of other instances holds also
-    /// when the claim is made.
+    /// Parses the hints of a request for `servers` servers. Hints about other instances also become
+    /// rules of the claim.
     pub(super) fn read(call: &Call<'_>, fields: &mut Fields<'_>, servers: u32) -> ApiResult<Self> {
         let (texts, topology) = read_texts(call, fields)?;
         let group = uuids(&texts, "group")?.first().copied();
         let mut rules = Vec::new();
         let same = uuids(&texts, "same_host")?;
-        // Of several, one is enough: that is the filter's to check.
+        // With several servers, being with one of them is enough, which only the filter can check.
         if same.len() == 1 {
             rules.push(on_host(Relation::Same, same));
         }
@@ -69,7 +69,7 @@ impl Hints {
         })
     }
 
-    /// Looks up what the hints name, and puts them into the request.
+    /// Looks up what the hints refer to, and adds it to the request.
     pub(super) fn look_up(
         &self,
         call: &Call<'_>,
@@ -99,10 +99,11 @@ impl Hints {
         Ok(())
     }
 
-    /// What the claim of each of some instances has to keep. Topology rules that name nobody are
-    /// about the members of the group, or else about these instances.
+    /// The rules that the claim of each of these instances has to satisfy. Topology rules that name
+    /// no servers concern the members of the group, or without one these instances.
     ///
-    /// Servers that the caller does not see are out of the request already, and so they are here.
+    /// Servers that the caller may not see were removed from the request before, and are removed
+    /// here too.
     pub(super) fn bind(
         &self,
         request: &mut RequestSpec,
@@ -132,7 +133,7 @@ impl Hints {
     }
 }
 
-/// The hints for filters, and the topology rules.
+/// Parses the hints for filters and the topology rules.
 fn read_texts(call: &Call<'_>, fields: &mut Fields<'_>) -> ApiResult<(Texts, Vec<TopologyRule>)> {
     let mut texts = BTreeMap::new();
     let mut topology = Vec::new();
@@ -180,8 +181,8 @@ fn shortened(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// Whether the caller does not see a server. One that is named all the same is treated as one that is
-/// not there: no server has the nil UUID.
+/// Whether a server is invisible to the caller. A hint that names one is treated as if it named a
+/// missing server: no server has the nil UUID.
 fn is_foreign(call: &Call<'_>, control: &Control, id: Uuid) -> bool {
     let mapping = control.conductor.mappings().get(&InstanceId(id));
     mapping.is_some_and(|one| one.project != call.project() && !call.sees_all_projects())

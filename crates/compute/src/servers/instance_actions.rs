@@ -1,4 +1,4 @@
-//! What was done with a server, and what was tried where.
+//! The history of a server: its actions, and the attempts on hosts.
 
 use placewright_auth::Rule;
 use placewright_conductor::{Action, Control, InstanceId};
@@ -14,23 +14,23 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::{page, time};
 
-/// What is known of the server beside its actions.
+/// What is known of a server besides its actions.
 struct About {
     id: InstanceId,
     project: String,
     user: String,
-    /// What control itself knows, while no cell has the server.
+    /// The action that control itself reports while no cell has the server.
     own: Option<Action>,
     hosts: Vec<(placewright_conductor::HostId, String)>,
 }
 
-/// One action with its number.
+/// An action with its request id.
 struct Numbered {
     id: String,
     action: Action,
 }
 
-/// The id of an action: the same whenever it is asked for.
+/// The request id of an action, derived so that it is always the same.
 fn request_id(instance: InstanceId, number: usize) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(instance.0.as_bytes());
@@ -54,7 +54,7 @@ fn about(call: &Call<'_>, control: &Control, views: &Views, rule: Rule) -> ApiRe
     })
 }
 
-/// The creation of a server that no cell has told of.
+/// The creation of a server of which no cell has reported yet.
 fn own(seen: &Seen<'_>) -> Option<Action> {
     if seen.view.is_some() {
         return None;
@@ -69,7 +69,7 @@ fn own(seen: &Seen<'_>) -> Option<Action> {
     })
 }
 
-/// All actions of the server of the path, the latest first.
+/// All actions of the server in the path, the latest first.
 async fn all(call: &Call<'_>, rule: Rule) -> ApiResult<(About, Vec<Numbered>)> {
     let mut about = call
         .read(|control, views| about(call, control, views, rule))
@@ -171,7 +171,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"instanceAction": value}))
 }
 
-/// The steps: the search for a place, then what hosts were asked for.
+/// The events of an action: the search for a host, then the steps of hosts.
 fn events(call: &Call<'_>, about: &About, one: &Numbered, sees_all: bool) -> Value {
     let action = &one.action;
     let sees_details = call.version.since(84) && call.may(Rule::InstanceActionsEventsDetails);

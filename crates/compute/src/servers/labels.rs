@@ -1,4 +1,4 @@
-//! What is written on servers: names, metadata, tags, locks.
+//! The parts of a server that have no effect on placement: name, metadata, tags, lock.
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels};
@@ -8,7 +8,7 @@ use super::seen::Seen;
 use crate::call::Call;
 use crate::error::ApiResult;
 
-/// What is written on a server now.
+/// The present labels of a server.
 pub(crate) fn of(seen: &Seen<'_>) -> Labels {
     if let Some(labels) = seen.labels {
         return labels.clone();
@@ -25,7 +25,7 @@ pub(crate) fn of(seen: &Seen<'_>) -> Labels {
     }
 }
 
-/// The command that writes something else on a server, if it is still as it was seen.
+/// The command that changes a server's labels, if they have not changed meanwhile.
 pub(crate) fn command(call: &Call<'_>, seen: &Seen<'_>, labels: &Labels) -> Command {
     let before = seen.labels.map(|labels| Box::new(labels.clone()));
     let more = of_labels(labels).saturating_sub(seen.labels.map_or(0, of_labels));
@@ -41,7 +41,7 @@ pub(crate) fn command(call: &Call<'_>, seen: &Seen<'_>, labels: &Labels) -> Comm
     }
 }
 
-/// Changes what is written on the server of the path.
+/// Changes the labels of the server in the path.
 pub(crate) async fn change(
     call: &Call<'_>,
     rule: Rule,

@@ -1,9 +1,9 @@
-//! Lists of servers: filtered, sorted and cut over all cells.
+//! Listings of servers: filtered, sorted and paginated over all cells.
 //!
-//! A list in the order of age, which is the order of most, goes along an index: a page costs the page,
-//! and what a filter passes over. For other orders, and for filters that pass over much, the sort keys
-//! of all servers are gathered. What a page shows is read for its servers alone. All of it a part at a time, so that
-//! control is never held up for long.
+//! A listing in order of age, which is the default, follows an index: a page costs its own rows and
+//! those that the filter skips. For other orders, and for filters that skip many rows, the sort
+//! keys of all servers are collected first. The rest is read only for the servers of the page. All
+//! of this is done in slices, so that control is not blocked for long.
 
 use std::ops::Bound;
 
@@ -26,7 +26,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::page;
 use crate::slices::{Slice, Sliced};
 
-/// A page that is not full after so many looks along the index is looked for among all servers.
+/// After so many rows of the index, a page that is not full is searched for among all servers.
 const LOOKS_ALONG: usize = 8000;
 
 pub(crate) async fn brief(call: &Call<'_>) -> ApiResult<Reply> {
@@ -91,11 +91,11 @@ struct Page {
     servers: Vec<Box<RawValue>>,
     /// The last that was looked at.
     last: Option<InstanceId>,
-    /// Whether it ends here because it is long enough, and there are more.
+    /// Whether the page was cut because of its size, and more servers follow.
     is_cut: bool,
 }
 
-/// Writes servers out until the page has as many bytes as it may have.
+/// Serializes servers until the page has reached its limit of bytes.
 async fn written(
     call: &Call<'_>,
     ids: &[InstanceId],
@@ -138,7 +138,7 @@ async fn written(
     Ok(page)
 }
 
-/// The servers of the page.
+/// The servers of the page, in order.
 async fn found(
     call: &Call<'_>,
     filter: &Filter,
@@ -151,7 +151,7 @@ async fn found(
         Some(id) => {
             let key = call.try_read(|control, views| {
                 let seen = Seen::find(control, views, id);
-                // What the caller does not see is as if it were not there.
+                // A server that the caller may not see is treated as missing.
                 let seen = seen.filter(|seen| {
                     seen.mapping.project == call.project() || call.sees_all_projects()
                 });
@@ -177,17 +177,18 @@ async fn found(
     sorted(call, filter, order, marker.as_ref(), limit, &mut effort).await
 }
 
-/// Where a look at servers goes on.
+/// A position from which a scan of servers continues.
 #[derive(Clone, Copy)]
 enum Behind {
-    /// Behind a place in the order of age; true for the youngest first.
+    /// After a position in order of age; true for the youngest first.
     Age(Option<ListKey>, bool),
-    /// Behind an id. Without the order of a list, but what belongs together is found together.
+    /// After an id: not in the order of a listing, but rows that are near in memory are read
+    /// together.
     Id(Option<InstanceId>),
 }
 
 impl Behind {
-    /// The servers behind it, each with where a look goes on behind it.
+    /// The servers after the position, each with the position after it.
     fn servers<'s>(
         self,
         control: &'s Control,
@@ -216,16 +217,16 @@ impl Behind {
     }
 }
 
-/// Some servers that were found, and where it goes on; nothing if there are no more.
+/// A part of a scan: the servers found, and where to continue; none at the end.
 struct Part<T> {
-    /// Each with the texts that patterns have to be matched with.
+    /// The servers found, each with the texts that the patterns are matched with.
     found: Vec<(T, Vec<String>)>,
     looked_at: usize,
     next: Option<Behind>,
 }
 
 impl<T> Part<T> {
-    /// Looks at the next servers, until so many are found or the slice is over.
+    /// Scans servers until so many are found or the time slice is over.
     fn look(
         (control, views): (&Control, &Views),
         filter: &Filter,
@@ -256,7 +257,7 @@ impl<T> Part<T> {
         part
     }
 
-    /// Those that the patterns leave. Nothing is locked meanwhile.
+    /// The servers whose texts match the patterns. No lock is held meanwhile.
     async fn matched(self, filter: &Filter, effort: &mut Effort) -> ApiResult<Vec<T>> {
         if !filter.has_patterns() {
             return Ok(self.found.into_iter().map(|(one, _)| one).collect());
@@ -265,8 +266,8 @@ impl<T> Part<T> {
     }
 }
 
-/// The servers of a page in the order of their age. Nothing if the filter passes over so many that
-/// it is faster to look at all.
+/// The servers of a page in order of age. None if the filter skips so many that a scan of all
+/// servers is faster.
 async fn along(
     call: &Call<'_>,
     filter: &Filter,
@@ -305,7 +306,7 @@ async fn sorted(
 ) -> ApiResult<Vec<InstanceId>> {
     let is_behind = |key: &Key| marker.is_none_or(|marker| order.compare(marker, key).is_lt());
     let key = |seen: &Seen<'_>| Some(order.key(seen)).filter(is_behind);
-    // A project with few of all servers is found by its index.
+    // A project with few of all servers is scanned by its index.
     let mut from = call
         .read(|control, _| {
             let listing = control.conductor.listing();
@@ -325,7 +326,7 @@ async fn sorted(
         let next = part.next;
         keys.append(&mut part.matched(filter, effort).await?);
         if keys.len() > limit.saturating_mul(2) {
-            // What is behind the page now stays behind it.
+            // What is after the page now will not move into it.
             keys.select_nth_unstable_by(limit, |a, b| order.compare(a, b));
             keys.truncate(limit);
         }

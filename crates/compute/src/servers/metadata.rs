@@ -10,10 +10,10 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
-/// A server has at most so many items.
+/// The most items of a server's metadata.
 const ITEMS_MAX: usize = 128;
 
-/// Reads metadata.
+/// Parses an object of metadata.
 pub(crate) fn read(path: &str, value: &Value) -> ApiResult<BTreeMap<String, String>> {
     let pairs = fields::texts(path, value, fields::is_key, 255)?;
     let metadata = pairs.into_iter().collect();
@@ -61,7 +61,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"meta": pair}))
 }
 
-/// Items are added, or replaced.
+/// Adds or replaces items.
 pub(crate) async fn add(call: &Call<'_>) -> ApiResult<Reply> {
     let body = call.json()?;
     let wish = wish(&body)?;

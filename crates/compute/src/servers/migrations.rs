@@ -1,4 +1,4 @@
-//! Migrations: the moves of all servers, and the live ones of one server that are under way.
+//! Migrations: the moves of all servers, and a server's live migrations under way.
 
 use std::ops::Bound;
 
@@ -16,7 +16,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::slices::Sliced;
 use crate::{page, time};
 
-/// A migration with what it is shown with.
+/// A migration with what is shown of its server and hosts.
 struct Row {
     id: MigrationId,
     record: Migration,
@@ -67,7 +67,7 @@ impl Row {
         }
     }
 
-    /// The number by which old clients know it.
+    /// Its integer id for old clients.
     fn number(&self) -> u32 {
         number(self.id.0)
     }
@@ -77,7 +77,7 @@ impl Row {
     }
 }
 
-/// What became of it, in the words of the compute API.
+/// The status of a migration, in the terms of the compute API.
 fn status(record: &Migration, seen: &Seen<'_>) -> &'static str {
     let is_live = matches!(record.kind, MoveKind::LiveMigrate);
     match record.status {
@@ -133,7 +133,7 @@ fn shown(call: &Call<'_>, row: &Row) -> Value {
     value
 }
 
-/// Unshelving is a move here and none in the compute API: its record is among the actions only.
+/// Unshelving is a move here but not in the compute API, where it appears among the actions only.
 fn is_listed(record: &Migration) -> bool {
     record.kind != MoveKind::Unshelve
 }
@@ -200,7 +200,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &body)
 }
 
-/// The live migrations of the server of the path that are under way.
+/// The server's live migrations that are under way.
 async fn live(call: &Call<'_>, rule: Rule) -> ApiResult<Vec<Row>> {
     let read = call.read(|control, views| {
         let seen = find(call, control, views, rule)?;

@@ -1,5 +1,5 @@
-//! What belongs to a server elsewhere: ports and volumes. They are references that are carried
-//! along, so there is nothing to show of them.
+//! A server's ports and volumes. They belong to other services and are only passed on, so the
+//! listings are empty.
 
 use placewright_auth::Rule;
 use serde_json::json;

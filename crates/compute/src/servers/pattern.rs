@@ -1,4 +1,4 @@
-//! Regular expressions in queries, bounded in size and work: whoever asks makes them.
+//! Regular expressions in queries, bounded in size and work because clients write them.
 
 use std::time::{Duration, Instant};
 
@@ -7,27 +7,28 @@ use regex::{Regex, RegexBuilder};
 use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 
-/// A compiled expression has at most so many bytes; its work for a text is at most in proportion.
+/// The most bytes of a compiled expression; the work for a text is at most proportional to it.
 const COMPILED_BYTES_MAX: usize = 1 << 17;
 
-/// What is remembered of an expression's states while it is matched has at most so many bytes.
+/// The most bytes of the cache of an expression's automaton.
 const CACHE_BYTES_MAX: usize = 1 << 18;
 
-/// Nested deeper is no expression that anybody writes.
+/// The deepest nesting of an expression.
 const NESTED_MAX: u32 = 32;
 
-/// After so long a task lets others go on.
+/// The time after which a task yields to others.
 const TURN: Duration = Duration::from_millis(2);
 
-/// An expression that is looked for in a text, whatever the case of its letters.
+/// A compiled expression that is searched for in a text, ignoring case.
 #[derive(Debug)]
 pub(crate) struct Pattern(Regex);
 
 impl Pattern {
-    /// Reads the value of a key of the query.
+    /// Compiles the value of a query parameter.
     ///
     /// # Errors
-    /// 400 for what is too long or too large, or no expression at all.
+    ///
+    /// 400 if the expression is not valid, too long, or too large when compiled.
     pub(crate) fn read(call: &Call<'_>, key: &str, text: &str) -> ApiResult<Self> {
         let (length, most) = (text.chars().count(), call.core.limits().pattern_chars_max);
         if length > most {
@@ -61,7 +62,7 @@ impl Pattern {
     }
 }
 
-/// How long the matching of one listing took.
+/// The time that one listing has spent on matching.
 #[derive(Debug)]
 pub(crate) struct Effort {
     spent: Duration,
@@ -80,10 +81,11 @@ impl Effort {
         }
     }
 
-    /// Those of some that are wanted. Others go on in between.
+    /// Keeps the items whose texts match, and yields to other tasks in between.
     ///
     /// # Errors
-    /// 400 when it took too long: a listing is whole or refused.
+    ///
+    /// 400 when matching took too long: a listing is complete or rejected.
     pub(crate) async fn keep<T>(
         &mut self,
         found: Vec<(T, Vec<String>)>,
@@ -150,7 +152,7 @@ mod tests {
         }
     }
 
-    /// The costliest that compile, on names of the greatest length.
+    /// The most expensive expressions that compile, on names of the greatest length.
     #[test]
     fn one_match_takes_milliseconds_at_most() {
         let name = "abcdefgh".repeat(32);

@@ -1,4 +1,4 @@
-//! A server as control and its cell know it, put together.
+//! A server, combined from control's records and its cell's report.
 
 use placewright_conductor::cell_conductor::{JobKind, VmState};
 use placewright_conductor::super_conductor::{BuildRequest, BuildStage, Labels, Mapping, Rebuild};
@@ -10,26 +10,26 @@ use placewright_placement::Timestamp;
 use super::body::Shown;
 use super::status::Status;
 
-/// A server. It borrows from the states, so that looking at many is cheap.
+/// A server. It borrows from the states, so that reading many servers is cheap.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'s> {
     pub(crate) control: &'s Control,
     pub(crate) views: &'s Views,
     pub(crate) id: InstanceId,
     pub(crate) mapping: &'s Mapping,
-    /// What control has it to be.
+    /// The specification that control has stored.
     pub(crate) stored: &'s Spec,
     pub(crate) labels: Option<&'s Labels>,
     build: Option<&'s BuildRequest>,
-    /// The rebuild that is under way, if one is.
+    /// The rebuild under way, if there is one.
     pub(crate) rebuild: Option<&'s Rebuild>,
     pub(crate) view: Option<&'s InstanceView>,
-    /// Whether its cell is not there.
+    /// Whether its cell is down or silent.
     pub(crate) is_out_of_reach: bool,
 }
 
 impl<'s> Seen<'s> {
-    /// A server by its id.
+    /// Finds a server by its id.
     pub(crate) fn find(control: &'s Control, views: &'s Views, id: InstanceId) -> Option<Self> {
         let mapping = control.conductor.mappings().get(&id)?;
         Self::of(control, views, id, mapping)
@@ -80,8 +80,8 @@ impl<'s> Seen<'s> {
             (Some(BuildStage::Waiting), _) | (None, None) => Status::SCHEDULING,
             (_, Some(CellId::CELL0)) => Status::BURIED,
             _ if self.is_out_of_reach => Status::UNKNOWN,
-            // Until control has its cell's word for it, nothing else can be done with it: its cell may
-            // be ahead, and tell that it is active.
+            // Nothing else can be done with it until control has the cell's answer: the cell may be
+            // ahead, and already report it as active.
             (Some(BuildStage::Placed { .. }), _) => self
                 .view
                 .map(Status::of)
@@ -94,7 +94,7 @@ impl<'s> Seen<'s> {
         }
     }
 
-    /// A move or rebuild that its cell has not heard of, or not told of, is under way all the same.
+    /// A move or rebuild also counts as under way before its cell has reported it.
     fn with_move(&self, status: Status) -> Status {
         use placewright_conductor::MoveKind;
         if self.rebuild.is_some() && status.task.is_none() {
@@ -121,8 +121,8 @@ impl<'s> Seen<'s> {
         }
     }
 
-    /// What the server is now: after a resize that waits to be confirmed, already the new flavor, and
-    /// while it is being rebuilt, already the new image.
+    /// What the server is at present: after a resize that waits for confirmation it has the new
+    /// flavor, and while it is rebuilt it has the new image.
     pub(crate) fn spec(&self) -> &'s Spec {
         if let Some(rebuild) = self.rebuild {
             return &rebuild.spec;
@@ -139,7 +139,7 @@ impl<'s> Seen<'s> {
             .unwrap_or(self.stored)
     }
 
-    /// The parts of its spec that are shown.
+    /// The parts of its specification that are shown.
     pub(crate) fn shown(&self) -> Shown {
         Shown::of(self.spec())
     }
@@ -149,7 +149,7 @@ impl<'s> Seen<'s> {
             .map_or(self.stored.name.as_str(), |labels| labels.name.as_str())
     }
 
-    /// Words for people about it.
+    /// The description that its owner gave it.
     pub(crate) fn description(&self) -> Option<String> {
         match self.labels {
             Some(labels) => labels.description.clone(),
@@ -157,7 +157,7 @@ impl<'s> Seen<'s> {
         }
     }
 
-    /// The host where it is, with its name.
+    /// The host where it is, with the host's name.
     pub(crate) fn host(&self) -> Option<(HostId, &'s str)> {
         let host = self.view?.guest?.host;
         let mapping = self.control.conductor.hosts().get(&host);
@@ -169,7 +169,7 @@ impl<'s> Seen<'s> {
         Some(crate::admin::zones::of_host(self.control, host))
     }
 
-    /// When anything about it changed last.
+    /// The time of the latest change.
     pub(crate) fn updated_at(&self) -> Timestamp {
         let labelled = self.labels.map(|labels| labels.updated_at);
         let seen = self.view.map(|view| view.updated_at);
@@ -179,23 +179,23 @@ impl<'s> Seen<'s> {
             .fold(self.mapping.created_at, Timestamp::max)
     }
 
-    /// Why it is not what it should be.
+    /// Why it is in the error state.
     pub(crate) fn fault(&self) -> Option<&'s Fault> {
         let buried = self.control.conductor.buried().get(&self.id);
         let seen = self.view.and_then(|view| view.fault.as_ref());
         buried.map(|row| &row.fault).or(seen)
     }
 
-    /// The cell that can be asked to do something with it.
+    /// The cell that has the server; none before it is placed.
     pub(crate) fn cell(&self) -> Option<CellId> {
         self.mapping.cell.filter(|cell| *cell != CellId::CELL0)
     }
 }
 
-/// A cell that was heard of so much later than it was asked for a rebuild would have told of it.
+/// A cell that was heard from so much later than it was asked for a rebuild would have reported it.
 const TOLD_AFTER_US: i64 = 10_000_000;
 
-/// Whether a rebuild goes on, as far as its cell told.
+/// Whether a rebuild is under way, according to its cell.
 fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool {
     if view
         .job
@@ -208,11 +208,11 @@ fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool
     if is_before {
         return cell.heard_at.0.saturating_sub(rebuild.at.0) < TOLD_AFTER_US;
     }
-    // It is done, and about to be written down.
+    // The cell has completed it, and control is about to record that.
     view.job.is_none() && view.spec == rebuild.spec.digest()
 }
 
-/// Whether a cell is not there: control says so, or nothing is heard of it.
+/// Whether a cell is down according to control, or is silent.
 pub(crate) fn is_down(control: &Control, views: &Views, cell: CellId) -> bool {
     let row = control.conductor.cells().get(&cell);
     let said = row.is_none_or(|row| row.down_since.is_some());

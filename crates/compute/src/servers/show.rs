@@ -1,4 +1,4 @@
-//! A server as the API shows it.
+//! The JSON representation of a server.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::call::{Call, Reply};
 use crate::error::ApiResult;
 use crate::time;
 
-/// What the caller may see of servers.
+/// Which parts of servers the caller may see.
 #[derive(Clone, Copy)]
 pub(crate) struct Sight {
     extended: bool,
     host_status: bool,
-    /// Faults with all that is known of them.
+    /// Whether faults are shown with all their details.
     faults: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"server": server.await?}))
 }
 
-/// A server alone, with what lists do not have.
+/// A single server, with fields that listings do not have.
 pub(crate) fn whole(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value {
     let shown = seen.shown();
     let mut value = if is_minimal(call, seen) {
@@ -63,7 +63,7 @@ pub(crate) fn whole(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value {
     value
 }
 
-/// A server in a list without details.
+/// A server in a listing without details.
 pub(crate) fn brief(call: &Call<'_>, seen: &Seen<'_>) -> Value {
     let path = format!("/servers/{}", seen.id);
     if is_minimal(call, seen) {
@@ -72,7 +72,7 @@ pub(crate) fn brief(call: &Call<'_>, seen: &Seen<'_>) -> Value {
     json!({"id": seen.id, "name": seen.name(), "links": call.links(&path)})
 }
 
-/// From version 2.69 on, little is shown of what is in a cell that is not there.
+/// From version 2.69 on, little is shown of a server whose cell is down.
 fn is_minimal(call: &Call<'_>, seen: &Seen<'_>) -> bool {
     call.version.since(69) && seen.status() == Status::UNKNOWN
 }
@@ -87,7 +87,7 @@ fn minimal(call: &Call<'_>, seen: &Seen<'_>) -> Value {
     })
 }
 
-/// A server in a list with details.
+/// A server in a listing with details.
 pub(crate) fn detailed(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value {
     if is_minimal(call, seen) {
         return minimal(call, seen);
@@ -136,7 +136,7 @@ pub(crate) fn detailed(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value 
     ) {
         value["progress"] = json!(0);
     }
-    // As long as it is scheduled there is nothing that could have them.
+    // While it is being scheduled it has no security groups yet.
     if status != Status::SCHEDULING || !server.security_groups.is_empty() {
         value["security_groups"] = json!(groups.collect::<Vec<_>>());
     }
@@ -162,7 +162,7 @@ pub(crate) fn detailed(call: &Call<'_>, seen: &Seen<'_>, sight: Sight) -> Value 
     value
 }
 
-/// What came with versions.
+/// Adds the fields of the request's version.
 fn versioned(call: &Call<'_>, seen: &Seen<'_>, shown: &Shown, value: &mut Value) {
     let (server, labels, version) = (&shown.server, seen.labels, call.version);
     let lock = labels.and_then(|labels| labels.lock.as_ref());
@@ -199,7 +199,7 @@ fn hostname<'v>(seen: &'v Seen<'_>, shown: &'v Shown) -> &'v str {
         })
 }
 
-/// What only operators need.
+/// Adds the fields for operators.
 fn extended(call: &Call<'_>, seen: &Seen<'_>, shown: &Shown, value: &mut Value) {
     let host = seen.host().map(|(_, name)| name);
     value["OS-EXT-SRV-ATTR:host"] = json!(host);
@@ -237,7 +237,8 @@ fn host_status(seen: &Seen<'_>) -> &'static str {
     }
 }
 
-/// Tells servers of a project on one host from those on others, and no more.
+/// A hash that tells a project's servers on one host from those on others, without revealing the
+/// host.
 pub(crate) fn host_id(project: &str, host: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(project.as_bytes());
@@ -257,7 +258,7 @@ fn image(call: &Call<'_>, shown: &Shown) -> Value {
     }
 }
 
-/// The flavor as it was when the server took it: embedded from version 2.47 on.
+/// The flavor as it was when the server was created or resized: embedded from version 2.47 on.
 fn flavor(call: &Call<'_>, shown: &Shown) -> Value {
     let ShownFlavor {
         name,
@@ -286,7 +287,7 @@ fn flavor(call: &Call<'_>, shown: &Shown) -> Value {
     })
 }
 
-/// The volumes that the server was created with. They are references: nobody attaches them here.
+/// The volumes that the server was created with. They are references; nothing is attached here.
 pub(crate) fn volumes(call: &Call<'_>, mappings: &Value) -> Value {
     let all = mappings.as_array().map_or(&[][..], Vec::as_slice);
     let of_volumes = all.iter().filter(|one| one["source_type"] == "volume");

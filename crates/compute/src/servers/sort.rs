@@ -1,4 +1,4 @@
-//! The order of a list of servers.
+//! The order of a listing of servers.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -10,14 +10,14 @@ use super::seen::Seen;
 use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 
-/// What servers are sorted by, first things first.
+/// The columns that servers are sorted by, the most significant first.
 pub(crate) struct Order {
     columns: Vec<(Column, bool)>,
-    /// Whether ids, which decide at last, are in falling order.
+    /// Whether ids, which are compared last, are in descending order.
     ids_descend: bool,
 }
 
-/// Something to sort by.
+/// A column to sort by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Created,
@@ -38,18 +38,18 @@ enum Column {
     Hostname,
     KeyName,
     Locked,
-    /// The same for all.
+    /// A column that has the same value for all servers.
     Nothing,
 }
 
-/// A value to sort by.
+/// The value of a column.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Value {
     Number(i64),
     Text(String),
 }
 
-/// The place of a server in the order. Most lists have one column.
+/// The sort key of a server. Most listings have one column.
 pub(crate) struct Key {
     first: Value,
     rest: Vec<Value>,
@@ -107,7 +107,7 @@ impl Column {
         })
     }
 
-    /// What only administrators may sort by.
+    /// Whether only administrators may sort by the column.
     ///
     /// Source: Nova's `servers.py`, `remove_invalid_sort_keys`.
     fn is_for_administrators(self) -> bool {
@@ -148,7 +148,7 @@ impl Column {
 }
 
 impl Order {
-    /// The order that a request wants: the youngest first if it says nothing.
+    /// The order that a request wants; the default is the youngest first.
     pub(crate) fn of(call: &Call<'_>) -> ApiResult<Self> {
         let mut columns = Vec::new();
         let mut directions = call.query.all("sort_dir");
@@ -171,7 +171,7 @@ impl Order {
                 columns.push((Column::Nothing, descends));
                 break;
             }
-            // Those that are equal by a column are so by it once more.
+            // A repeated column has no further effect.
             if !columns.iter().any(|(known, _)| *known == column) {
                 columns.push((column, descends));
             }
@@ -190,7 +190,7 @@ impl Order {
         })
     }
 
-    /// Whether servers are in the order of their age alone; true for the youngest first.
+    /// Whether servers are ordered by age alone; true for the youngest first.
     pub(crate) fn by_age(&self) -> Option<bool> {
         match self.columns[..] {
             [(Column::Created, descends)] => Some(descends),
@@ -198,7 +198,7 @@ impl Order {
         }
     }
 
-    /// The place of a server.
+    /// The sort key of a server.
     pub(crate) fn key(&self, seen: &Seen<'_>) -> Key {
         let shown = OnceCell::new();
         let columns = self.columns.iter();

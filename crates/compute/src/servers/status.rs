@@ -1,18 +1,18 @@
-//! What is said of a server's state, in the words of the compute API.
+//! The states of a server, in the terms of the compute API.
 
 use placewright_conductor::MoveKind;
 use placewright_conductor::cell_conductor::{JobKind, Next, Stage, VmState};
 use placewright_link::{InstanceView, JobView};
 
-/// The state of a server.
+/// The state of a server, as users see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Status {
-    /// The one word for users: `ACTIVE`, `BUILD` …
+    /// The status: `ACTIVE`, `BUILD` …
     pub(crate) status: &'static str,
     pub(crate) vm_state: &'static str,
-    /// What is being done with it.
+    /// The task state: the operation under way, if any.
     pub(crate) task: Option<&'static str>,
-    /// 0 nothing known, 1 running, 4 shut down.
+    /// The power state: 0 unknown, 1 running, 4 shut down.
     pub(crate) power: u8,
 }
 
@@ -36,7 +36,7 @@ impl Status {
     pub(crate) const BURIED: Self = status("ERROR", "error", None, 0);
     pub(crate) const UNKNOWN: Self = status("UNKNOWN", "unknown", None, 0);
 
-    /// The state of a server that its cell tells of.
+    /// The state of a server as its cell reports it.
     pub(crate) fn of(view: &InstanceView) -> Self {
         let job = view.job.as_ref();
         match view.vm_state {
@@ -67,7 +67,7 @@ impl Status {
         }
     }
 
-    /// The same while a rebuild is under way that its cell has not told of.
+    /// The state during a rebuild that its cell has not reported yet.
     pub(crate) fn rebuilding(self) -> Self {
         Self {
             status: "REBUILD",
@@ -76,7 +76,7 @@ impl Status {
         }
     }
 
-    /// The same while it is being deleted.
+    /// The state during a deletion.
     pub(crate) fn deleting(self) -> Self {
         Self {
             task: Some("deleting"),
@@ -123,7 +123,7 @@ fn task(job: &JobView) -> Option<&'static str> {
     })
 }
 
-/// The words that a filter may use for a status, with the states that they mean.
+/// The status values that a filter may have, with the states that they match.
 pub(crate) const WORDS: [&str; 20] = [
     "ACTIVE",
     "BUILD",

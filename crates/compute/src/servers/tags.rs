@@ -8,10 +8,10 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
-/// A server has at most so many.
+/// The most tags of a server.
 pub(super) const TAGS_MAX: usize = 50;
 
-/// Reads a list of tags.
+/// Parses a list of tags.
 pub(crate) fn read(path: &str, value: &Value) -> ApiResult<Vec<String>> {
     let all = fields::list(path, value, TAGS_MAX)?;
     let mut tags = Vec::with_capacity(all.len());

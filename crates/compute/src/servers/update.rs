@@ -1,4 +1,4 @@
-//! Changing what a server is called, and what else decides nothing.
+//! Changes of a server's name and of other fields without effect on placement.
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command};
@@ -74,7 +74,8 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
     Reply::json(200, &json!({"server": server.await?}))
 }
 
-/// Before version 2.75 the answers to updates and rebuilds had fewer fields than a server has.
+/// Removes newer fields: before version 2.75 the responses to updates and rebuilds had fewer of
+/// them.
 pub(crate) fn withhold_newer(value: &mut serde_json::Value) {
     if let Some(map) = value.as_object_mut() {
         map.retain(|key, _| {

@@ -1,4 +1,4 @@
-//! Fields that several requests about servers have.
+//! Fields that several requests about servers have in common.
 
 use std::net::IpAddr;
 
@@ -9,15 +9,15 @@ use crate::call::Call;
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
-/// Images are signed with at most so many certificates.
+/// The most certificates that an image may be signed with.
 ///
 /// Source: Nova's `parameter_types.trusted_certs`.
 const CERTIFICATES_MAX: usize = 50;
 
-/// User data have at most so many characters, in base 64.
+/// The most characters of user data, in base 64.
 const USER_DATA_MAX: usize = 65_535;
 
-/// The certificates that the image must be signed with: carried along.
+/// The certificates that the image has to be signed with; they are stored and passed on.
 pub(crate) fn certificates(wish: &mut Fields<'_>) -> ApiResult<Option<Vec<String>>> {
     match wish.take("trusted_image_certificates") {
         None | Some(Value::Null) => Ok(None),
@@ -48,7 +48,7 @@ pub(crate) fn read_user_data(wish: &mut Fields<'_>) -> ApiResult<Option<String>>
     }
 }
 
-/// An address by which a server is to be reached; an empty one is none.
+/// An address under which the server is reached; an empty one means none.
 pub(crate) fn access_address<'a>(
     wish: &mut Fields<'a>,
     key: &'a str,
@@ -82,7 +82,7 @@ pub(crate) fn disk_config(wish: &mut Fields<'_>) -> ApiResult<Option<&'static st
     }
 }
 
-/// A host name for the guest; from version 2.94 on it may have dots.
+/// Checks a host name for the guest; from version 2.94 on it may contain dots.
 pub(crate) fn check_hostname(call: &Call<'_>, path: &str, name: &str) -> ApiResult<()> {
     let is_label = |label: &str| {
         let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-';

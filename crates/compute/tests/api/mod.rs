@@ -1,4 +1,4 @@
-//! The compute API of an installation in memory, asked without sockets.
+//! The compute API of an installation in memory, called without sockets.
 
 #![allow(
     dead_code,
@@ -23,7 +23,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use site::{Site, Stores};
 
-/// An image that nobody looks for.
+/// An image that is not looked up.
 pub const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
 
 pub struct Api {
@@ -31,7 +31,7 @@ pub struct Api {
     service: ComputeService,
 }
 
-/// An answer.
+/// The status, headers and body of a response.
 #[derive(Debug)]
 pub struct Told {
     pub status: u16,
@@ -40,7 +40,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// The message of a refusal, which must have this status and name.
+    /// The message of an error response, which must have this status and name.
     pub fn refused(&self, status: u16, name: &str) -> &str {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.body[name]["code"], status, "{self:?}");
@@ -76,7 +76,7 @@ impl Api {
         Self { site, service }
     }
 
-    /// Asks with these headers.
+    /// Sends a request with these headers.
     pub async fn ask(
         &self,
         method: &str,
@@ -108,7 +108,7 @@ impl Api {
         }
     }
 
-    /// Asks as the administrator, in a version.
+    /// Sends a request as the administrator, in a version.
     pub async fn at(&self, version: &str, method: &str, path: &str, body: Value) -> Told {
         let version = format!("compute {version}");
         let headers = [
@@ -144,7 +144,7 @@ impl Api {
         self.post("/flavors", flavor).await.is(200);
     }
 
-    /// Asks for a server, with more fields than the needed ones.
+    /// Creates a server, with more fields than the required ones.
     pub async fn create(&self, name: &str, more: Value) -> Told {
         let mut server = json!({
             "name": name, "flavorRef": "1", "imageRef": IMAGE, "networks": "none",
@@ -161,7 +161,7 @@ impl Api {
         self.post("/servers", body).await
     }
 
-    /// A server that is active.
+    /// Creates a server and waits until it is active.
     pub async fn active(&self, name: &str, more: Value) -> String {
         let created = self.create(name, more).await.is(202);
         let id = created["server"]["id"].as_str().unwrap().to_owned();
@@ -169,7 +169,7 @@ impl Api {
         id
     }
 
-    /// Waits until a server has a status and nothing is done with it; then it is shown.
+    /// Waits until a server has a status and no task; then returns it.
     pub async fn until(&self, id: &str, status: &str) -> Value {
         let mut last = Value::Null;
         for _ in 0..1000 {

@@ -1,5 +1,5 @@
 //! A whole installation in memory: control's engine, scheduler and runtime, real cells, and agents
-//! that keep to what cells expect of them.
+//! that follow the protocol.
 
 #![allow(
     dead_code,
@@ -50,11 +50,11 @@ pub use world::{cell, host, instance};
 pub struct Fleet {
     pub agents: BTreeMap<HostId, Agent>,
     pub failing: Vec<HostId>,
-    /// Those that hear no orders until their next session.
+    /// Hosts that ignore orders until their next session.
     pub deaf: Vec<HostId>,
 }
 
-/// A running installation.
+/// A running installation with control, cells and agents.
 pub struct Site {
     pub runtime: Arc<Runtime>,
     pub conductor: Conductor,
@@ -63,7 +63,7 @@ pub struct Site {
     agents: BTreeMap<CellId, JoinHandle<()>>,
 }
 
-/// Where the stores are.
+/// Where the stores of control and cells are kept.
 #[derive(Clone, Copy)]
 pub enum Stores<'a> {
     Memory,
@@ -102,7 +102,7 @@ fn service(engine: &Engine<ControlMachine>) -> Arc<Service> {
 }
 
 impl Site {
-    /// `cells` cells with `hosts` hosts each, of 16 CPUs; or what there was before.
+    /// Starts `cells` cells with `hosts` hosts of 16 CPUs each, or restarts what there was before.
     pub async fn start(
         stores: Stores<'_>,
         cells: u32,
@@ -187,7 +187,7 @@ impl Site {
         self.agents.insert(cell(number), running);
     }
 
-    /// When this returns they are at an end: a host never has two agents at once.
+    /// Stops the agents and waits for their end: a host never has two agents at once.
     pub async fn stop_agents(&mut self, number: u32) {
         end(self.agents.remove(&cell(number)).unwrap()).await;
     }
@@ -232,7 +232,7 @@ impl Site {
         submit_placement(engine, set).await.unwrap().unwrap();
     }
 
-    /// Asks for instances of `vcpus` CPUs each, together.
+    /// Requests instances of `vcpus` CPUs each, in one reservation.
     pub async fn create(&self, numbers: std::ops::Range<usize>, vcpus: u32) {
         self.create_with(numbers, &format!(
             r#"{{"request": {{"flavor": {{"vcpus": {vcpus}, "memory_mb": 512, "root_gb": 1}}}}}}"#
@@ -256,7 +256,7 @@ impl Site {
         self.conductor.submit(command).await.unwrap().unwrap();
     }
 
-    /// Waits until something holds of control's state and what cells said.
+    /// Waits until a condition holds of control's state and the cells' reports.
     pub async fn until(&self, what: &str, holds: impl Fn(&Control, &Views) -> bool + Send + Copy) {
         for _ in 0..1200 {
             if self.conductor.read(holds).await {
@@ -275,8 +275,8 @@ impl Site {
         panic!("it never came to: {what}\n{}", told.await);
     }
 
-    /// Waits until the scheduler knows so many hosts: what they say of themselves comes with, or
-    /// right behind, the news that they are up.
+    /// Waits until the scheduler has so many hosts: their reports come with, or right after, the
+    /// event that they are up.
     async fn until_scheduled(&self, hosts: usize) {
         let count = |table: &mut HostTable| {
             let known = table.known().iter().filter_map(|slot| table.get(slot));
@@ -293,12 +293,12 @@ impl Site {
         panic!("the scheduler never hears of all hosts");
     }
 
-    /// Waits until nothing is under way; then nothing may be lost or left over.
+    /// Waits until nothing is under way, and checks that nothing is lost or left over.
     pub async fn rest(&self) -> World {
         for _ in 0..1200 {
             let world = self.world().await;
             if is_at_rest(&world) {
-                // An agent's last word may be on its way.
+                // An agent's last message may be under way.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 let world = self.world().await;
                 if is_at_rest(&world) {
@@ -341,7 +341,7 @@ impl Site {
 
 async fn end(agents: JoinHandle<()>) {
     agents.abort();
-    // An error says that it was aborted.
+    // An error means that the task was aborted.
     let _ = agents.await;
 }
 
@@ -354,7 +354,7 @@ fn is_at_rest(world: &World) -> bool {
         })
 }
 
-/// A guest, as a host reports it.
+/// The report of a guest on a host.
 pub fn guest(uuid: Uuid) -> InstanceReport {
     InstanceReport {
         uuid,

@@ -1,4 +1,4 @@
-//! Messages of the agents' protocol, checked.
+//! Decodes and validates messages of the agents' protocol.
 
 use placewright_conductor::cell_conductor::{Failure, Order, Place, Step};
 use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, Spec};
@@ -18,10 +18,11 @@ use proto::agent_message::Kind as AgentKind;
 use proto::cell_message::Kind as CellKind;
 use proto::host_update::Update;
 
-/// What an agent said.
+/// Decodes a message of an agent.
 ///
 /// # Errors
-/// A field that is missing or makes no sense, named.
+///
+/// Names a field that is missing or not valid.
 pub(super) fn to_cell(message: proto::AgentMessage) -> Result<ToCell, Status> {
     let kind = message.kind.ok_or_else(|| missing("kind"))?;
     let message = match kind {
@@ -155,10 +156,11 @@ fn instance_report(one: proto::InstanceReport) -> Result<InstanceReport, Status>
     })
 }
 
-/// What a cell said. None: something that this release does not know.
+/// Decodes a message of a cell; none if this release does not know its kind.
 ///
 /// # Errors
-/// A field that is missing or makes no sense, named.
+///
+/// Names a field that is missing or not valid.
 pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, Refused> {
     let Some(kind) = message.kind else {
         return Ok(None);
@@ -183,7 +185,8 @@ pub(super) fn to_agent(message: proto::CellMessage) -> Result<Option<ToAgent>, R
     Ok(Some(message))
 }
 
-/// Why what a cell said is refused, and the answer to it, if it is a step and says which one.
+/// Why a cell's message was rejected, and the answer to it if the message is a step that says which
+/// one.
 pub(super) struct Refused {
     pub(super) why: Status,
     pub(super) answer: Option<ToCell>,

@@ -1,4 +1,4 @@
-//! What is said, as messages of the agents' protocol.
+//! Encodes messages of the agents' protocol.
 
 use placewright_conductor::cell_conductor::{Order, Place, Step};
 use placewright_conductor::{Amounts, HardRule, Spec};

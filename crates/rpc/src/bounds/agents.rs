@@ -1,4 +1,4 @@
-//! What agents and their cell say.
+//! Limits of the messages between agents and cells.
 
 use placewright_conductor::cell_conductor::{Failure, Order};
 use placewright_conductor::{Amounts, HardRule, Spec};

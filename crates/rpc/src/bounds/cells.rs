@@ -1,4 +1,4 @@
-//! What control and cells say.
+//! Limits of the messages between control and cells.
 
 use placewright_conductor::message::{Create, Envelope, MoveOrder};
 use placewright_conductor::{
@@ -30,7 +30,7 @@ impl Bounded for InstanceId {
     }
 }
 
-/// Any place of a list is one: the other side made the list.
+/// Positions in a list need no limit: they refer to a list that the other side sent.
 impl Bounded for Answer {
     fn check(&self, _: At<'_>) -> Result<(), Absurd> {
         Ok(())

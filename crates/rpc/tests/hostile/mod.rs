@@ -1,4 +1,4 @@
-//! Somebody who says anything: random messages with extreme numbers, and a cell that speaks so.
+//! A hostile peer: random messages with extreme numbers, and a cell that sends them.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-/// Random numbers, the same for the same seed (splitmix64).
+/// A random number generator with a seed (splitmix64).
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
@@ -39,7 +39,7 @@ impl Rng {
         list[self.below(list.len())].clone()
     }
 
-    /// Any number, mostly at the ends of something.
+    /// Any number, mostly one at the limits of a type or field.
     fn number(&mut self) -> u64 {
         let ends = [
             0,
@@ -83,7 +83,7 @@ impl Rng {
         Uuid::from_u128(u128::from(self.next() % 8))
     }
 
-    /// Mostly one of these, else anything.
+    /// An id: mostly one of these, otherwise a random one.
     fn id(&mut self, known: &[String]) -> String {
         match self.below(8) {
             0 => self.text(),
@@ -126,7 +126,7 @@ fn body(rng: &mut Rng) -> String {
     }
 }
 
-/// A message of a cell.
+/// A random message of a cell to an agent.
 pub(crate) fn order(rng: &mut Rng, hosts: &[String]) -> proto::CellMessage {
     let host = rng.id(hosts);
     let instance = rng.uuid().to_string();
@@ -224,7 +224,7 @@ fn facts(rng: &mut Rng) -> proto::HostFacts {
     }
 }
 
-/// A message of an agent.
+/// A random message of an agent.
 pub(crate) fn word(rng: &mut Rng, hosts: &[String]) -> proto::AgentMessage {
     let host = rng.id(hosts);
     let instance = rng.uuid().to_string();
@@ -320,7 +320,7 @@ fn candidate(rng: &mut Rng) -> Candidate {
     }
 }
 
-/// A message of control.
+/// A random message of control.
 pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
     let instance = InstanceId(rng.uuid());
     let migration = MigrationId(rng.uuid());
@@ -366,12 +366,12 @@ pub(crate) fn envelope(rng: &mut Rng) -> Envelope {
     }
 }
 
-/// A cell that says to its agents what a test wants.
+/// A cell that sends its agents whatever a test wants.
 pub(crate) struct Wicked {
     peers: mpsc::Receiver<Peer>,
 }
 
-/// One connection of an agent to it.
+/// An agent's connection to that cell.
 pub(crate) struct Peer {
     heard: Streaming<proto::FromAgent>,
     orders: mpsc::Sender<Result<proto::FromCell, Status>>,
@@ -408,14 +408,14 @@ impl Wicked {
         (address, Self { peers })
     }
 
-    /// The next connection of the agent.
+    /// Waits for the next connection of the agent.
     pub(crate) async fn next(&mut self) -> Peer {
         self.peers.recv().await.unwrap()
     }
 }
 
 impl Peer {
-    /// Whether the agent is still there to hear it.
+    /// Sends messages; false if the agent is gone.
     pub(crate) async fn say(&mut self, messages: Vec<proto::CellMessage>) -> bool {
         self.orders
             .send(Ok(proto::FromCell { messages }))
@@ -423,7 +423,7 @@ impl Peer {
             .is_ok()
     }
 
-    /// The session that begins next for a host, whichever it was before.
+    /// Waits for the next session of a host, whichever it was before.
     pub(crate) async fn session_of(&mut self, host: &str) -> (String, u64) {
         let again = proto::StartAgain {
             host: host.to_owned(),
@@ -436,7 +436,7 @@ impl Peer {
         (host.to_owned(), self.start_after(host, 0).await)
     }
 
-    /// Waits until a host begins a session beyond this one.
+    /// Waits until a host begins a session with a number greater than this one.
     pub(crate) async fn start_after(&mut self, host: &str, session: u64) -> u64 {
         let wait = async {
             loop {

@@ -1,4 +1,4 @@
-//! A cell and a placement that answer as they are told, and a server for them.
+//! A cell and a placement with prepared answers, and a server for them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Fake {
     pub(crate) id: CellId,
     mode: AtomicU8,
     hears: mpsc::Sender<Option<ToCell>>,
-    /// What agents said, and nothing at the end of a connection.
+    /// The messages of agents; none marks the end of a connection.
     pub(crate) heard: Mutex<mpsc::Receiver<Option<ToCell>>>,
 }
 
@@ -164,7 +164,7 @@ impl AgentLink for Fake {
     }
 }
 
-/// A server that ends with its handle, and all its connections with it.
+/// A server that ends, with all its connections, when its handle is dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     runtime: Option<Runtime>,
@@ -285,7 +285,7 @@ pub(crate) fn asks(count: u64) -> Vec<Ask> {
     (0..count).map(one).collect()
 }
 
-/// Everything that an agent can say of its host's state.
+/// One of each update of a host's soft state.
 fn every_update() -> [HostUpdate; 11] {
     let (load, came) = (
         Load {
@@ -342,7 +342,7 @@ fn every_update() -> [HostUpdate; 11] {
     ]
 }
 
-/// Everything that an agent can say.
+/// One of each message that an agent can send.
 pub(crate) fn every_word() -> Vec<ToCell> {
     let mut words = vec![
         ToCell::Started(Box::new(HostStart {
@@ -389,7 +389,7 @@ pub(crate) fn every_word() -> Vec<ToCell> {
     words
 }
 
-/// Everything that a cell can say.
+/// One of each message that a cell can send.
 pub(crate) fn every_order() -> Vec<ToAgent> {
     let mut orders = vec![
         ToAgent::Destroy {

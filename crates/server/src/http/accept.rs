@@ -1,14 +1,14 @@
-//! The `Accept` header: which of the few types that there are does a client want?
+//! The `Accept` header: which of the few content types does a client prefer?
 //!
-//! The rules are those of RFC 9110, section 12.5.1, with the reference's reading of bad headers:
-//! one that cannot be parsed is as good as none, and takes everything.
+//! The rules are those of RFC 9110, section 12.5.1. As in the reference, a header that cannot be
+//! parsed counts as missing, and accepts everything.
 
-/// A parsed header.
+/// A parsed `Accept` header.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Accept {
     /// Not a valid header: everything is acceptable, the first offer best.
     Invalid,
-    /// Media ranges as the client gave them.
+    /// The media ranges in the order of the header.
     Ranges(Vec<Range>),
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Range {
 }
 
 impl Accept {
-    /// What a request's header says. No header, an empty one and `*/*` alone ask for JSON.
+    /// Parses a request's header. None, an empty one and a lone `*/*` ask for JSON.
     pub(crate) fn parse(header: Option<&str>) -> Self {
         match header {
             None | Some("" | "*/*" | "application/json") => Self::json(),
@@ -37,7 +37,7 @@ impl Accept {
         }])
     }
 
-    /// The offer that the client likes best; of equally liked ones the first.
+    /// The offered type that the client prefers; among equal ones the first.
     pub(crate) fn best<'a>(&self, offers: &[&'a str]) -> Option<&'a str> {
         let Self::Ranges(ranges) = self else {
             return offers.first().copied();
@@ -52,13 +52,13 @@ impl Accept {
         best.map(|(offer, _)| offer)
     }
 
-    /// Whether an answer of this type may be sent.
+    /// Whether the client accepts a type.
     pub(crate) fn takes(&self, offer: &str) -> bool {
         self.best(&[offer]).is_some()
     }
 }
 
-/// The weight of the most specific range that the offer falls into, 0 for none.
+/// The weight of the most specific range that matches the offer; 0 for none.
 fn weight_of(offer: &str, ranges: &[Range]) -> u16 {
     let main = offer.split('/').next().unwrap_or(offer);
     let mut found = (0, 0);
@@ -105,6 +105,7 @@ fn parse_ranges(header: &str) -> Option<Vec<Range>> {
     }
 }
 
+/// The rest of a header that is being parsed.
 struct Scanner<'a>(&'a str);
 
 impl<'a> Scanner<'a> {
@@ -178,7 +179,7 @@ impl<'a> Scanner<'a> {
             } else if has_value {
                 self.token()?;
             } else if !weighted {
-                // Only what follows the weight may go without a value.
+                // Only parameters after the weight may have no value.
                 return None;
             }
         }
@@ -189,7 +190,7 @@ fn is_token(character: char) -> bool {
     character.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(character)
 }
 
-/// `0` to `1` with at most three digits after the dot, in thousandths.
+/// Parses a weight, `0` to `1` with at most three digits after the dot, in thousandths.
 fn weight(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

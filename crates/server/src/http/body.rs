@@ -1,4 +1,4 @@
-//! Bodies: answers on their way out, requests on their way in.
+//! Bodies of responses and of requests.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,14 +15,14 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::http::error::{ApiError, ApiResult};
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub enum Body {
-    /// All of it.
+    /// The whole body in one piece.
     Whole(Bytes),
-    /// A stream that goes on until its sender is dropped.
+    /// A stream that lasts until its sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
-    /// Pieces that are made as the client takes them.
+    /// Pieces that are generated as the client takes them.
     Pieces(Pieces),
 }
 
@@ -37,7 +37,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// An answer of the pieces that `make` gives, until it gives none.
+    /// A response of the pieces that `make` returns, until it returns none.
     pub(crate) fn new(
         make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
         held: Option<OwnedSemaphorePermit>,
@@ -49,7 +49,7 @@ impl Pieces {
         }
     }
 
-    /// The next piece; between two of them the connections of the same thread come first.
+    /// The next piece; between two of them the other connections of the thread are served.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if !self.has_rested {
             self.has_rested = true;
@@ -119,9 +119,8 @@ where
     }
 }
 
-/// What a future that needs to be asked twice has to say, if that is enough. Most bodies came together
-/// with their head, and the connection hands them out once they were asked for: for those a timer,
-/// which all threads share, would be set in vain.
+/// The result of a future that completes at its first or second poll. Most bodies arrive together
+/// with their head and need no timer, which would cost a lock that all threads share.
 async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut is_second = false;
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
@@ -129,7 +128,7 @@ async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
         Poll::Pending if is_second => Poll::Ready(None),
         Poll::Pending => {
             is_second = true;
-            // Whoever waits for a slow client is asked again without it.
+            // Polled again at once; only if it is pending even then, the caller waits with a timer.
             context.waker().wake_by_ref();
             Poll::Pending
         }
@@ -137,13 +136,13 @@ async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-/// A body that nobody wants is taken and forgotten up to this size and time; then the connection
-/// has to be closed.
+/// An unread body is read and discarded up to this size and time; beyond that the connection has to
+/// be closed.
 const DRAIN_BYTES_MAX: u64 = 256 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Takes what is left of a body that was not asked for, so that the next request on the connection
-/// can be told from it. True when nothing is left.
+/// Discards what is left of a body that no handler read, so that the next request on the connection
+/// can be found. True when nothing is left.
 pub(crate) async fn drain<B>(body: &mut B, headers: &HeaderMap) -> bool
 where
     B: HttpBody<Data = Bytes> + Unpin,
@@ -151,7 +150,7 @@ where
     if body.is_end_stream() {
         return true;
     }
-    // Reading would invite a client to send what it holds back.
+    // Reading would invite the client to send the body that it withholds.
     if headers.contains_key(EXPECT) || body.size_hint().lower() > DRAIN_BYTES_MAX {
         return false;
     }
@@ -194,7 +193,7 @@ where
         if first.len().max(all.len()) + data.len() > bytes_max {
             return Err(too_large());
         }
-        // Most bodies come in one piece, which need not be copied.
+        // Most bodies arrive in one piece, which is not copied.
         if first.is_empty() && all.is_empty() {
             first = data;
         } else {

@@ -1,4 +1,4 @@
-//! One authorised request on its way through a handler.
+//! The context of an authorised request, and what handlers do with it.
 
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
@@ -13,7 +13,7 @@ use crate::http::schema::{self, Formats, Schema};
 use crate::http::service::Service;
 use crate::http::uuids;
 
-/// What a handler works on.
+/// An authorised and routed request, as handlers receive it.
 pub(crate) struct Call<'a> {
     pub(crate) service: &'a Service,
     pub(crate) version: Microversion,
@@ -29,29 +29,31 @@ impl<'a> Call<'a> {
         self.parameters[0]
     }
 
-    /// Whether answers carry cache headers (from microversion 1.15).
+    /// Whether responses have cache headers (from microversion 1.15).
     pub(crate) fn caches(&self) -> bool {
         self.version.since(15)
     }
 
-    /// Now, in seconds since 1970.
+    /// The present time, in seconds since 1970.
     pub(crate) fn now(&self) -> i64 {
         self.at.seconds()
     }
 
-    /// The provider that the path names.
+    /// The UUID of the provider in the path.
     ///
     /// # Errors
+    ///
     /// 404 for a text that no provider can have as its UUID.
     pub(crate) fn provider_uuid(&self) -> ApiResult<Uuid> {
         uuids::canonical(self.parameter())
             .ok_or_else(|| refusals::provider_not_found(self.parameter()))
     }
 
-    /// The query, checked against a schema.
+    /// Parses the query and validates it against a schema.
     ///
     /// # Errors
-    /// 400 when it does not fit.
+    ///
+    /// 400 when it is not valid.
     pub(crate) fn query(&self, schema: &Schema) -> ApiResult<Query<'a>> {
         let refuse = |reason: String| {
             ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
@@ -61,10 +63,11 @@ impl<'a> Call<'a> {
         Ok(query)
     }
 
-    /// The body, checked against a schema.
+    /// Parses the body and validates it against a schema.
     ///
     /// # Errors
-    /// 400 when it is not JSON or does not fit.
+    ///
+    /// 400 when it is not JSON or not valid.
     pub(crate) fn json(&self, schema: &Schema) -> ApiResult<Json<'a>> {
         let entries_max = self.service.options.entries_max;
         let values_max = entries_max
@@ -78,9 +81,11 @@ impl<'a> Call<'a> {
         Ok(value)
     }
 
-    /// Checks that a request does not change too much at once: others wait while it is decided.
+    /// Checks that a request does not change too many entries at once, because others wait while it
+    /// is decided.
     ///
     /// # Errors
+    ///
     /// 413 that names the limit.
     pub(crate) fn check_entries(&self, entries: usize, what: &str) -> ApiResult<()> {
         let most = self.service.options.entries_max;
@@ -92,8 +97,8 @@ impl<'a> Call<'a> {
         Err(ApiError::new(413, detail))
     }
 
-    /// The body for something that belongs to a provider: a provider that does not exist is told
-    /// before anything that is wrong with the body.
+    /// The body of a request that belongs to a provider: a missing provider is reported before an
+    /// error in the body.
     pub(crate) async fn json_of_provider(
         &self,
         provider: Uuid,
@@ -105,8 +110,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The error to report when a request for a provider fails: that the provider does not exist,
-    /// if so.
+    /// The error to report for a request that belongs to a provider: the missing provider, if it is
+    /// missing, and otherwise `error`.
     pub(crate) async fn provider_first(&self, provider: Uuid, error: ApiError) -> ApiError {
         let exists = self
             .read(move |state| state.provider_id(provider).is_some())
@@ -118,12 +123,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Computes something from the state; it is durable when the answer goes out.
+    /// Computes a value from the state, which is durable when this returns.
     pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&State) -> T + Send) -> T {
         self.service.read(compute).await
     }
 
-    /// Computes something from the state in slices; see [`placewright_engine::Engine::read_in_slices`].
+    /// Computes a value from the state in slices; see
+    /// [`placewright_engine::Engine::read_in_slices`].
     pub(crate) async fn read_in_slices<S: Send, T: Send>(
         &self,
         begin: impl Fn() -> S + Send,
@@ -132,11 +138,12 @@ impl<'a> Call<'a> {
         self.service.read_in_slices(begin, go_on).await
     }
 
-    /// Checks that an answer is not too large, and takes what it holds off what all large answers may
-    /// hold until they are sent; nothing for a small one.
+    /// Checks the size of a response, and reserves its memory until it is sent; none is reserved
+    /// for a small one.
     ///
     /// # Errors
-    /// 400 with what to do for one that is too large, 503 when the others hold too much.
+    ///
+    /// 400 with advice for a response that is too large, 503 when others occupy too much.
     pub(crate) fn admit_answer(
         &self,
         bytes: usize,
@@ -148,10 +155,11 @@ impl<'a> Call<'a> {
             .admit(&self.service.options, bytes, held, advice)
     }
 
-    /// Carries a command out.
+    /// Submits a command.
     ///
     /// # Errors
-    /// What the client is told when the command is refused, or the store fails (503).
+    ///
+    /// The response to a refusal, or to a failure of the store (503).
     pub(crate) async fn submit(
         &self,
         command: Command,
@@ -163,13 +171,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Like [`Call::submit`], for callers that look at the refusal themselves.
+    /// Like [`Call::submit`], for callers that handle refusals themselves.
     pub(crate) async fn try_submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         self.service.submit(command).await
     }
 }
 
-/// A body may have so many JSON values for each entry that it may have, or so many in any case.
+/// The most JSON values of a body for each entry that it may have, and the least limit of values.
 const VALUES_OF_ENTRY: usize = 32;
 const VALUES_LEAST: usize = 10_000;
 
@@ -181,16 +189,18 @@ fn too_many_values(values_max: usize, entries_max: usize) -> ApiError {
     ApiError::new(413, detail)
 }
 
-/// Checks a value of a body against a schema.
+/// Validates a value of a body against a schema.
 ///
 /// # Errors
+///
 /// 400 with the reason.
 pub(crate) fn check(value: &Json<'_>, schema: &Schema) -> ApiResult<()> {
     schema::validate(value, schema, Formats::Body)
         .map_err(|reason| ApiError::bad_request(format!("JSON does not validate: {reason}")))
 }
 
-/// A generation as the state compares it. One below zero matches nothing, and is told as it was.
+/// A generation as the state compares it. A negative one matches nothing, and is reported as it was
+/// given.
 pub(crate) fn generation(value: Option<&Json<'_>>) -> u64 {
     value.and_then(Json::integer).unwrap_or(-1).cast_unsigned()
 }

@@ -1,20 +1,21 @@
-//! Cross-origin requests, as the middleware of OpenStack services answers them.
+//! Cross-origin requests, handled as by the middleware of OpenStack services.
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 
-/// Which pages of other origins may call this service.
+/// The origins whose pages may call this service.
 ///
-/// With no origin at all the service says nothing about CORS.
+/// Without any origin the service sends no CORS headers.
 #[derive(Debug, Clone)]
 pub struct Cors {
-    /// Origins, each as the browser sends it: `https://dashboard.example.com`; `*` is any.
+    /// Allowed origins in the form that browsers send: `https://dashboard.example.com`; `*` for
+    /// any.
     pub allowed_origins: Vec<String>,
-    /// Whether the browser may send credentials.
+    /// Whether browsers may send credentials.
     pub allow_credentials: bool,
-    /// Headers of answers that scripts may read.
+    /// Response headers that scripts may read.
     pub expose_headers: Vec<String>,
-    /// How long a browser may remember the answer to a preflight request, in seconds; 0 is not said.
+    /// How long a browser may cache the response to a preflight request, in seconds; not sent if 0.
     pub max_age_s: u32,
     /// Methods that may be used.
     pub allow_methods: Vec<String>,
@@ -89,7 +90,7 @@ impl Cors {
         any.then(|| HeaderValue::from_static("*"))
     }
 
-    /// Adds to the headers of a normal answer.
+    /// Adds CORS headers to a normal response.
     pub(crate) fn decorate(&self, request: &HeaderMap, answer: &mut HeaderMap) {
         let Some(origin) = self.origin(request) else {
             return;
@@ -110,7 +111,8 @@ impl Cors {
         }
     }
 
-    /// Adds to the headers of the answer to an `OPTIONS` request, if all that it asks is allowed.
+    /// Adds CORS headers to the response to an `OPTIONS` request, if everything that it asks for is
+    /// allowed.
     pub(crate) fn preflight(&self, request: &HeaderMap, answer: &mut HeaderMap) {
         let Some(origin) = self.origin(request) else {
             return;

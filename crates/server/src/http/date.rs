@@ -1,11 +1,11 @@
-//! Dates as HTTP writes them.
+//! Dates in the format of HTTP.
 
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::header::HeaderValue;
 
-/// Now, in microseconds since 1970.
+/// The present time, in microseconds since 1970.
 pub(crate) fn now_us() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -14,7 +14,7 @@ pub(crate) fn now_us() -> i64 {
 }
 
 thread_local! {
-    /// The date that this thread wrote last; most answers in a row have the same.
+    /// The latest date that this thread formatted; successive responses mostly have the same.
     static LAST: RefCell<Option<(i64, HeaderValue)>> = const { RefCell::new(None) };
 }
 
@@ -41,7 +41,7 @@ fn http_date(seconds: i64) -> String {
     let weekday = DAYS[usize::try_from(day.rem_euclid(7)).unwrap_or(0)];
     let month = MONTHS[usize::try_from(month - 1).unwrap_or(0)];
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    // Written by hand: every answer has such a date.
+    // Formatted by hand, because every response has such a date.
     let mut text = String::with_capacity(29);
     text.push_str(weekday);
     text.push_str(", ");
@@ -63,14 +63,14 @@ fn http_date(seconds: i64) -> String {
     text
 }
 
-/// A number below 100 with two digits.
+/// Appends a number below 100 with two digits.
 fn push_two(text: &mut String, number: i64) {
     let digit = |number: i64| char::from(b'0' + u8::try_from(number % 10).unwrap_or(0));
     text.push(digit(number / 10));
     text.push(digit(number));
 }
 
-/// Year, month (1 to 12) and day of a day since 1970, by the method of eras of 400 years.
+/// Year, month (1 to 12) and day of a day since 1970, computed by eras of 400 years.
 fn civil(day: i64) -> (i64, i64, i64) {
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -1,7 +1,8 @@
-//! What a service of another crate takes from placement's: who is calling, what they may do, limits.
+//! The entry points that services of other crates use: authentication, policies and limits of the
+//! placement service.
 //!
-//! Such a service answers between [`Exchange::new`](super::service::Exchange::new) and
-//! [`Service::finish`], and words refusals itself.
+//! Such a service handles a request between [`Exchange::new`](super::service::Exchange::new) and
+//! [`Service::finish`], and formats its own error responses.
 
 use std::fmt;
 use std::future::Future;
@@ -20,16 +21,16 @@ use crate::http::own::{self, Page};
 use crate::http::routes;
 use crate::http::service::{Exchange, Service, answer, checks};
 
-/// A request that was refused before anybody looked at what it wants.
+/// A request that was rejected before it was routed to a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied {
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub status: u16,
-    /// Why, for a person.
+    /// The reason, for people.
     pub message: String,
-    /// The `WWW-Authenticate` header, if the answer has one.
+    /// The value of the `WWW-Authenticate` header, if the response has one.
     pub challenge: Option<String>,
-    /// The `Retry-After` header in seconds, if the answer has one.
+    /// The value of the `Retry-After` header in seconds, if the response has one.
     pub retry_after_s: Option<u64>,
 }
 
@@ -51,18 +52,20 @@ impl From<ApiError> for Denied {
 }
 
 impl Service {
-    /// Checks how long a request's head is.
+    /// Checks the size of a request's head.
     ///
     /// # Errors
+    ///
     /// 431.
     pub fn check_head(&self, parts: &Parts) -> Result<(), Denied> {
         Ok(checks::check_head(parts, self.options.head_bytes_max)?)
     }
 
-    /// Finds out who is calling.
+    /// Authenticates the caller.
     ///
     /// # Errors
-    /// 401, 429 or 431, or 503 when nobody can say.
+    ///
+    /// 401, 429 or 431, or 503 when the identity service does not answer.
     pub async fn identify(
         &self,
         parts: &Parts,
@@ -71,9 +74,10 @@ impl Service {
         Ok(self.authenticate(&parts.headers, exchange).await?)
     }
 
-    /// Checks that a caller may do what a policy rule protects.
+    /// Checks a policy rule.
     ///
     /// # Errors
+    ///
     /// 403.
     pub fn allow(
         &self,
@@ -88,10 +92,11 @@ impl Service {
         })
     }
 
-    /// Answers a request on the threads for costly ones, when it is its caller's turn.
+    /// Runs a handler on the threads for costly requests, in its caller's turn.
     ///
     /// # Errors
-    /// 503 while too many wait; 500 if it panicked.
+    ///
+    /// 503 when too many wait; 500 if it panicked.
     pub async fn run_costly<T: Send + 'static>(
         &self,
         identity: &Identity,
@@ -128,8 +133,7 @@ impl Service {
         Ok(body::read(body, bytes_max, options.body_timeout).await?)
     }
 
-    /// Answers `/metrics`, `/healthz` and `/readyz`, which every service has; nothing for other
-    /// paths.
+    /// Answers `/metrics`, `/healthz` and `/readyz`, which every service has; none for other paths.
     pub async fn common_page(
         &self,
         parts: &Parts,

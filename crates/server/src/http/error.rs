@@ -1,4 +1,4 @@
-//! Refused requests: what went wrong, and how it is told as JSON, HTML or text.
+//! Error responses, as JSON, HTML or text.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::http::accept::Accept;
 use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
-/// Stable codes of errors, shown from microversion 1.23 on.
+/// Stable error codes, shown from microversion 1.23 on.
 ///
 /// Source: Placement API reference, "Error Codes".
 pub(crate) mod code {
@@ -24,7 +24,7 @@ pub(crate) mod code {
     pub(crate) const MISSING_VALUE: &str = "placement.query.missing_value";
 }
 
-/// A request that was refused. Nothing was changed by it.
+/// An error response. The request has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     status: u16,
@@ -36,10 +36,11 @@ pub(crate) struct ApiError {
     at_door: bool,
 }
 
+/// The result of a handler, or the error response.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
-    /// An error of this status; `detail` is for the person who reads it.
+    /// An error with this status; `detail` is for people.
     pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             status,
@@ -64,47 +65,47 @@ impl ApiError {
         Self::new(409, detail)
     }
 
-    /// The service cannot do it now: its store or identity service fails.
+    /// A 503: the store or the identity service fails.
     pub(crate) fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(503, detail)
     }
 
-    /// The same with a code of its own.
+    /// Sets a code of its own.
     pub(crate) fn with_code(mut self, code: &'static str) -> Self {
         self.code = code;
         self
     }
 
-    /// The same with an `Allow` header.
+    /// Adds an `Allow` header.
     pub(crate) fn with_allow(mut self, methods: &'static str) -> Self {
         self.allow = Some(methods);
         self
     }
 
-    /// The same with a `WWW-Authenticate` header.
+    /// Adds a `WWW-Authenticate` header.
     pub(crate) fn with_challenge(mut self, challenge: Option<String>) -> Self {
         self.challenge = challenge;
         self
     }
 
-    /// The same with a `Retry-After` header, in full seconds.
+    /// Adds a `Retry-After` header, in whole seconds.
     pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after_s = Some(after.as_secs().max(1));
         self
     }
 
-    /// The same, found before or around the handler. Such answers carry no `Vary`.
+    /// Marks an error found before or outside the handler, whose response has no `Vary`.
     pub(crate) fn at_door(mut self) -> Self {
         self.at_door = true;
         self
     }
 
-    /// The status code.
+    /// The HTTP status of the response.
     pub(crate) fn status(&self) -> u16 {
         self.status
     }
 
-    /// What went wrong, for a person.
+    /// The reason, for people.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
@@ -126,7 +127,7 @@ impl ApiError {
     }
 }
 
-/// What an error's text repeats of its request.
+/// The parts of a request that the response repeats.
 pub(crate) struct ErrorContext<'a> {
     pub(crate) method: &'a str,
     pub(crate) accept: &'a str,
@@ -135,7 +136,7 @@ pub(crate) struct ErrorContext<'a> {
     pub(crate) request_id: &'a str,
 }
 
-/// The body of an error and its content type.
+/// The body of an error response and its content type.
 pub(crate) fn render(error: &ApiError, context: &ErrorContext<'_>) -> (Vec<u8>, &'static str) {
     match Accept::parse(Some(context.accept)).best(&["text/html", "application/json"]) {
         Some("text/html") => (
@@ -156,7 +157,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
     let mut writer = Writer::with_capacity(body.len() + 256);
     writer.open_object();
     if error.status == 401 {
-        // The reference's own formatter is not in reach of its authentication.
+        // The reference's authentication layer does not use its error format.
         writer.key("message");
         writer.text(&body);
         writer.key("code");
@@ -202,7 +203,7 @@ fn html(error: &ApiError, context: &ErrorContext<'_>) -> String {
     )
 }
 
-/// The text of an error before tags are taken out of it.
+/// The text of an error before HTML tags are removed.
 fn template(
     error: &ApiError,
     context: &ErrorContext<'_>,
@@ -274,7 +275,7 @@ fn explanation(status: u16) -> &'static str {
     }
 }
 
-/// Text of a piece of HTML: `<br>` becomes a new line, other tags and line ends go.
+/// Converts HTML to text: `<br>` becomes a new line, other tags and line ends are removed.
 fn strip_tags(text: &str) -> String {
     let one_line = text.replace('\n', " ").replace('\r', "");
     let lines = replace_tags(&one_line, |tag| {

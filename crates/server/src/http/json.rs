@@ -1,8 +1,8 @@
-//! JSON in and out.
+//! A JSON parser and writer.
 //!
-//! Bodies are read into [`Json`], which borrows its strings from the body and keeps the difference
-//! between `1` and `1.0` that a client may see again. Answers are written straight into a byte
-//! buffer by [`Writer`]; no tree of values is built for them.
+//! Bodies are parsed into [`Json`], which borrows its strings from the body and keeps the
+//! difference between `1` and `1.0` that a client may see again. Responses are written directly
+//! into a byte buffer by [`Writer`], without a tree of values.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,31 +10,32 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// A JSON value with the meaning that Python's `json.loads` gives it.
+/// A JSON value as Python's `json.loads` would interpret it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json<'a> {
-    /// `null`
+    /// The JSON value `null`.
     Null,
     /// `true` or `false`; never an integer, unlike in Python.
     Bool(bool),
-    /// A number written without fraction and exponent, as far as it fits.
+    /// A number without fraction and exponent that fits into an `i64`.
     Int(i64),
-    /// Any other number.
+    /// A number with a fraction or an exponent, or one that is too large.
     Float(f64),
-    /// A string.
+    /// A string, borrowed from the body if it has no escapes.
     Text(Cow<'a, str>),
-    /// An array.
+    /// An array in the order of its items.
     Array(Vec<Json<'a>>),
     /// An object in the order of its keys; of a repeated key the last value counts.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// The most values of a body whose limit nobody chose.
+/// The most values of a body without a specific limit.
 pub(crate) const VALUES_MAX: usize = 320_000;
 
-/// Reads a body. Nesting is bounded by serde_json.
+/// Parses a body. Nesting is bounded by serde_json.
 ///
 /// # Errors
+///
 /// The parser's message with line and column.
 pub(crate) fn parse(body: &[u8]) -> Result<Json<'_>, String> {
     parse_bounded(body, VALUES_MAX).map_err(|unread| match unread {
@@ -43,19 +44,20 @@ pub(crate) fn parse(body: &[u8]) -> Result<Json<'_>, String> {
     })
 }
 
-/// Why a body was not read.
+/// Why a body cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// It is no JSON: the parser's message with line and column.
+    /// It is not JSON: the parser's message with line and column.
     Malformed(String),
-    /// It has too many values. A body of 32 MB can have 16 million, each of which takes 16 times as
-    /// much room as in the body.
+    /// It has too many values. A body of 32 MB can have 16 million, each of which occupies 16 times
+    /// its size in the body.
     TooMany,
 }
 
-/// Reads a body of at most so many values: numbers, strings, lists, objects.
+/// Parses a body of at most so many values: numbers, strings, arrays, objects.
 ///
 /// # Errors
+///
 /// [`Unread`].
 pub(crate) fn parse_bounded(body: &[u8], values_max: usize) -> Result<Json<'_>, Unread> {
     let left = Cell::new(values_max);
@@ -80,7 +82,7 @@ impl<'a> Json<'a> {
             .map(|(_, value)| value)
     }
 
-    /// Members of an object, or nothing.
+    /// The members of an object; empty for other values.
     pub(crate) fn members(&self) -> &[(Cow<'a, str>, Json<'a>)] {
         match self {
             Json::Object(members) => members,
@@ -88,7 +90,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Items of an array, or nothing.
+    /// The items of an array; empty for other values.
     pub(crate) fn items(&self) -> &[Json<'a>] {
         match self {
             Json::Array(items) => items,
@@ -96,7 +98,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A string's text.
+    /// The text of a string; none for other values.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Json::Text(text) => Some(text),
@@ -104,17 +106,17 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A number without fraction (`1` and `1.0` alike), the nearest `i64` when it is larger.
+    /// A number without a fraction (`1` and `1.0` alike), or the nearest `i64` when it is larger.
     pub(crate) fn integer(&self) -> Option<i64> {
         match self {
             Json::Int(number) => Some(*number),
-            // The cast saturates, which is the stated meaning.
+            // The cast saturates, as documented above.
             Json::Float(number) if number.fract() == 0.0 => Some(*number as i64),
             _ => None,
         }
     }
 
-    /// Any number.
+    /// The value of a number; none for other values.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Json::Int(number) => Some(*number as f64),
@@ -124,7 +126,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Reads one value, and counts it off those that there may still be.
+/// Deserializes one value, and counts it against the limit of values.
 #[derive(Clone, Copy)]
 struct Seed<'c>(&'c Cell<usize>);
 
@@ -193,19 +195,20 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-/// Members of an object while it is read.
+/// The members of an object while it is parsed.
 #[derive(Default)]
 struct Members<'a> {
     entries: Vec<(Cow<'a, str>, Json<'a>)>,
-    /// Places of the keys, kept only for large objects: a search per key would be quadratic.
+    /// The positions of the keys, only for large objects, where a search for each key would be
+    /// quadratic.
     places: std::collections::HashMap<Cow<'a, str>, usize>,
 }
 
-/// From so many keys on a map finds repeated ones.
+/// The number of keys from which on a map finds repeated ones.
 const LARGE_OBJECT: usize = 16;
 
 impl<'a> Members<'a> {
-    /// A repeated key keeps its first place and takes its last value, as in a Python dict.
+    /// A repeated key keeps its first position and takes its last value, as in a Python dict.
     fn set(&mut self, key: Cow<'a, str>, value: Json<'a>) {
         let place = if self.entries.len() < LARGE_OBJECT {
             self.entries.iter().position(|(name, _)| *name == key)
@@ -230,7 +233,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// An object's key, borrowed when it has no escapes.
+/// The key of an object, borrowed if it has no escapes.
 struct Key<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
@@ -252,9 +255,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     }
 }
 
-/// Writes JSON into a byte buffer; commas are put in by itself.
+/// Writes JSON into a byte buffer, and inserts the commas.
 ///
-/// The caller pairs `open_*` and `close_*` and gives a key before each value in an object.
+/// The caller pairs `open_*` and `close_*`, and writes a key before each value of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     out: Vec<u8>,
@@ -263,7 +266,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A writer whose buffer takes so many bytes before it grows.
+    /// Creates a writer with a buffer of this capacity in bytes.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self {
             out: Vec::with_capacity(capacity),
@@ -271,23 +274,23 @@ impl Writer {
         }
     }
 
-    /// The bytes written.
+    /// Returns all that was written.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.out
     }
 
-    /// The bytes written since the last time, of an answer that goes out in pieces.
+    /// Takes the bytes written since the last call, of a response that is sent in pieces.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let room = self.out.len();
         std::mem::replace(&mut self.out, Vec::with_capacity(room))
     }
 
-    /// What was written so far.
+    /// The bytes written so far.
     pub(crate) fn written(&self) -> &[u8] {
         &self.out
     }
 
-    /// Where the next key or value begins, behind the comma that it may need.
+    /// The offset of the next key or value, after the comma that it may need.
     pub(crate) fn next_at(&self) -> usize {
         self.out.len() + if self.comma { 2 } else { 0 }
     }
@@ -298,33 +301,33 @@ impl Writer {
         }
     }
 
-    /// Starts an object.
+    /// Writes the opening brace of an object.
     pub(crate) fn open_object(&mut self) {
         self.separate();
         self.out.push(b'{');
         self.comma = false;
     }
 
-    /// Ends an object.
+    /// Writes the closing brace of an object.
     pub(crate) fn close_object(&mut self) {
         self.out.push(b'}');
         self.comma = true;
     }
 
-    /// Starts an array.
+    /// Writes the opening bracket of an array.
     pub(crate) fn open_array(&mut self) {
         self.separate();
         self.out.push(b'[');
         self.comma = false;
     }
 
-    /// Ends an array.
+    /// Writes the closing bracket of an array.
     pub(crate) fn close_array(&mut self) {
         self.out.push(b']');
         self.comma = true;
     }
 
-    /// A key of an object; its value comes next.
+    /// Writes a key of an object; its value has to follow.
     pub(crate) fn key(&mut self, key: &str) {
         self.separate();
         write_string(&mut self.out, key);
@@ -332,14 +335,14 @@ impl Writer {
         self.comma = false;
     }
 
-    /// A string.
+    /// Writes a string, with escapes where needed.
     pub(crate) fn text(&mut self, text: &str) {
         self.separate();
         write_string(&mut self.out, text);
         self.comma = true;
     }
 
-    /// A key that is known to need no escapes.
+    /// Writes a key that needs no escapes.
     pub(crate) fn plain_key(&mut self, key: &str) {
         self.separate();
         self.out.push(b'"');
@@ -348,7 +351,7 @@ impl Writer {
         self.comma = false;
     }
 
-    /// A string that is known to need no escapes.
+    /// Writes a string that needs no escapes.
     pub(crate) fn plain_text(&mut self, text: &str) {
         self.separate();
         self.out.push(b'"');
@@ -357,7 +360,7 @@ impl Writer {
         self.comma = true;
     }
 
-    /// A string or `null`.
+    /// Writes a string or `null`.
     pub(crate) fn optional_text(&mut self, text: Option<&str>) {
         match text {
             Some(text) => self.text(text),
@@ -365,19 +368,19 @@ impl Writer {
         }
     }
 
-    /// An integer.
+    /// Writes an integer in decimal.
     pub(crate) fn integer(&mut self, number: impl Into<i128>) {
         self.separate();
         write_integer(&mut self.out, number.into());
         self.comma = true;
     }
 
-    /// A number that always shows a dot or an exponent.
+    /// Writes a number that always has a dot or an exponent.
     pub(crate) fn float(&mut self, number: f64) {
         self.raw(crate::http::python::repr_float(number).as_bytes());
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is JSON already.
     pub(crate) fn raw(&mut self, json: &[u8]) {
         self.separate();
         self.out.extend_from_slice(json);
@@ -395,7 +398,7 @@ fn write_integer(out: &mut Vec<u8>, number: i128) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A JSON string, with everything outside ASCII escaped as the reference does.
+/// Appends a JSON string, with everything outside ASCII escaped as the reference does.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     if text

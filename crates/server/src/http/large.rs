@@ -1,4 +1,4 @@
-//! Large answers: what one may be, and what all of them may hold until their clients took them.
+//! Limits of large responses: of the size of each, and of the memory of all that are being sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::Writer;
 use crate::options::ServerOptions;
 
-/// An answer of fewer bytes is not counted.
+/// The size in bytes up to which a response is not counted.
 const SMALL_BYTES: usize = 256 << 10;
 
-/// A piece of an answer has about so many bytes.
+/// The approximate size of a piece of a response.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What one permit stands for.
+/// The bytes that one permit of the semaphore stands for.
 const UNIT: usize = 1 << 10;
 
-/// Who had to wait for others' answers may ask again after so long.
+/// When a client that was refused for lack of memory may retry.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What large answers on their way to clients may hold.
+/// The memory that large responses may occupy while they are sent.
 #[derive(Debug)]
 pub(crate) struct LargeAnswers(Arc<Semaphore>);
 
@@ -31,10 +31,12 @@ impl LargeAnswers {
         Self(Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// Lets an answer of about so many bytes out that holds so many until it is sent.
+    /// Reserves memory for a response of about `bytes` bytes that occupies `held` bytes until it is
+    /// sent.
     ///
     /// # Errors
-    /// 400 for one that is too large, 503 when others hold too much.
+    ///
+    /// 400 for a response that is too large, 503 when others occupy too much.
     pub(crate) fn admit(
         &self,
         options: &ServerOptions,
@@ -65,7 +67,7 @@ impl LargeAnswers {
     }
 }
 
-/// The pieces of a list: what is before its items, the items, and what is behind them.
+/// The pieces of a list: its beginning, its items, and its end.
 pub(crate) fn pieces_of<I>(
     open: impl FnOnce(&mut Writer) + Send,
     items: I,

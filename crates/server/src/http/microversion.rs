@@ -12,10 +12,10 @@ use hyper::header::HeaderName;
 
 use crate::http::python;
 
-/// Name of the header in both directions.
+/// The name of the header in requests and responses.
 pub(crate) const HEADER: &str = "openstack-api-version";
 
-/// The same, made once.
+/// The same as a parsed constant.
 const HEADER_NAME: HeaderName = HeaderName::from_static(HEADER);
 
 /// A version `1.minor` of the Placement API.
@@ -28,7 +28,7 @@ impl Microversion {
     /// The newest version, called `latest` by clients.
     pub const MAX: Self = Self(39);
 
-    /// The version `1.minor`, when there is one.
+    /// The version `1.minor`, if it is supported.
     pub fn from_minor(minor: u8) -> Option<Self> {
         (minor <= Self::MAX.0).then_some(Self(minor))
     }
@@ -104,26 +104,27 @@ const HEADER_VALUES: [&str; 40] = [
     "placement 1.39",
 ];
 
-/// Why a version header was refused.
+/// Why a version header was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
-    /// Not two numbers with a dot between them: 400.
+    /// It is not two numbers with a dot between them: 400.
     #[error("invalid version string: {text}; {reason}")]
     Malformed {
-        /// What the client sent.
+        /// The text that the client sent.
         text: String,
-        /// What is wrong with it.
+        /// The reason, in a sentence.
         reason: String,
     },
-    /// A version that this service does not have: 406.
+    /// The version is not supported: 406.
     #[error("Unacceptable version header: {0}")]
     Unacceptable(String),
 }
 
-/// The version that the headers of a request ask for.
+/// The version that a request asks for.
 ///
 /// # Errors
-/// [`VersionError`] when the entry for this service is no version, or one that there is not.
+///
+/// [`VersionError`] when the entry for this service is not a version, or not a supported one.
 pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionError> {
     let mut values = headers.get_all(HEADER_NAME).iter();
     if let (Some(value), None) = (values.next(), values.next())
@@ -133,7 +134,7 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionErro
     }
     let mut wanted = None;
     for value in headers.get_all(HEADER_NAME) {
-        // Later headers are later entries of one list.
+        // Repeated headers are one list.
         let text = String::from_utf8_lossy(value.as_bytes());
         for entry in text.split(',') {
             if let Some(version) = version_of_entry(entry) {
@@ -147,7 +148,7 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> Result<Microversion, VersionErro
     }
 }
 
-/// The version of a header in the form that this service answers with, as clients mostly send it.
+/// Parses a header in this service's own format, which most clients use.
 fn usual(value: &[u8]) -> Option<Microversion> {
     let minor = match *value.strip_prefix(b"placement 1.")? {
         [ones @ b'0'..=b'9'] => ones - b'0',
@@ -157,7 +158,7 @@ fn usual(value: &[u8]) -> Option<Microversion> {
     Microversion::from_minor(minor)
 }
 
-/// The version part of `placement <version>`; nothing for other services or a single word.
+/// The version part of `placement <version>`; none for other services or a single word.
 fn version_of_entry(entry: &str) -> Option<&str> {
     let entry = entry.trim();
     let (service, version) = entry.split_once(char::is_whitespace)?;

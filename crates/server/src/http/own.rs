@@ -1,7 +1,7 @@
 //! Placewright's own pages beside the Placement API.
 //!
-//! Open to all: `/healthz`, `/readyz`, `/placewright/v1/openapi.json`, and `/metrics` where the options
-//! say so. For those whom a policy rule lets: `/placewright/v1/changes`, `/placewright/v1/explain`,
+//! Without authentication: `/healthz`, `/readyz`, `/placewright/v1/openapi.json`, and `/metrics` if
+//! the options allow it. Under a policy rule: `/placewright/v1/changes`, `/placewright/v1/explain`,
 //! `/placewright/v1/audit`, `/placewright/v1/audit/repair`.
 
 mod change_json;
@@ -24,21 +24,21 @@ use crate::http::service::{RepairOptions, Service};
 /// One of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// For Prometheus.
+    /// The metrics, for Prometheus.
     Metrics,
-    /// The process answers.
+    /// The liveness check: the process answers.
     Health,
-    /// The process does its work, and is not about to stop.
+    /// The readiness check: the service works, and is not about to stop.
     Ready,
-    /// The API's description.
+    /// The OpenAPI document of the Placement API.
     OpenApi,
-    /// Every durable change in order.
+    /// The stream of all durable changes in order.
     Changes,
-    /// Why a request for candidates finds what it finds.
+    /// An explanation of why a query for candidates finds what it finds.
     Explain,
-    /// What does not add up.
+    /// The inconsistencies that an audit finds.
     Audit,
-    /// Mends what does not add up.
+    /// An audit that repairs inconsistencies.
     Repair,
 }
 
@@ -59,7 +59,7 @@ impl Page {
         Self::ALL.into_iter().find(|page| page.path() == path)
     }
 
-    /// Its path.
+    /// The path of the page.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Page::Metrics => "/metrics",
@@ -73,7 +73,7 @@ impl Page {
         }
     }
 
-    /// Who may see it; none for everybody, without authentication.
+    /// The policy rule that protects it; none for a page without authentication.
     fn rule(self) -> Option<Rule> {
         match self {
             Page::Metrics | Page::Health | Page::Ready | Page::OpenApi => None,
@@ -89,7 +89,7 @@ impl Page {
         matches!(self, Page::Explain | Page::Audit | Page::Repair)
     }
 
-    /// Whether callers have to say who they are.
+    /// Whether the page is served without authentication.
     pub(crate) fn is_open(self) -> bool {
         self.rule().is_none()
     }
@@ -98,7 +98,8 @@ impl Page {
 /// Answers a request for a page.
 ///
 /// # Errors
-/// What the client is told instead.
+///
+/// The error response.
 pub(crate) async fn show(
     service: &Service,
     page: Page,
@@ -133,8 +134,8 @@ pub(crate) async fn show(
     }
 }
 
-/// For so long after a failed append the service says that it is not ready. Then it asks for
-/// requests again: only a change can show whether the store works.
+/// How long the service reports that it is not ready after a failed append. Afterwards it accepts
+/// requests again, because only a change can show whether the store works.
 const STORE_FAILED: Duration = Duration::from_secs(15);
 
 impl Vital for Service {
@@ -160,7 +161,7 @@ async fn audit(service: &Service, repair: Option<RepairOptions>) -> ApiResult<Re
     Ok(Reply::text(200, "application/json", json))
 }
 
-/// What a request for repairs allows.
+/// Parses the options of a request for repairs.
 fn repair_options(query: &Query<'_>) -> ApiResult<RepairOptions> {
     let key = "destroy_unknown_guests";
     let destroy_unknown_guests = match query.get(key) {
@@ -186,10 +187,11 @@ fn metrics(service: &Service) -> ApiResult<Reply> {
     Ok(Reply::text(200, health::METRICS_TYPE, text))
 }
 
-/// The only parameters that a page takes.
+/// Rejects parameters that a page does not have.
 ///
 /// # Errors
-/// 400 for any other.
+///
+/// 400 for any other parameter.
 fn check_parameters(query: &Query<'_>, known: &[&str]) -> ApiResult<()> {
     match query.iter().find(|(key, _)| !known.contains(key)) {
         None => Ok(()),

@@ -1,21 +1,21 @@
-//! The regular expressions of Placement's schemas, by hand: there are only these.
+//! The regular expressions of Placement's schemas, implemented by hand because there are few.
 //!
-//! As in Python, `$` also matches before a final newline, so `CUSTOM_X\n` passes for a name.
+//! As in Python, `$` also matches before a final newline, so `CUSTOM_X\n` is accepted as a name.
 
-/// One expression.
+/// One of the regular expressions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// A resource class, trait or consumer type.
+    /// The name of a resource class, trait or consumer type.
     Name,
     /// The name of a custom resource class or trait.
     CustomName,
-    /// A UUID as keys of objects have it: 36 hexadecimal digits and dashes in any order.
+    /// A UUID as a key of an object: 36 hexadecimal digits and dashes in any order.
     Uuid36,
-    /// Any text in which a request group's suffix can be found.
+    /// A text that contains the suffix of a request group.
     GroupSuffix,
-    /// What `GET /usages` takes as consumer type. `all` may be followed by anything.
+    /// The consumer type in `GET /usages`. `all` may be followed by anything.
     ConsumerTypeQuery,
-    /// The number of candidates wanted.
+    /// The limit of the number of candidates.
     Limit,
     /// A query key with an optional number: `resources`, `resources1`.
     Numbered(&'static str, &'static str),
@@ -24,7 +24,7 @@ pub(crate) enum Pattern {
 }
 
 impl Pattern {
-    /// The expression as schemas show it.
+    /// The source of the expression, as schemas show it.
     pub(crate) fn source(self) -> &'static str {
         match self {
             Pattern::Name => "^[A-Z0-9_]+$",
@@ -37,7 +37,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the expression is found in a text.
+    /// Whether the expression matches within a text.
     pub(crate) fn matches(self, text: &str) -> bool {
         match self {
             Pattern::Name => is_name(before_end(text)),
@@ -63,7 +63,7 @@ impl Pattern {
     }
 }
 
-/// Where `$` lets a text end: before one final newline, if there is one.
+/// The text without one final newline, before which `$` matches.
 fn before_end(text: &str) -> &str {
     text.strip_suffix('\n').unwrap_or(text)
 }
@@ -83,13 +83,13 @@ fn is_positive_number(text: &str) -> bool {
     !text.starts_with('0') && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The number that follows `prefix` in a query key, empty for none (microversions 1.25 to 1.32).
+/// The number after `prefix` in a query key; empty if it has none (microversions 1.25 to 1.32).
 pub(crate) fn group_number<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
     let suffix = before_end(key.strip_prefix(prefix)?);
     (suffix.is_empty() || is_positive_number(suffix)).then_some(suffix)
 }
 
-/// The suffix that follows `prefix` in a query key, empty for none (from microversion 1.33).
+/// The suffix after `prefix` in a query key; empty if it has none (from microversion 1.33).
 pub(crate) fn group_suffix<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
     let suffix = before_end(key.strip_prefix(prefix)?);
     (suffix.len() <= 64 && suffix.bytes().all(is_suffix_byte)).then_some(suffix)

@@ -17,7 +17,7 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::http::reply::Reply;
 use crate::http::routes::Route;
 
-/// Runs the operation of a route and method that was found in the table.
+/// Calls the handler of a route and method from the table.
 pub(crate) async fn run(route: Route, method: &str, call: &Call<'_>) -> ApiResult<Reply> {
     match (route, method) {
         (Route::Root, "GET") => Ok(root::get(call)),

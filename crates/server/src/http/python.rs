@@ -1,6 +1,6 @@
-//! What a few of Python's built-ins do, because clients of Placement can see it.
+//! Reimplementations of a few Python built-ins whose behaviour clients of Placement can observe.
 //!
-//! The reference reads numbers of a query with `int()`, and prints offending values with `repr()`.
+//! The reference parses numbers of a query with `int()`, and prints rejected values with `repr()`.
 
 use crate::http::json::Json;
 
@@ -29,7 +29,7 @@ fn digit(character: char) -> Option<u8> {
         .filter(|&value| value < 10)
 }
 
-/// `str.strip()`: it also takes the four separators U+001C to U+001F away, unlike `str::trim`.
+/// `str.strip()`: unlike `str::trim` it also removes the four separators U+001C to U+001F.
 pub(crate) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
@@ -40,9 +40,9 @@ fn is_space(character: char) -> bool {
 
 /// `int(text)`: spaces around, a sign, digits of any script, single underscores between digits.
 ///
-/// A number too large for `i128` becomes the nearest `i128`: nothing here can tell those apart.
+/// A number too large for `i128` becomes the nearest `i128`, which makes no difference here.
 pub(crate) fn int(text: &str) -> Option<i128> {
-    // Almost all numbers are written plainly, and fit.
+    // Almost all numbers are plain ASCII digits, and fit.
     if text.len() <= 18 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().ok();
     }
@@ -65,7 +65,7 @@ pub(crate) fn int(text: &str) -> Option<i128> {
     after_digit.then_some(if negative { -value } else { value })
 }
 
-/// `repr()` of what `json.loads` would have made of a value, cut where it gets long.
+/// `repr()` of what `json.loads` would have made of a value, truncated if it is long.
 pub(crate) fn repr(value: &Json<'_>) -> String {
     let mut out = String::new();
     if write(&mut out, value).is_err() {
@@ -74,7 +74,7 @@ pub(crate) fn repr(value: &Json<'_>) -> String {
     out
 }
 
-/// `repr()` of a string, cut where it gets long.
+/// `repr()` of a string, truncated if it is long.
 pub(crate) fn repr_str(text: &str) -> String {
     let mut out = String::new();
     if write_str(&mut out, text).is_err() {
@@ -83,10 +83,10 @@ pub(crate) fn repr_str(text: &str) -> String {
     out
 }
 
-/// Longest piece of a client's value that is repeated to it, in bytes.
+/// The longest part of a client's value that an error repeats, in bytes.
 const SHOWN_BYTES_MAX: usize = 2000;
 
-/// What is written is long enough.
+/// The text has reached its maximum length, so that writing stops.
 struct Enough;
 
 fn put(out: &mut String, text: &str) -> Result<(), Enough> {

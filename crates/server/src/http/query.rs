@@ -1,4 +1,4 @@
-//! The query of a URL, split and decoded as the reference's framework does it.
+//! Query strings, split and decoded as by the reference's framework.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::collections::hash_map::Entry;
 
 use crate::http::json::Json;
 
-/// More parameters no query has; looking repeated ones up would take ever longer.
+/// The most parameters of a query; looking up repeated ones takes quadratic time.
 const PAIRS_MAX: usize = 1000;
 
-/// The pairs of a query in their order.
+/// The decoded parameters of a query in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
@@ -18,7 +18,8 @@ impl<'a> Query<'a> {
     /// hexadecimal digits follow.
     ///
     /// # Errors
-    /// A message when a key or value is not UTF-8, or when there are too many.
+    ///
+    /// A message when a key or value is not UTF-8, or when there are too many parameters.
     pub(crate) fn parse(text: &'a str) -> Result<Self, String> {
         let mut pairs = Vec::new();
         for pair in text.split(['&', ';']).filter(|pair| !pair.is_empty()) {
@@ -31,7 +32,7 @@ impl<'a> Query<'a> {
         Ok(Self(pairs))
     }
 
-    /// The value of a key; of a repeated one the last.
+    /// The value of a key; the last one if it is repeated.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
@@ -48,14 +49,14 @@ impl<'a> Query<'a> {
             .map(|(_, value)| value.as_ref())
     }
 
-    /// All pairs.
+    /// All parameters as pairs of key and value.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()
             .map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
-    /// The query as an object of strings, for validation.
+    /// The query as a JSON object of strings, for validation.
     pub(crate) fn as_json(&self) -> Json<'_> {
         let mut members: Vec<(Cow<'_, str>, Json<'_>)> = Vec::with_capacity(self.0.len());
         let mut places: HashMap<&str, usize> = HashMap::with_capacity(self.0.len());

@@ -1,55 +1,55 @@
-//! What a refusal of the state looks like to a client: status, text and code.
+//! The error responses to refusals of the state: status, text and code.
 //!
-//! The same refusal reads differently at different operations, so a caller says what it attempted.
+//! The same refusal has different texts for different operations, so a caller names its operation.
 
 use placewright_placement::Refusal;
 use uuid::Uuid;
 
 use crate::http::error::{ApiError, code};
 
-/// What a request attempted when it was refused.
+/// The operation that was refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Attempt<'a> {
-    /// `POST /resource_providers`
+    /// A provider is created: `POST /resource_providers`.
     CreateProvider {
-        /// The name asked for.
+        /// The name in the request.
         name: &'a str,
-        /// The UUID asked for or given.
+        /// The UUID in the request, or the generated one.
         uuid: Uuid,
     },
-    /// `PUT /resource_providers/{uuid}`
+    /// The provider with this UUID is updated: `PUT /resource_providers/{uuid}`.
     UpdateProvider(&'a str),
-    /// `DELETE /resource_providers/{uuid}`
+    /// The provider with this UUID is deleted: `DELETE /resource_providers/{uuid}`.
     DeleteProvider(&'a str),
-    /// `POST` of one inventory.
+    /// One inventory is added with `POST`.
     AddInventory(&'a str),
-    /// `PUT` of one inventory.
+    /// One inventory is replaced with `PUT`.
     UpdateInventory(&'a str),
-    /// `PUT` of all inventories.
+    /// All inventories are replaced with `PUT`.
     SetInventories(&'a str),
-    /// `DELETE` of one inventory of this class.
+    /// The inventory of this class is deleted.
     DeleteInventory(&'a str),
-    /// `DELETE` of all inventories.
+    /// All inventories are deleted.
     DeleteInventories,
-    /// `PUT` or `DELETE` of a provider's traits.
+    /// A provider's traits are set or deleted.
     SetTraits,
-    /// `PUT` of a provider's aggregates.
+    /// A provider's aggregates are set.
     SetAggregates,
-    /// `POST`, `PUT`, `DELETE` of a resource class.
+    /// A resource class is created, updated or deleted.
     Class,
-    /// `PUT` and `DELETE` of a trait.
+    /// A trait is created or deleted.
     Trait,
-    /// `PUT /allocations/{consumer_uuid}`
+    /// One consumer's allocations are set: `PUT /allocations/{consumer_uuid}`.
     Allocate(&'a str),
-    /// `POST /allocations`
+    /// Several consumers' allocations are set: `POST /allocations`.
     AllocateSeveral,
-    /// `DELETE /allocations/{consumer_uuid}`
+    /// One consumer's allocations are deleted: `DELETE /allocations/{consumer_uuid}`.
     Release,
-    /// `POST /reshaper`
+    /// Inventories and allocations are changed together: `POST /reshaper`.
     Reshape,
 }
 
-/// A label for the refusal in metrics.
+/// The label of a refusal in metrics.
 pub(crate) fn reason(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::ProviderNotFound { .. } => "provider_not_found",
@@ -93,7 +93,7 @@ pub(crate) fn reason(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Whether a claim was refused because somebody else was first.
+/// Whether a claim was refused because of a concurrent change.
 pub(crate) fn is_conflict(refusal: &Refusal) -> bool {
     matches!(
         refusal,
@@ -101,7 +101,7 @@ pub(crate) fn is_conflict(refusal: &Refusal) -> bool {
     )
 }
 
-/// The answer to a refused attempt.
+/// The error response to a refused operation.
 pub(crate) fn to_error(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
     match refusal {
         Refusal::ProviderNotFound { uuid } => match attempt {
@@ -139,7 +139,7 @@ pub(crate) fn to_error(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
         | Refusal::NoInventory { .. }
         | Refusal::ConstraintsViolated { .. }
         | Refusal::CapacityExceeded { .. } => allocation(refusal),
-        // No command of this API is refused for these.
+        // No command of this API is refused for these reasons.
         Refusal::NothingFits { .. }
         | Refusal::RuleBroken { .. }
         | Refusal::GroupNotFound { .. }
@@ -151,7 +151,7 @@ pub(crate) fn to_error(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
     }
 }
 
-/// The usual answer about a provider that does not exist.
+/// The error response about a provider that does not exist.
 pub(crate) fn provider_not_found(uuid: &str) -> ApiError {
     ApiError::not_found(format!("No resource provider with uuid {uuid} found")).at_door()
 }
@@ -232,7 +232,7 @@ fn generation(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
                 given,
             },
         ) => {
-            // A number below zero travels as its two's complement.
+            // A negative number is stored as its two's complement.
             let given = given.cast_signed();
             ApiError::conflict(format!(
                 "resource provider generation conflict for provider {uuid}: actual: {actual}, \
@@ -398,14 +398,14 @@ fn allocation(refusal: &Refusal) -> ApiError {
     }
 }
 
-/// An allocation names a provider that there is not.
+/// The error response for an allocation of a provider that does not exist.
 pub(crate) fn allocation_provider_not_found(uuid: &str) -> ApiError {
     ApiError::bad_request(format!(
         "Allocation for resource provider '{uuid}' that does not exist."
     ))
 }
 
-/// A reshape names a provider that there is not.
+/// The error response for a reshape of a provider that does not exist.
 pub(crate) fn reshape_provider_not_found(uuid: &str) -> ApiError {
     ApiError::bad_request(format!(
         "Resource provider {uuid} in inventories not found: No resource provider with uuid {uuid} \

@@ -1,4 +1,4 @@
-//! What a handler answers when all went well.
+//! The response of a handler that succeeded.
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -6,25 +6,25 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::http::body::{Body, Pieces};
 use crate::http::json::Writer;
 
-/// An answer up to this size goes out whole.
+/// The size up to which a response is sent in one piece.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
 
-/// An answer before the headers that all answers share are put on it.
+/// A response before the common headers are added.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) body: Body,
     pub(crate) content_type: Option<&'static str>,
-    /// Path of what was created; made absolute with the request's host.
+    /// The path of the created object; made absolute with the request's host.
     pub(crate) location: Option<String>,
-    /// `no-cache`: the client must ask again each time (from microversion 1.15).
+    /// Whether the client has to revalidate each time, `no-cache` (from microversion 1.15).
     pub(crate) no_cache: bool,
-    /// Seconds since 1970.
+    /// The `Last-Modified` time, in seconds since 1970.
     pub(crate) last_modified: Option<i64>,
 }
 
 impl Reply {
-    /// No content at all.
+    /// A response without a body.
     pub(crate) fn empty(status: u16) -> Self {
         Self {
             status,
@@ -36,12 +36,12 @@ impl Reply {
         }
     }
 
-    /// Status 200 with JSON.
+    /// A response with status 200 and JSON.
     pub(crate) fn json(writer: Writer) -> Self {
         Self::text(200, "application/json", writer.finish())
     }
 
-    /// Content of any type.
+    /// A response with content of any type.
     pub(crate) fn text(status: u16, content_type: &'static str, content: impl Into<Bytes>) -> Self {
         Self {
             body: Body::Whole(content.into()),
@@ -50,8 +50,9 @@ impl Reply {
         }
     }
 
-    /// Status 200 with JSON of any length. What is short goes out whole, with its length; what is long
-    /// in pieces, each made when the client has taken the one before. `make` gives the next piece.
+    /// A response with status 200 and JSON of any length. A short one is sent whole, with its
+    /// length; a long one in pieces, each generated when the client has taken the one before.
+    /// `make` returns the next piece.
     pub(crate) fn json_in_pieces(
         mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
         held: Option<OwnedSemaphorePermit>,
@@ -72,7 +73,7 @@ impl Reply {
         }
     }
 
-    /// Server-sent events.
+    /// A response that is a stream of server-sent events.
     pub(crate) fn events(events: mpsc::Receiver<Bytes>) -> Self {
         Self {
             body: Body::Stream(events),
@@ -92,7 +93,8 @@ impl Reply {
         self
     }
 
-    /// Adds the cache headers when the version has them; `seconds` of none leaves the time out.
+    /// Adds the cache headers if the version has them; without `seconds` there is no
+    /// `Last-Modified`.
     pub(crate) fn modified(mut self, wanted: bool, seconds: Option<i64>) -> Self {
         if wanted {
             self.no_cache = true;

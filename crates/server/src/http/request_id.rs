@@ -1,11 +1,11 @@
-//! The identifier that every answer carries, and the one that a caller may have sent.
+//! The request id that every response carries, and the one that a caller may have sent.
 
 use std::cell::RefCell;
 
 use uuid::Uuid;
 
-/// Random bytes that are fetched from the system at once: a call for each request would cost more
-/// than the rest of its identifier.
+/// Random bytes that are fetched from the system at once, because a system call for each request
+/// would cost more than the rest.
 const POOL_BYTES: usize = 1024;
 const UUID_BYTES: usize = size_of::<uuid::Bytes>();
 
@@ -13,6 +13,7 @@ thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
 }
 
+/// Random bytes, of which the last `left` are unused.
 struct Pool {
     bytes: [u8; POOL_BYTES],
     left: usize,
@@ -34,12 +35,12 @@ impl Pool {
     }
 }
 
-/// `req-` and a random UUID.
+/// A request id: `req-` and a random UUID.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestId([u8; 40]);
 
 impl RequestId {
-    /// A new one.
+    /// Generates a new request id.
     pub(crate) fn new() -> Self {
         let mut text = [0; 40];
         text[..4].copy_from_slice(b"req-");
@@ -48,9 +49,9 @@ impl RequestId {
         Self(text)
     }
 
-    /// The text.
+    /// The request id as text.
     pub(crate) fn as_str(&self) -> &str {
-        // Only ASCII is ever written into it, so this never falls back.
+        // It contains only ASCII, so this never falls back.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -59,7 +60,7 @@ impl RequestId {
     }
 }
 
-/// The caller's request id, when it has the form that OpenStack services give each other.
+/// The caller's global request id, if it has the form that OpenStack services use.
 pub(crate) fn global(header: Option<&str>) -> Option<&str> {
     let uuid = header?.strip_prefix("req-")?;
     crate::http::uuids::canonical(uuid).and(header)

@@ -1,7 +1,6 @@
-//! The closed table of routes: which methods a path has, in which versions, under which rule.
+//! The table of routes: the methods of each path, their range of versions, and their policy rules.
 //!
-//! Everything that is checked before a handler runs is read from here, and so is the OpenAPI
-//! document.
+//! All checks before a handler, and the OpenAPI document, are made from this table.
 
 use std::borrow::Cow;
 
@@ -33,31 +32,31 @@ pub(crate) enum Route {
     Reshaper,
 }
 
-/// What an operation demands of a request's headers.
+/// What the headers of a request must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing.
+    /// No header in particular.
     Nothing,
-    /// An `Accept` that takes JSON.
+    /// An `Accept` header that allows JSON.
     AcceptJson,
-    /// A JSON body.
+    /// A content type of JSON, because there is a body.
     JsonBody,
 }
 
-/// What answering a request may cost, which decides on which threads it is answered.
+/// The cost of a request, which decides on which threads it is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
     /// Microseconds, unless the body is large.
     OfBody,
-    /// It grows with the fleet.
+    /// The cost grows with the fleet.
     OfFleet,
 }
 
-/// Larger bodies take milliseconds to read and to check.
+/// Larger bodies take milliseconds to parse and to validate.
 pub(crate) const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
 
 impl Cost {
-    /// Whether a request with such a body is answered on the threads for costly requests.
+    /// Whether a request with a body of this size is handled on the threads for costly requests.
     pub(crate) fn is_high(self, body_bytes: usize) -> bool {
         self == Self::OfFleet || body_bytes > LIGHT_BODY_BYTES_MAX
     }
@@ -66,32 +65,32 @@ impl Cost {
 /// One method of a route within a range of versions.
 #[derive(Debug)]
 pub(crate) struct Operation {
-    /// The method.
+    /// The HTTP method, in upper case.
     pub(crate) method: &'static str,
-    /// The oldest version that has it, as number after the dot.
+    /// The oldest version that has it, as the number after the dot.
     pub(crate) since: u8,
     /// The newest version that has it.
     pub(crate) until: u8,
-    /// What it demands of the headers.
+    /// What the headers must have.
     pub(crate) needs: Needs,
-    /// What it may cost.
+    /// The cost of the request.
     pub(crate) cost: Cost,
-    /// The policy rule; none for what is open to all.
+    /// The policy rule; none for an operation without authentication.
     pub(crate) rule: Option<Rule>,
-    /// What it does, for the OpenAPI document.
+    /// A summary for the OpenAPI document.
     pub(crate) summary: &'static str,
 }
 
 /// A route and all its operations.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The route.
+    /// The route that the table lists.
     pub(crate) route: Route,
-    /// Its path with parameters in braces.
+    /// The path with parameters in braces.
     pub(crate) path: &'static str,
-    /// The `Allow` header of a refused method.
+    /// The value of the `Allow` header when a method is refused.
     pub(crate) allow: &'static str,
-    /// Its operations.
+    /// All operations of the route, in any version.
     pub(crate) operations: &'static [Operation],
 }
 
@@ -127,7 +126,7 @@ const fn operation(
     }
 }
 
-/// The same for an operation whose cost grows with the fleet.
+/// Marks an operation whose cost grows with the fleet.
 const fn costly(operation: Operation) -> Operation {
     Operation {
         cost: Cost::OfFleet,
@@ -137,7 +136,7 @@ const fn costly(operation: Operation) -> Operation {
 
 use Needs::{AcceptJson, JsonBody, Nothing};
 
-/// All routes.
+/// All routes, in the order of [`Route`].
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Entry] = &[
     Entry { route: Route::Root, path: "/", allow: "GET", operations: &[
@@ -218,11 +217,11 @@ pub(crate) const TABLE: &[Entry] = &[
 impl Entry {
     /// The entry of a route.
     pub(crate) fn of(route: Route) -> &'static Entry {
-        // The table follows the order of the enum; a test holds them together.
+        // The table has the order of the enum, which a test checks.
         &TABLE[route as usize]
     }
 
-    /// The operation of a method in a version, and whether any version has the method.
+    /// The operation of a method in a version, and whether the method exists in any version.
     pub(crate) fn operation(
         &self,
         method: &str,
@@ -241,16 +240,16 @@ impl Entry {
     }
 }
 
-/// A path that matched, with the values of its parameters.
+/// A route that matched a path, with the values of its parameters.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Match<'a> {
     pub(crate) route: Route,
-    /// The parameters in the order of the path; the text is empty where there is none.
+    /// The parameters in the order of the path; unused ones are empty.
     pub(crate) parameters: [&'a str; 2],
 }
 
-/// Takes percent signs out of a path. Each byte is a character, as WSGI hands paths to the
-/// reference: texts that repeat a path show it so.
+/// Decodes percent signs in a path. Each byte becomes a character, as WSGI passes paths to the
+/// reference, which is visible in texts that repeat a path.
 pub(crate) fn decode_path(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
@@ -259,7 +258,7 @@ pub(crate) fn decode_path(path: &str) -> Cow<'_, str> {
         .into_iter()
         .map(char::from)
         .collect();
-    // As in the reference's expressions, an end may come before a last line end.
+    // As in the reference's expressions, a path may end with a newline.
     Cow::Owned(match decoded.strip_suffix('\n') {
         Some(rest) => rest.to_owned(),
         None => decoded,

@@ -1,6 +1,6 @@
-//! Validation of bodies and queries against tables that mean what JSON Schema means.
+//! Validation of bodies and queries against tables that correspond to JSON Schema.
 //!
-//! Only the keywords that Placement's schemas use are here.
+//! Only the keywords that Placement's schemas use are implemented.
 
 mod validate;
 
@@ -9,7 +9,7 @@ pub(crate) use validate::{Formats, validate};
 use crate::http::json::Json;
 use crate::http::pattern::Pattern;
 
-/// A JSON type as schemas know it.
+/// The type of a JSON value, as schemas name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     Object,
@@ -47,14 +47,14 @@ impl Type {
     }
 }
 
-/// One schema. A field at its value in [`ANY`] says nothing.
+/// A schema. A field with its value in [`ANY`] has no effect.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub types: &'static [Type],
     pub pattern: Option<Pattern>,
     pub min_length: usize,
     pub max_length: usize,
-    /// `format: uuid`; what that takes depends on [`Formats`].
+    /// `format: uuid`; which forms are accepted depends on [`Formats`].
     pub uuid: bool,
     pub choices: &'static [&'static str],
     pub minimum: Option<i64>,
@@ -71,7 +71,7 @@ pub(crate) struct Schema {
     pub nullable: Option<&'static Schema>,
 }
 
-/// The schema that everything satisfies: the base of all others.
+/// The schema that accepts everything, on which all others are based.
 pub(crate) const ANY: Schema = Schema {
     types: &[],
     pattern: None,

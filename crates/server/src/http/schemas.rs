@@ -12,7 +12,7 @@ pub(crate) mod usages;
 use crate::http::pattern::Pattern;
 use crate::http::schema::{ANY, Schema, Type};
 
-/// Largest number in an inventory.
+/// The largest number in an inventory.
 pub(crate) const MAX_INT: i32 = i32::MAX;
 
 const TEXT: Schema = Schema {
@@ -28,7 +28,7 @@ const UUID: Schema = Schema {
     uuid: true,
     ..ANY
 };
-/// The name of a project or user.
+/// The id of a project or user.
 const EXTERNAL_ID: Schema = Schema {
     types: &[Type::Text],
     min_length: 1,

@@ -1,5 +1,5 @@
-//! One request from head to answer: the checks in their order, the handler, and the headers that
-//! all answers share.
+//! One request from its head to its response: the checks in their order, the handler, and the
+//! headers that all responses share.
 
 mod access;
 pub(crate) mod answer;
@@ -43,23 +43,23 @@ use crate::options::ServerOptions;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
-/// The HTTP service without sockets: a request in, an answer out.
+/// The HTTP service without sockets: it takes requests and returns responses.
 pub struct Service {
     pub(crate) options: ServerOptions,
     pub(crate) engine: Engine<ControlMachine>,
     pub(crate) metrics: HttpMetrics,
     pub(crate) registry: Arc<Registry>,
-    /// Whether the service is about to stop: streams end, and it is not ready any more.
+    /// Whether the service is about to stop: change streams end, and it is not ready any more.
     pub(crate) stopping: watch::Sender<bool>,
-    /// Room for readers of the change stream.
+    /// The limits for readers of the change stream.
     pub(crate) followers: changes::Room,
-    /// What looks for what does not add up, where there is something to look at.
+    /// The audit, in a process that has something to audit.
     pub(crate) audit: OnceLock<Arc<dyn Audit>>,
-    /// Candidates that were told lately.
+    /// A cache of recent responses with candidates.
     pub(crate) candidates: placement::candidates::Kept,
-    /// Where costly requests run.
+    /// The threads and queues for costly requests.
     pub(crate) costly: CostlyWork,
-    /// What large answers may hold until they are sent.
+    /// The limit of memory for large responses.
     pub(crate) large_answers: LargeAnswers,
     authenticator: Authenticator,
     policy: RwLock<Policy>,
@@ -74,23 +74,23 @@ impl fmt::Debug for Service {
     }
 }
 
-/// What is known of a request besides itself while it is answered.
+/// The context of a request while it is handled.
 #[derive(Debug)]
 pub struct Exchange {
     started: Instant,
-    /// Where it comes from, if it came over a network.
+    /// The client's address, if the request came over a network.
     remote: Option<SocketAddr>,
     pub(crate) request_id: RequestId,
-    /// The route's path as in the documentation, for metrics; `other` when there is none.
+    /// The route's path as in the documentation, for metrics; `other` if there is none.
     pub(crate) route: &'static str,
     /// The microversion, once it is negotiated.
     version: Option<Microversion>,
-    /// Who is calling, once it is known.
+    /// The caller, once it is authenticated.
     identity: Option<Arc<Identity>>,
 }
 
 impl Exchange {
-    /// A request that has just come, from this address.
+    /// The context of a new request from this address.
     pub fn new(remote: Option<SocketAddr>) -> Self {
         Self {
             started: Instant::now(),
@@ -102,32 +102,32 @@ impl Exchange {
         }
     }
 
-    /// The identifier that its answer will carry.
+    /// The request id that the response will carry.
     pub fn request_id(&self) -> &str {
         self.request_id.as_str()
     }
 
-    /// Says who is calling, for the log.
+    /// Sets the caller, for the access log.
     pub fn set_identity(&mut self, identity: &Arc<Identity>) {
         self.identity = Some(Arc::clone(identity));
     }
 
-    /// Says which route it takes, as in the documentation; metrics are kept by it.
+    /// Sets the route as in the documentation, for metrics.
     pub fn set_route(&mut self, route: &'static str) {
         self.route = route;
     }
 }
 
-/// How what does not add up is mended.
+/// Options of an audit's repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairOptions {
-    /// Whether hosts destroy guests that nobody knows. They may be somebody's.
+    /// Whether hosts destroy guests that no cell knows. They may belong to somebody.
     pub destroy_unknown_guests: bool,
 }
 
-/// Looks for what does not add up beyond placement.
+/// Audits what is beyond placement: instances, cells and hosts.
 pub trait Audit: Send + Sync {
-    /// What does not add up, as JSON; with `repair` what can be mended is.
+    /// The inconsistencies as JSON; with `repair`, they are repaired where possible.
     fn audit(
         &self,
         repair: Option<RepairOptions>,
@@ -135,24 +135,23 @@ pub trait Audit: Send + Sync {
 }
 
 impl Service {
-    /// Says who answers `/placewright/v1/audit`. Only the first time counts.
+    /// Sets the audit behind `/placewright/v1/audit`. Only the first call has an effect.
     pub fn set_audit(&self, audit: Arc<dyn Audit>) {
-        // Whoever came first stays.
+        // If there is one already, it stays.
         let _ = self.audit.set(audit);
     }
 
-    /// Puts other policies in force. Requests that were let in before go on.
+    /// Replaces the policies. Requests that were authorised before continue.
     pub fn set_policy(&self, policy: Policy) {
         *self.policy.write() = policy;
     }
 
-    /// Who finds out who is calling.
+    /// The authenticator of the service.
     pub fn authenticator(&self) -> &Authenticator {
         &self.authenticator
     }
 
-    /// Puts a service together. The metrics must be registered in `registry`, which `/metrics`
-    /// shows.
+    /// Creates a service. The metrics must be registered in `registry`, which `/metrics` shows.
     pub fn new(
         options: ServerOptions,
         engine: Engine<ControlMachine>,
@@ -178,14 +177,14 @@ impl Service {
         }
     }
 
-    /// The same, with costly requests on other threads.
+    /// Runs costly requests on other threads.
     #[must_use]
     pub fn with_costly_work(mut self, costly: CostlyWork) -> Self {
         self.costly = costly;
         self
     }
 
-    /// Answers a request. Never fails: what goes wrong is an answer too.
+    /// Answers a request. Errors are responses too.
     pub async fn handle<B>(
         self: &Arc<Self>,
         request: Request<B>,
@@ -210,13 +209,13 @@ impl Service {
             .await
     }
 
-    /// Whether a browser asks what a page of another origin may do.
+    /// Whether a request is a CORS preflight request of a browser.
     pub fn is_preflight(&self, parts: &Parts) -> bool {
         self.options.cors.is_some() && parts.method == Method::OPTIONS
     }
 
-    /// What all answers have in common: CORS, a body that nobody wanted, the request's identifier,
-    /// metrics, the access log. No response means that a [preflight](Self::is_preflight) is answered.
+    /// Completes a response: CORS, unread request bodies, the request id, metrics and the access
+    /// log. Without a response, a [preflight](Self::is_preflight) request is answered.
     pub async fn finish<B>(
         &self,
         parts: &Parts,
@@ -368,7 +367,7 @@ impl Service {
             return Ok(());
         };
         if found.route == Route::Usages {
-            // The project that is asked about, not the caller's own, is what readers need.
+            // The rule applies to the project in the query, not to that of the caller.
             let query = Query::parse(parts.uri.query().unwrap_or("")).map_err(|reason| {
                 ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
             })?;
@@ -377,9 +376,10 @@ impl Service {
         self.authorize(rule, identity, &Target::own(identity))
     }
 
-    /// Checks that a caller may do what a policy rule protects.
+    /// Checks a policy rule for a caller.
     ///
     /// # Errors
+    ///
     /// 403.
     pub(crate) fn authorize(
         &self,
@@ -393,14 +393,14 @@ impl Service {
             .map_err(|forbidden| {
                 let detail = match forbidden.reason {
                     ForbiddenReason::Rule => forbidden.to_string(),
-                    // The reference says no more than this about a wrong scope.
+                    // The reference gives no more detail about a wrong scope.
                     ForbiddenReason::Scope(_) => rule.to_string(),
                 };
                 ApiError::new(403, detail).at_door()
             })
     }
 
-    /// Computes something from the state; it is durable when this returns.
+    /// Computes a value from the state, which is durable when this returns.
     pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&State) -> T + Send) -> T {
         self.engine
             .read(move |machine: &ControlMachine| compute(machine.placement()))
@@ -418,7 +418,7 @@ impl Service {
         self.engine.read_in_slices(begin, go_on).await
     }
 
-    /// Carries a command out, and counts what became of it.
+    /// Submits a command, and counts its outcome in the metrics.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
         let result = submit_placement(&self.engine, command)
@@ -437,7 +437,7 @@ impl Service {
         Ok(result)
     }
 
-    /// How candidates are searched; a random sample has another seed each time.
+    /// The options of a candidate search, with a new seed if the sample is random.
     pub(crate) fn search_options(&self) -> SearchOptions {
         let options = &self.options.candidates;
         SearchOptions {
@@ -456,7 +456,7 @@ impl Service {
     }
 }
 
-/// A checked request that is answered on other threads.
+/// An authorised request with its body, owned so that it can run on another thread.
 struct Work {
     service: Arc<Service>,
     version: Microversion,
@@ -468,7 +468,7 @@ struct Work {
 
 impl Work {
     async fn run(self) -> ApiResult<Reply> {
-        // It was found before.
+        // The path matched before.
         let found = routes::find(&self.path).ok_or_else(|| ApiError::not_found(""))?;
         let call = Call {
             service: &self.service,
@@ -482,7 +482,7 @@ impl Work {
     }
 }
 
-/// What a client is told when the engine could not carry a command out.
+/// The error response when the engine could not carry out a command.
 pub(crate) fn unavailable(error: &SubmitError) -> ApiError {
     let mut text = format!("The change was not made: {error}");
     let mut source = error.source();
@@ -492,7 +492,7 @@ pub(crate) fn unavailable(error: &SubmitError) -> ApiError {
         source = reason.source();
     }
     match error {
-        // The caller's own matter, and no failure of the store.
+        // The request is too large, which is not a failure of the store.
         SubmitError::TooLarge { .. } => ApiError::new(413, text),
         SubmitError::Panicked => {
             tracing::error!("{text}");

@@ -1,8 +1,8 @@
-//! The forms of UUIDs that clients may write, which differ from place to place.
+//! The forms of UUIDs that clients may use, which differ between parts of a request.
 
 use uuid::Uuid;
 
-/// Reads the canonical text only: lower case with dashes. Paths and keys know no other form.
+/// Parses the canonical form only: lower case with dashes. Paths and keys allow no other form.
 pub(crate) fn canonical(text: &str) -> Option<Uuid> {
     let bytes = text.as_bytes();
     if bytes.len() != 36 || bytes.iter().any(u8::is_ascii_uppercase) {
@@ -11,24 +11,26 @@ pub(crate) fn canonical(text: &str) -> Option<Uuid> {
     Uuid::try_parse(text).ok()
 }
 
-/// Takes the prefixes, braces and dashes away that the reference's body checker ignores.
+/// Removes the prefixes, braces and dashes that the reference's body validation ignores.
 fn digits(text: &str) -> Option<String> {
     let text = text.replace("urn:", "").replace("uuid:", "");
     let text = text.trim_matches(['{', '}']).replace('-', "");
     (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)
 }
 
-/// Whether a text passes for a UUID in a body: upper case, no dashes, braces, `urn:uuid:` are fine.
+/// Whether a text is accepted as a UUID in a body: also in upper case, without dashes, in braces,
+/// or with `urn:uuid:`.
 pub(crate) fn is_uuid_like(text: &str) -> bool {
     canonical(text).is_some() || digits(text).is_some()
 }
 
-/// The UUID that a text stands for, in any form that [`is_uuid_like`] takes.
+/// The UUID of a text in any form that [`is_uuid_like`] accepts.
 pub(crate) fn normalise(text: &str) -> Option<Uuid> {
     canonical(text).or_else(|| Uuid::try_parse(&digits(text)?).ok())
 }
 
-/// Whether a text passes for a UUID in the query of `GET /resource_providers`: it needs the dashes.
+/// Whether a text is accepted as a UUID in the query of `GET /resource_providers`, which needs the
+/// dashes.
 pub(crate) fn is_dashed_uuid(text: &str) -> bool {
     let dashed = [8, 13, 18, 23]
         .iter()

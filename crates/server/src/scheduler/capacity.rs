@@ -1,4 +1,5 @@
-//! `POST /v1/capacity`: how many more of a request would fit, on a copy of everything.
+//! `POST /v1/capacity`: how many more instances of a request would fit, counted on a copy of the
+//! state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::refused::{Answer, Refused, code};
 use super::{Call, json, now};
 use crate::http::reply::Reply;
 
-/// The most instances that are tried.
+/// The most instances that are counted.
 const MOST: usize = 100_000;
 
 /// The body of `POST /v1/capacity`.
@@ -19,7 +20,7 @@ const MOST: usize = 100_000;
 #[serde(deny_unknown_fields)]
 struct CapacityBody {
     request: RequestSpec,
-    /// Where to stop counting.
+    /// The number at which counting stops.
     #[serde(default = "most")]
     limit: usize,
 }
@@ -28,10 +29,11 @@ fn most() -> usize {
     MOST
 }
 
+/// The body of the response to `POST /v1/capacity`.
 #[derive(Serialize)]
 struct CapacityTold {
     count: usize,
-    /// Whether there is room for more than `limit`.
+    /// Whether more than `limit` would fit.
     more: bool,
     hosts: usize,
     by_cell: BTreeMap<Uuid, usize>,
@@ -43,10 +45,10 @@ pub(super) async fn count(call: &Call<'_>) -> Answer<Reply> {
         let detail = format!("limit: {} is not 1 to {MOST}", body.limit);
         return Err(Refused::field("limit", detail));
     }
-    // One copy of everything at a time is enough. It is never closed.
+    // One copy of the state at a time is enough. The semaphore is never closed.
     let _turn = call.core.counting.acquire().await;
     let core = Arc::clone(call.core);
-    // Copying and counting takes long in a large fleet: other requests go on meanwhile.
+    // Copying and counting take long in a large fleet, so they run on another thread.
     let counting = tokio::task::spawn_blocking(move || -> Answer<Reply> {
         let (fork, state, prepared) = core.decide(|brain, state| {
             let prepared = brain.scheduler.prepare_once(state, &body.request)?;

@@ -1,23 +1,23 @@
-//! Why one thing was refused, where a look at all hosts has nothing to add: a claim of one candidate,
-//! or a request that a pre-filter leaves no host.
+//! The single reason of a refusal that needs no look at all hosts: the claim of one candidate, or a
+//! request for which a pre-filter leaves no host.
 
 use placewright_placement::Refusal;
 use placewright_scheduler::prefilter::PrefilterRefusal;
 use serde::Serialize;
 use uuid::Uuid;
 
-/// The one reason of a refusal, for programs: its sentence says the same.
+/// The reason of a refusal, for programs; the response also has it as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub(super) enum Cause {
-    /// A provider has not that much left.
+    /// A provider has too little left of a class.
     Capacity {
         provider: Uuid,
         resource_class: String,
         /// How much more would have to be free.
         missing: i64,
     },
-    /// One allocation may not take this amount of a provider.
+    /// The amount is not one that a single allocation of the provider may have.
     Units {
         provider: Uuid,
         resource_class: String,
@@ -30,13 +30,13 @@ pub(super) enum Cause {
     },
     /// A provider does not exist (any more).
     Provider { provider: Uuid },
-    /// A rule of a group or of the topology, in words.
+    /// A rule of a group or of the topology, as text.
     Rule { host: Uuid, rule: String },
     /// The tenant must have an aggregate and has none.
     TenantAggregate { project: String },
     /// A segment of a routed network is in no aggregate.
     SegmentAggregate { segment: Uuid },
-    /// Something that has nothing to do with the candidate, in words.
+    /// A reason that does not concern the candidate, as text.
     Other { detail: String },
 }
 
@@ -80,7 +80,7 @@ impl Cause {
         }
     }
 
-    /// Why a pre-filter leaves no host; nothing where the request is wrong.
+    /// Why a pre-filter leaves no host; none if the request itself is wrong.
     pub(super) fn of_prefilter(refusal: &PrefilterRefusal) -> Option<Self> {
         match refusal {
             PrefilterRefusal::NoTenantAggregate { project } => Some(Self::TenantAggregate {

@@ -1,4 +1,4 @@
-//! Claims of kept candidates: take one, exchange what is held for one, give back.
+//! Claims of candidates from earlier responses: claim, swap and release.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use super::refused::{Answer, Refused, code};
 use super::{Call, Core, json, now};
 use crate::http::reply::Reply;
 
-/// The type of consumers that are claimed for.
+/// The type of the consumers.
 const CONSUMER_TYPE: &str = "INSTANCE";
 
-/// How often giving back is tried when the store fails, with twice the time between each.
+/// How often a release is tried when the store fails; the wait doubles each time.
 const RELEASES_MAX: u32 = 16;
 const RELEASE_RETRY: Duration = Duration::from_millis(50);
 
@@ -43,6 +43,7 @@ struct SwapBody {
     candidate: Uuid,
 }
 
+/// The body of the response to a claim or swap.
 #[derive(Serialize)]
 struct Claimed<'a> {
     consumer: Uuid,
@@ -51,7 +52,7 @@ struct Claimed<'a> {
     allocation_request: AllocationRequestTold<'a>,
 }
 
-/// Who claims.
+/// The consumer of a claim, with its owner.
 #[derive(Debug)]
 pub(super) struct Claimant {
     pub(super) consumer: ConsumerUuid,
@@ -59,12 +60,12 @@ pub(super) struct Claimant {
     pub(super) project: String,
     pub(super) user: String,
     pub(super) consumer_type: Option<String>,
-    /// When.
+    /// The time of the claim.
     pub(super) at: Timestamp,
 }
 
 impl Claimant {
-    /// Somebody who holds nothing yet.
+    /// A consumer without allocations.
     pub(super) fn new(consumer: Uuid, project: &str, user: &str, at: Timestamp) -> Self {
         Self {
             consumer: ConsumerUuid::from_uuid(consumer),
@@ -77,11 +78,11 @@ impl Claimant {
     }
 }
 
-/// What became of an attempt to claim.
+/// The outcome of an attempt to claim.
 pub(super) enum Attempt {
-    /// The candidate of this index is held now.
+    /// The candidate with this index was claimed.
     Done(usize),
-    /// None of them fits any more, and why the first does not.
+    /// None of the candidates fits any more; with the refusal of the first.
     NothingFits(Option<Refusal>),
 }
 
@@ -126,7 +127,7 @@ fn holds_nothing(consumer: Uuid) -> Refused {
     Refused::not_found(format!("Consumer {consumer} holds nothing."))
 }
 
-/// Placement keeps an owner of every consumer, 1 to 255 characters each.
+/// Checks the owner of a consumer: placement requires 1 to 255 characters for each part.
 pub(super) fn check_owner(field: &str, text: &str) -> Answer<()> {
     if (1..=255).contains(&text.chars().count()) {
         return Ok(());
@@ -183,7 +184,7 @@ async fn take(
 }
 
 impl Core {
-    /// Makes a request's group known to placement, which keeps its rules from then on.
+    /// Creates a request's server group in placement, which enforces its rules from then on.
     pub(super) async fn ensure_group(&self, wish: &Wish) -> Answer<()> {
         let Some((group, rules)) = &wish.group else {
             return Ok(());
@@ -251,7 +252,7 @@ impl Core {
         }
     }
 
-    /// Gives back what a consumer holds; the inner error says that it holds nothing.
+    /// Releases what a consumer holds; the inner error says that it holds nothing.
     pub(super) async fn release(&self, consumer: Uuid) -> Answer<Result<(), Refusal>> {
         let command = Command::Release {
             consumer: ConsumerUuid::from_uuid(consumer),
@@ -263,10 +264,11 @@ impl Core {
         Ok(released.map(drop))
     }
 
-    /// Gives back what a request claimed at a time and failed later, and does not let go while the
-    /// store fails. What somebody else claimed for the consumer since then stays.
+    /// Releases what a request claimed at a certain time before it failed, and retries while the
+    /// store fails. A later claim by others for the same consumer stays.
     ///
-    /// `is_unsure`: the store lost the answer to the claim, which may show up with the next command.
+    /// `is_unsure`: the store lost the answer to the claim, which may take effect with the next
+    /// command.
     pub(super) async fn undo(&self, consumer: Uuid, at: Timestamp, mut is_unsure: bool) {
         let uuid = ConsumerUuid::from_uuid(consumer);
         let mut wait = RELEASE_RETRY;
@@ -282,7 +284,7 @@ impl Core {
             };
             match self.submit(forget(uuid, generation)).await {
                 Ok(Ok(_)) => return self.note_departure(consumer),
-                // Now the state is what the store has: the next look is sure.
+                // Now the state is what the store has, so the next look is certain.
                 Ok(Err(_)) => is_unsure = false,
                 Err(_) => tokio::time::sleep(wait).await,
             }
@@ -291,7 +293,7 @@ impl Core {
         tracing::error!(%consumer, "a claim of a failed request could not be given back");
     }
 
-    /// Refuses consumers that hold something.
+    /// Rejects consumers that have allocations.
     pub(super) fn check_new(&self, consumers: &[Uuid]) -> Answer<()> {
         let holding = self.placement.engine.read_now(|machine| {
             let mut consumers = consumers.iter().copied();
@@ -305,7 +307,7 @@ impl Core {
         holding.map_or(Ok(()), |consumer| Err(exists(&consumer)))
     }
 
-    /// Counts an instance on the host that it was just sent to, and on no other.
+    /// Counts an instance on the host where it was placed, and on no other.
     fn note_arrival(&self, consumer: ConsumerUuid, host: Option<Uuid>, wish: &Wish) {
         let (Some(host), Ok(uuid)) = (host, consumer.as_str().parse()) else {
             return;
@@ -323,13 +325,13 @@ impl Core {
         }
     }
 
-    /// Takes an instance back that was sent to a host and not seen there yet.
+    /// Removes the expectation of an instance that its host has not reported yet.
     fn note_departure(&self, consumer: Uuid) {
         forget_expected(self.brain.lock().scheduler.hosts_mut(), consumer, None);
     }
 }
 
-/// Expects an instance on no host but one.
+/// Removes the expectation of an instance from all hosts but one.
 fn forget_expected(hosts: &mut HostTable, consumer: Uuid, except: Option<Uuid>) {
     for slot in hosts.hosts_of(consumer).to_vec() {
         if hosts.get(slot).map(|host| host.uuid) != except {
@@ -338,7 +340,7 @@ fn forget_expected(hosts: &mut HostTable, consumer: Uuid, except: Option<Uuid>) 
     }
 }
 
-/// Gives back all that a consumer holds, if nobody has changed it since.
+/// The command that releases all allocations of a consumer of this generation.
 fn forget(consumer: ConsumerUuid, generation: u64) -> Command {
     Command::Claim {
         consumers: vec![ConsumerClaim {
@@ -359,7 +361,7 @@ fn exists(consumer: &impl std::fmt::Display) -> Refused {
     Refused::new(409, code::CONSUMER_EXISTS, detail)
 }
 
-/// A claim that was refused for another reason than room.
+/// The error response to a claim that was refused for another reason than capacity.
 fn told(refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::ConsumerGenerationConflict {

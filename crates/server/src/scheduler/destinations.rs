@@ -1,8 +1,8 @@
-//! `POST /v1/destinations`: a host for each instance, claimed or only looked at, and alternates.
+//! `POST /v1/destinations`: a host for each instance, with or without a claim, and alternates.
 //!
-//! One instance after another is ranked on the state as it is and claimed with one command that
-//! takes the first candidate that still fits. When too few find a place, or anything fails, what
-//! was claimed is given back before the answer.
+//! Instances are handled one after the other: each is ranked on the present state and claimed with
+//! one command that takes the first candidate that still fits. When too few instances find a host,
+//! or anything fails, all claims are released before the response.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,32 +26,34 @@ use ask::Ask;
 use look::{EXPLAINED_MAX, Found, Look, Offer};
 use told::{DestinationsTold, SelectionTold, SlotTold, Weighing, WeighingTold};
 
-/// How much more hosts each further claim of an instance has than the one before.
+/// The factor by which the number of ranked hosts grows with each further attempt for an instance.
 const HOSTS_FACTOR: usize = 4;
-/// The ways to be served that are tried of each host.
+/// The most candidates that are tried on each host.
 const CANDIDATES_OF_HOST: usize = 4;
-/// The claims that are tried for an instance.
+/// The most attempts to claim for an instance.
 const ROUNDS: usize = 4;
-/// A failed request waits for so long for its claims to be given back; it goes on behind the answer.
+/// How long a failed request waits for the release of its claims, which otherwise continues after
+/// the response.
 const UNDO_WAIT: Duration = Duration::from_secs(2);
 
-/// A host for an instance.
+/// The selected host of an instance.
 #[derive(Debug)]
 struct Place {
     offer: Offer,
-    /// Which of the offer's candidates.
+    /// The index of the selected candidate of the host.
     chosen: usize,
     rules: Arc<Rules>,
-    /// Other hosts of the ranking that chose it, best first.
+    /// Other hosts of the same ranking, best first.
     others: Vec<Offer>,
-    /// Whether there are no further hosts in that ranking.
+    /// Whether the ranking had no further hosts.
     are_all: bool,
-    /// Why they are ranked so, if the request asks for it.
+    /// The scores, if the request asks for an explanation.
     weighing: Option<Weighing>,
 }
 
 impl Place {
-    /// The host of a candidate, which is counted over all offers, and how many hosts come before it.
+    /// The host of a candidate, whose index counts over all hosts; with the number of hosts before
+    /// it.
     fn of(found: Found, candidate: usize) -> Option<(usize, Self)> {
         let mut offers = found.offers;
         let mut chosen = candidate;
@@ -75,13 +77,13 @@ impl Place {
     }
 }
 
-/// One request under way.
+/// A request while it is handled.
 struct Round {
     core: Arc<Core>,
     ask: Ask,
     wish: Arc<Wish>,
     warnings: Vec<String>,
-    /// When it claims: by this its claims are known.
+    /// The time of its claims, by which they are identified.
     at: Timestamp,
 }
 
@@ -109,7 +111,7 @@ pub(super) async fn select(call: &Call<'_>) -> Answer<Reply> {
         warnings: Vec::new(),
         at: now(),
     };
-    // A client that goes away must not leave a request half done.
+    // A separate task, so that a client that disconnects does not leave a request half done.
     let running = tokio::spawn(round.run());
     running
         .await
@@ -129,7 +131,7 @@ impl Round {
         self.tell(&places, &alternates)
     }
 
-    /// Finds a host for each instance, or for enough of them.
+    /// Finds a host for each instance, or for as many as required.
     async fn place_all(&mut self, places: &mut Vec<Option<Place>>) -> Answer<()> {
         if self.ask.claim {
             self.core.check_new(&self.ask.instances)?;
@@ -221,8 +223,8 @@ impl Round {
         Refused::no_host(detail, why)
     }
 
-    /// Gives back what was claimed. When the store failed, the claim that was under way may have
-    /// been kept all the same, so it is given back too.
+    /// Releases what was claimed. When the store failed, the claim under way may have been kept all
+    /// the same, so it is released too.
     async fn undo(&self, places: &[Option<Place>], is_unsure: bool) {
         let held = places.iter().zip(&self.ask.instances);
         let held = held.filter(|(place, _)| place.is_some());
@@ -237,12 +239,12 @@ impl Round {
                 core.undo(consumer, at, is_unsure).await;
             }
         });
-        // Past this time it goes on alone.
+        // After the time-out it continues in the background.
         let _ = tokio::time::timeout(UNDO_WAIT, undoing).await;
     }
 
-    /// Other hosts of the same cell for each instance that has one: not the selected ones and not
-    /// those of other alternates, where there are enough.
+    /// Alternates for each instance that has a host, in the same cell: neither selected hosts nor
+    /// alternates of other instances, if there are enough others.
     fn alternates(&self, places: &mut [Option<Place>]) -> Vec<Vec<Offer>> {
         let wanted = self.ask.alternates;
         if wanted == 0 {
@@ -273,7 +275,7 @@ impl Round {
         all
     }
 
-    /// Alternates from a search of their own: the ranking of the selection had too few.
+    /// Alternates from a separate search, when the ranking of the selection had too few.
     fn search_alternates(&self, index: usize, place: &Place, taken: &HashSet<u32>) -> Vec<Offer> {
         let find = |count, without: &[u32]| {
             let look = Look {
@@ -284,7 +286,7 @@ impl Round {
                 cell: Some(place.offer.cell),
                 without,
             };
-            // What could be selected can be ranked again; at worst there are no alternates.
+            // A request that was ranked once can be ranked again; at worst there are no alternates.
             look.run(&self.core, &self.ask)
                 .map_or_else(|_| Vec::new(), |found| found.offers)
         };
@@ -300,7 +302,7 @@ impl Round {
         found
     }
 
-    /// Keeps everything that is offered, and writes the answer.
+    /// Keeps all candidates of the response for later claims, and writes it.
     fn tell(&self, places: &[Option<Place>], alternates: &[Vec<Offer>]) -> Answer<Reply> {
         let mut shelf = self.core.shelf.lock();
         let now = Instant::now();

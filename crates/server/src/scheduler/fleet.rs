@@ -1,4 +1,5 @@
-//! `/v1/aggregates`: names and metadata of host aggregates. `/v1/topology`: levels of places.
+//! `/v1/aggregates`: names and metadata of host aggregates. `/v1/topology`: the levels of the
+//! topology.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,11 +25,13 @@ struct AggregateBody {
     zone: Option<String>,
 }
 
+/// The body of the response to `GET /v1/aggregates`.
 #[derive(Serialize)]
 struct AggregatesTold<'a> {
     aggregates: Vec<AggregateTold<'a>>,
 }
 
+/// An aggregate in that response.
 #[derive(Serialize)]
 struct AggregateTold<'a> {
     uuid: Uuid,
@@ -37,7 +40,7 @@ struct AggregateTold<'a> {
     metadata: &'a BTreeMap<String, String>,
 }
 
-/// The body of `PUT /v1/topology`, and the answer of `GET`.
+/// The body of `PUT /v1/topology`, and of the response to `GET`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct TopologyBody {
@@ -46,7 +49,7 @@ struct TopologyBody {
     distances: Vec<DistanceBody>,
 }
 
-/// How far apart two places of one level are, in the operator's own unit.
+/// The distance between two groups of hosts of one level, in the operator's own unit.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct DistanceBody {
@@ -55,6 +58,7 @@ struct DistanceBody {
     distance: u32,
 }
 
+/// A level of the topology in a body.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct LevelBody {

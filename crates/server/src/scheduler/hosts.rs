@@ -1,4 +1,4 @@
-//! `/v1/hosts`: what the scheduler sees of hosts, and the door by which hosts tell it.
+//! `/v1/hosts`: the scheduler's view of hosts, and the updates that hosts send.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,19 @@ use super::{Call, json, now};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 
-/// The hosts of one page, unless the client says otherwise, and the most.
+/// The default and the maximum number of hosts on a page.
 const PAGE: usize = 1_000;
 const PAGE_MAX: usize = 10_000;
 
+/// The body of the response to `GET /v1/hosts`.
 #[derive(Serialize)]
 struct HostsTold<'a> {
     hosts: Vec<HostTold<'a>>,
-    /// What `after` is for the next page; nothing on the last.
+    /// The value of `after` for the next page; none on the last.
     next: Option<Uuid>,
 }
 
-/// A host in a list.
+/// The representation of a host in a listing.
 #[derive(Serialize)]
 struct HostTold<'a> {
     uuid: Uuid,
@@ -33,21 +34,22 @@ struct HostTold<'a> {
     host: &'a str,
     node: &'a str,
     zone: Option<&'a str>,
-    /// Whether placement has a root provider of this UUID; without one nothing goes there.
+    /// Whether placement has a root provider with this UUID; without one the host is never
+    /// selected.
     has_provider: bool,
     up: bool,
     enabled: bool,
     disabled_reason: Option<&'a str>,
     forced_down: bool,
-    /// How long ago it was last heard of.
+    /// How long ago it was last heard of, in milliseconds.
     age_ms: i64,
     load: Load,
     instances: usize,
-    /// Those among them that were sent there and of which the host has not spoken yet.
+    /// The instances among them that were placed there and that the host has not reported yet.
     instances_expected: u32,
 }
 
-/// A host alone.
+/// The representation of a single host, with more details.
 #[derive(Serialize)]
 struct WholeHostTold<'a> {
     #[serde(flatten)]
@@ -58,17 +60,19 @@ struct WholeHostTold<'a> {
     stats: &'a BTreeMap<String, String>,
     metrics: &'a [Metric],
     aggregates: Vec<&'a str>,
-    /// What its root provider can give away and has given, by resource class.
+    /// The capacity and usage of its root provider, by resource class.
     resources: BTreeMap<&'a str, ResourceTold>,
     instance_uuids: Vec<Uuid>,
 }
 
+/// The capacity and usage of a resource class.
 #[derive(Serialize)]
 struct ResourceTold {
     capacity: i64,
     used: i64,
 }
 
+/// The body of the response to an update of a host's state.
 #[derive(Serialize)]
 struct ReceiptTold {
     receipt: &'static str,
@@ -98,7 +102,7 @@ fn tell<'a>(
     }
 }
 
-/// `GET /v1/hosts?limit=&after=`: hosts that have a provider, in a fixed order.
+/// `GET /v1/hosts?limit=&after=`: hosts with a provider, in an order that does not change.
 pub(super) fn list(call: &Call<'_>) -> Answer<Reply> {
     let query = Query::parse(call.query).map_err(|reason| Refused::field("query", reason))?;
     if let Some((key, _)) = query
@@ -121,7 +125,7 @@ pub(super) fn list(call: &Call<'_>) -> Answer<Reply> {
         .map(str::parse)
         .transpose()
         .map_err(|_| Refused::field("after", "after: the UUID of a host"))?;
-    // Up to date first; then the state is left alone while the answer is written.
+    // Brings the scheduler up to date; the state is not locked while the response is written.
     call.core.decide(|_, _| ());
     let brain = call.core.brain.lock();
     let hosts = brain.scheduler.hosts();
@@ -140,7 +144,7 @@ pub(super) fn list(call: &Call<'_>) -> Answer<Reply> {
     json(200, &HostsTold { hosts: page, next })
 }
 
-/// `GET /v1/hosts/{uuid}`
+/// `GET /v1/hosts/{uuid}`: a host with its details.
 pub(super) fn show(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
     call.core.decide(|brain, state| {
         let hosts = brain.scheduler.hosts();
@@ -185,7 +189,7 @@ fn unknown(uuid: Uuid) -> Refused {
     Refused::not_found(format!("The scheduler has not heard of host {uuid}."))
 }
 
-/// `POST /v1/hosts/{uuid}/state`: the next update of a host's agent.
+/// `POST /v1/hosts/{uuid}/state`: applies the next update of a host's agent.
 pub(super) fn update(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
     let update: NumberedUpdate = call.read()?;
     let take = |hosts: &mut HostTable| hosts.apply_numbered(uuid, now(), &update);

@@ -1,4 +1,4 @@
-//! Candidates that were offered and can still be claimed: for some time, and only so many.
+//! The candidates of earlier responses, which can still be claimed: limited in time and number.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,39 +9,39 @@ use placewright_placement::{IntentCandidate, IntentRule};
 use placewright_scheduler::select::Mappings;
 use uuid::Uuid;
 
-/// What all candidates of one request have in common.
+/// The data that all candidates of one request share.
 #[derive(Debug)]
 pub(super) struct Wish {
-    /// Who will own the instances; may be empty where nothing was claimed.
+    /// The project of the instances; may be empty if nothing was claimed.
     pub(super) project: String,
-    /// The user among them; may be empty where nothing was claimed.
+    /// The user of the instances; may be empty if nothing was claimed.
     pub(super) user: String,
-    /// The server group with the rules that it gets if nobody knows it yet.
+    /// The server group, with the rules for its creation if placement does not have it yet.
     pub(super) group: Option<(Uuid, Vec<Rule>)>,
-    /// The image's properties, for weighers that look at what runs where.
+    /// The image's properties, for weighers that compare the images on a host.
     pub(super) image_properties: Vec<(String, String)>,
 }
 
-/// Hard rules towards other consumers.
+/// Hard rules about other consumers.
 pub(super) type Rules = Vec<IntentRule>;
 
-/// A candidate with all that a claim of it needs.
+/// A candidate with everything that a claim of it needs.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) wish: Arc<Wish>,
     pub(super) rules: Arc<Rules>,
     pub(super) candidate: IntentCandidate,
-    /// Who serves which group of the request.
+    /// The providers of each group of the request.
     pub(super) mappings: Mappings,
 }
 
-/// The candidates that are kept.
+/// The store of candidates that can still be claimed.
 #[derive(Debug)]
 pub(super) struct Shelf {
     most: usize,
     time: Duration,
     by_uuid: HashMap<Uuid, Kept>,
-    /// In the order in which they expire.
+    /// The candidates in the order in which they expire.
     order: VecDeque<(Instant, Uuid)>,
 }
 
@@ -55,7 +55,7 @@ impl Shelf {
         }
     }
 
-    /// Keeps a candidate, and forgets the oldest ones if there are too many.
+    /// Stores a candidate, and drops the oldest ones if there are too many.
     pub(super) fn keep(&mut self, now: Instant, kept: Kept) -> Uuid {
         self.expire(now);
         while self.order.len() >= self.most.max(1) {

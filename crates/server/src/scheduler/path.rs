@@ -1,4 +1,4 @@
-//! The scheduler's paths, what can be done there, and which policy rule guards it.
+//! The scheduler's paths with their operations and policy rules.
 
 use hyper::Method;
 use placewright_auth::Rule;
@@ -23,11 +23,11 @@ pub(super) enum Route {
     Topology,
 }
 
-/// Something that can be done at a path.
+/// A method of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     method: &'static str,
-    /// The rule that guards the same thing in Placement's API: whoever may do it there may here.
+    /// The policy rule: the one of the corresponding operation in Placement's API.
     pub(super) rule: Rule,
     pub(super) has_body: bool,
     pub(super) cost: Cost,
@@ -51,7 +51,7 @@ const fn with_body(method: &'static str, rule: Rule) -> Operation {
     }
 }
 
-/// The same for what costs more with each host.
+/// Marks an operation whose cost grows with the fleet.
 const fn costly(operation: Operation) -> Operation {
     Operation {
         cost: Cost::OfFleet,
@@ -108,7 +108,7 @@ impl Route {
         }
     }
 
-    /// What a method does here.
+    /// The operation of a method, or 405.
     pub(super) fn operation(self, method: &Method) -> Answer<Operation> {
         let (operations, allow) = self.operations();
         let found = operations.iter().find(|one| one.method == method.as_str());
@@ -119,16 +119,16 @@ impl Route {
     }
 }
 
-/// A path, taken apart.
+/// A path of the scheduler API, after parsing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) route: Route,
-    /// The UUID in it; nil where there is none.
+    /// The UUID in the path; nil if it has none.
     pub(super) uuid: Uuid,
 }
 
 impl Path {
-    /// What a path means.
+    /// Parses a path, or 404.
     pub(super) fn find(path: &str) -> Answer<Self> {
         let unknown = || Refused::not_found(format!("There is nothing at {path}."));
         let mut parts = path.strip_prefix("/v1/").ok_or_else(unknown)?.split('/');

@@ -1,4 +1,4 @@
-//! The scheduler for whoever places instances in the same process, without HTTP.
+//! The scheduler's interface for code in the same process, without HTTP.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::why::Why;
 use super::{Core, SchedulerService, now};
 use crate::machine::ControlMachine;
 
-/// A handle on the scheduler of a [`SchedulerService`]. Clones are handles on the same one.
+/// A handle on the scheduler of a [`SchedulerService`]. Clones refer to the same scheduler.
 #[derive(Clone)]
 pub struct Ranker {
     core: Arc<Core>,
@@ -26,9 +26,9 @@ pub struct Ranker {
 /// Why a request found no host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// In one sentence, without a full stop.
+    /// The explanation in one sentence, without a full stop.
     pub sentence: String,
-    /// What each filter and each part of the request did, as JSON.
+    /// The effect of each filter and of each part of the request, as JSON.
     pub json: String,
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Ranker {
 }
 
 impl SchedulerService {
-    /// Its scheduler.
+    /// A handle on the scheduler of the service.
     #[must_use]
     pub fn ranker(&self) -> Ranker {
         Ranker {
@@ -49,16 +49,17 @@ impl SchedulerService {
 }
 
 impl Ranker {
-    /// The engine that the scheduler looks at.
+    /// The engine whose state the scheduler reads.
     #[must_use]
     pub fn engine(&self) -> &Engine<ControlMachine> {
         &self.core.placement.engine
     }
 
-    /// Computes something from the scheduler and the state, the scheduler up to date with it.
+    /// Computes a value from the scheduler and the state, after the scheduler has caught up with
+    /// the state.
     ///
-    /// The state may hold what is not durable yet: decisions are checked again when they become
-    /// commands. Nothing else is ranked or decided meanwhile, so `compute` should take
+    /// The state may contain changes that are not durable yet: decisions are checked again when
+    /// they become commands. Nothing else is ranked or decided meanwhile, so `compute` should take
     /// milliseconds at most.
     pub fn decide<T>(&self, compute: impl FnOnce(&mut Scheduler, &Control) -> T) -> T {
         let mut brain = self.core.brain.lock();
@@ -69,14 +70,15 @@ impl Ranker {
         })
     }
 
-    /// Now, for [`Self::explain`].
+    /// The present moment, as [`Self::explain`] needs it.
     #[must_use]
     pub fn moment(&self) -> Moment {
         self.core.reasons.moment()
     }
 
-    /// Says why a request finds no host, on the state as it is: for requests that were refused before
-    /// a moment. Looks at every host, with the scheduler unlocked for most of the time.
+    /// Explains why a request finds no host on the present state. `since` is a moment after the
+    /// refusal: an explanation that was begun later may be reused. This looks at every host, with
+    /// the scheduler unlocked for most of the time.
     #[must_use]
     pub fn explain(
         &self,
@@ -96,13 +98,14 @@ impl Ranker {
         }
     }
 
-    /// Changes what is known of hosts.
+    /// Changes the scheduler's host table.
     pub fn with_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
         self.core.change_hosts(change)
     }
 }
 
-/// Why a request is not searched for, as JSON for a fault; empty where its sentence says all.
+/// Why a request cannot be searched for, as JSON for a fault; empty if its sentence says
+/// everything.
 #[must_use]
 pub fn cause_of(refusal: &PrepareRefusal) -> String {
     let cause = match refusal {

@@ -1,9 +1,9 @@
-//! What placement says of queries that nobody can serve: found out off the path of decisions, and
-//! once for all who wait for the same.
+//! Explanations of placement for queries without candidates: computed outside of decisions, and
+//! once for all who wait for the same one.
 //!
-//! Looking takes milliseconds in a large fleet. So the scheduler is not locked meanwhile, one thread
-//! at most looks for all requests over HTTP, and what was found is told to everybody who was refused
-//! the same before the look began.
+//! An explanation takes milliseconds in a large fleet. The scheduler is not locked meanwhile, at
+//! most one thread computes explanations for requests over HTTP, and the result is given to
+//! everybody whose equal query was refused before the computation began.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,24 +20,23 @@ use super::Core;
 use crate::http::own;
 use crate::machine::ControlMachine;
 
-/// How many queries' reasons are kept.
+/// The most explanations that are kept.
 const KEPT_MAX: usize = 16;
 
-/// What placement says of a query.
+/// Placement's explanation of a query.
 #[derive(Debug)]
 pub(super) struct Reason {
-    /// The smallest set of parts of the request that together leave no root of placement.
+    /// The smallest set of parts of the request that together leave no root provider.
     pub(super) impossible: Vec<String>,
-    /// What each part of the request does to all roots of placement, as
-    /// `/placewright/v1/explain` has it.
+    /// The effect of each part of the request on all root providers, as in
+    /// `/placewright/v1/explain`.
     pub(super) json: Option<Box<RawValue>>,
-    /// Words of the roots that have what the query asks for.
+    /// A mask of the root providers that satisfy the query, 64 to a word.
     pub(super) serving: Vec<u64>,
 }
 
 impl Reason {
-    /// Looks for the reasons, on the state as it is. Nothing for a query that names what does not
-    /// exist.
+    /// Explains a query on the present state. None for a query that names what does not exist.
     fn find(state: &State, query: &CandidateQuery) -> Option<Self> {
         let (found, serving) = explain_and_serve(state, query).ok()?;
         let json = own::explain::write(state, &found).finish();
@@ -58,7 +57,7 @@ fn impossible(found: &Explanation) -> Vec<String> {
         .collect()
 }
 
-/// Asks the trees that an explanation left open.
+/// Adds the trees that an explanation left undecided.
 fn all_serving(state: &State, query: &CandidateQuery, mut serving: Serving) -> Vec<u64> {
     if serving.unknown.iter().all(|word| *word == 0) {
         return serving.roots;
@@ -73,11 +72,11 @@ fn all_serving(state: &State, query: &CandidateQuery, mut serving: Serving) -> V
     serving.roots
 }
 
-/// A point in the order of looks.
+/// A logical time that counts the computations of explanations.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(u64);
 
-/// What a reason was found on: equal ones have equal reasons.
+/// The version of the state that an explanation is based on; equal ones have equal explanations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Basis {
     position: u64,
@@ -93,6 +92,7 @@ impl Basis {
     }
 }
 
+/// A cached explanation, with the query and the state that it belongs to.
 #[derive(Debug)]
 struct Kept {
     query: CandidateQuery,
@@ -101,18 +101,18 @@ struct Kept {
     reason: Option<Arc<Reason>>,
 }
 
-/// The reasons that were found lately.
+/// Recent explanations, and the lock of the one that is being computed for HTTP.
 #[derive(Debug, Default)]
 pub(super) struct Reasons {
-    /// How many looks began.
+    /// How many computations have begun.
     begun: AtomicU64,
     kept: Mutex<VecDeque<Kept>>,
-    /// Held by the one request over HTTP that looks.
+    /// Held by the one request over HTTP that computes an explanation.
     lane: tokio::sync::Mutex<()>,
 }
 
 impl Reasons {
-    /// Now: what is found from now on holds for who was refused before.
+    /// The present moment: explanations that begin later are valid for a refusal before it.
     pub(super) fn moment(&self) -> Moment {
         Moment(self.begun.load(Ordering::SeqCst))
     }
@@ -127,7 +127,7 @@ impl Reasons {
         self.kept(|one| one.number > since.0 && one.query == *query)
     }
 
-    /// The reasons of a query that was refused before a moment. Blocks writers of the engine, not
+    /// Explains a query that was refused before `since`. It blocks writers of the engine, but not
     /// the scheduler.
     pub(super) fn find(
         &self,
@@ -162,7 +162,7 @@ impl Reasons {
 }
 
 impl Core {
-    /// As [`Reasons::find`], on a thread that nobody waits for, when it is this request's turn.
+    /// As [`Reasons::find`], on a background thread and in this request's turn.
     pub(super) async fn reason(
         self: &Arc<Self>,
         query: CandidateQuery,

@@ -1,4 +1,4 @@
-//! Requests that the scheduler refuses: each kind with its own status and code.
+//! The scheduler's error responses: each kind has its own status and code.
 
 use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
@@ -18,7 +18,7 @@ use crate::http::service::Exchange;
 use crate::scheduler::cause::Cause;
 use crate::scheduler::why::Why;
 
-/// A refused request, as its answer tells it.
+/// An error response of the scheduler API.
 #[derive(Debug)]
 pub(super) struct Refused {
     error: Box<ApiError>,
@@ -27,19 +27,20 @@ pub(super) struct Refused {
     explanation: Option<Explanation>,
 }
 
-/// Why there is no room.
+/// Why there is no host with enough room.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Explanation {
-    /// What became of all hosts.
+    /// The effect of the filters on all hosts.
     Hosts(Box<Why>),
-    /// The one reason.
+    /// The single cause of the refusal.
     Cause(Box<Cause>),
 }
 
+/// The result of a handler of the scheduler API.
 pub(super) type Answer<T> = Result<T, Refused>;
 
-/// Stable names of what went wrong; `docs/scheduler-api.md` lists them.
+/// Stable codes of errors; `docs/scheduler-api.md` lists them.
 pub(super) mod code {
     pub(crate) const BAD_REQUEST: &str = "scheduler.bad_request";
     pub(crate) const NO_CAPACITY: &str = "scheduler.no_capacity";
@@ -52,7 +53,7 @@ pub(super) mod code {
     pub(crate) const INTERNAL: &str = "scheduler.internal";
     const REFUSED: &str = "scheduler.refused";
 
-    /// The code of an answer that has no other reason than its status.
+    /// The code of an error that has no other reason than its status.
     pub(super) fn of_status(status: u16) -> &'static str {
         match status {
             400 => BAD_REQUEST,
@@ -74,7 +75,7 @@ impl Refused {
         }
     }
 
-    /// 400 that names the field to blame, as the body has it.
+    /// A 400 that names the wrong field, as the body has it.
     pub(super) fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
             field: Some(field.into()),
@@ -82,7 +83,7 @@ impl Refused {
         }
     }
 
-    /// 409: the request is fine, and no host will do.
+    /// A 409: the request is valid, but no host is feasible.
     pub(super) fn no_host(detail: impl Into<String>, why: Why) -> Self {
         Self {
             explanation: Some(Explanation::Hosts(Box::new(why))),
@@ -90,7 +91,7 @@ impl Refused {
         }
     }
 
-    /// 409: what is asked for is fine, and there is no room for it, for a reason.
+    /// A 409: the request is valid, but there is no room for it, for this reason.
     pub(super) fn no_capacity(detail: impl Into<String>, cause: Option<Cause>) -> Self {
         Self {
             explanation: cause.map(|cause| Explanation::Cause(Box::new(cause))),
@@ -102,7 +103,7 @@ impl Refused {
         Self::new(404, code::NOT_FOUND, detail)
     }
 
-    /// What is wrong with the request of `POST /v1/destinations`, in the words of its body.
+    /// A 400 about the request in the body of `POST /v1/destinations`.
     fn in_request(bad: &BadRequest) -> Self {
         Self::field(format!("request.{}", bad.field()), bad.to_string())
     }
@@ -111,7 +112,7 @@ impl Refused {
         self.error.status()
     }
 
-    /// The answer.
+    /// The HTTP response for the error.
     pub(super) fn respond(&self, parts: &Parts, exchange: &Exchange) -> Response<Body> {
         let body = if parts.method == Method::HEAD {
             Vec::new()
@@ -150,11 +151,13 @@ impl Refused {
     }
 }
 
+/// The body of an error response.
 #[derive(Serialize)]
 struct Told<'a> {
     errors: [ToldError<'a>; 1],
 }
 
+/// The error in that body.
 #[derive(Serialize)]
 struct ToldError<'a> {
     status: u16,
@@ -181,7 +184,7 @@ impl From<ApiError> for Refused {
 
 impl From<Unreadable> for Refused {
     fn from(wrong: Unreadable) -> Self {
-        // A field without a name has no better one than that of the whole.
+        // A field without a name is reported as the whole body.
         let field = Some(wrong.field).filter(|field| !field.is_empty());
         Self::field(field.unwrap_or_else(|| ".".to_owned()), wrong.message)
     }

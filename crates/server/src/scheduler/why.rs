@@ -1,4 +1,4 @@
-//! Why a request found no host: what placement says, then each filter, then the hard rules.
+//! Explains why a request found no host: placement first, then each filter, then the hard rules.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use uuid::Uuid;
 
 use super::reasons::Reason;
 
-/// Why a request found no host.
+/// The explanation of why a request found no host.
 #[derive(Debug, Serialize)]
 pub(super) struct Why {
-    /// The instance that found none.
+    /// The instance without a host.
     instance: Uuid,
-    /// The hosts that the scheduler knows of.
+    /// The number of hosts in the scheduler's table.
     hosts: usize,
-    /// How many of them have what the request asks placement for.
+    /// How many of them satisfy the request's query to placement.
     with_room: usize,
-    /// The smallest set of parts of the request that together leave no root of placement.
+    /// The smallest set of parts of the request that together leave no root provider.
     impossible: Vec<String>,
-    /// What each filter removed of those, in order.
+    /// How many of those each filter removed, in order.
     filters: Vec<Removed>,
     /// How many of the rest the rules of groups and topology removed.
     removed_by_rules: usize,
-    /// How many are left. Some are when others were faster, again and again.
+    /// How many are left. That is not zero when all claims lost to concurrent ones.
     left: usize,
-    /// What each part of the request does to all roots of placement, as
-    /// `/placewright/v1/explain` has it.
+    /// The effect of each part of the request on all root providers, as in
+    /// `/placewright/v1/explain`.
     #[serde(serialize_with = "json_of")]
     placement: Option<Arc<Reason>>,
 }
@@ -41,7 +41,7 @@ fn json_of<S: Serializer>(reason: &Option<Arc<Reason>>, serializer: S) -> Result
     json.serialize(serializer)
 }
 
-/// What one filter did.
+/// The effect of one filter.
 #[derive(Debug, Serialize)]
 struct Removed {
     filter: String,
@@ -50,7 +50,7 @@ struct Removed {
 }
 
 impl Why {
-    /// Looks for the reasons, on the state as it is. `reason` is what placement says.
+    /// Explains a request on the present state. `reason` is placement's part of the explanation.
     pub(super) fn find(
         scheduler: &Scheduler,
         state: &State,
@@ -68,8 +68,8 @@ impl Why {
             left: 0,
             placement: None,
         };
-        // The hosts that are left, 64 to a word: nothing is asked of one host alone where a mask
-        // has the answer.
+        // The mask of remaining hosts, 64 to a word: a single host is tested only where no mask has
+        // the answer.
         let hosts = scheduler.hosts();
         let mut left = Vec::new();
         if let Some(reason) = &reason {
@@ -101,7 +101,7 @@ impl Why {
                 before = after;
             }
         }
-        // A search that refused the rules did not come here.
+        // A search that failed because of the rules themselves does not get here.
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(instance));
         let rules = rules.unwrap_or_default();
         for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
@@ -112,7 +112,7 @@ impl Why {
         why
     }
 
-    /// The reasons in one sentence.
+    /// The explanation in one sentence.
     pub(super) fn sentence(&self) -> String {
         if self.hosts == 0 {
             return "no host has told the scheduler about itself \

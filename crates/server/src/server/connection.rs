@@ -1,4 +1,4 @@
-//! One connection from its start to its end.
+//! One connection from its beginning to its end.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,12 +25,12 @@ use crate::wire::{Times, Wire};
 enum End {
     /// By itself, or because its server ends.
     Over(hyper::Result<()>),
-    /// It is idle, and somebody else goes on with it.
+    /// It is idle, and the successor takes it over.
     Kept,
 }
 
 impl<S: HttpService> Serving<S> {
-    /// Serves a connection on a task of its own.
+    /// Serves a connection in a task of its own.
     pub(super) fn start(&self, stream: TcpStream, remote: SocketAddr, place: Place) {
         let options = self.service.options();
         let times = Times {
@@ -66,8 +66,8 @@ impl<S: HttpService> Serving<S> {
                 End::Kept => {
                     let parts = connection.into_parts();
                     let stream = parts.io.into_inner().into_inner().into_std();
-                    // Part of a head that came together with the request before it cannot be passed
-                    // on; its client connects again.
+                    // A partial head that arrived together with the request before it cannot be
+                    // handed over; the client has to connect again.
                     if let (Ok(stream), true) = (stream, parts.read_buf.is_empty()) {
                         let _ = kept.send(stream);
                     }
@@ -79,7 +79,7 @@ impl<S: HttpService> Serving<S> {
     }
 }
 
-/// Answers one request.
+/// Calls the service for one request; a panic becomes a 500.
 async fn answer<S: HttpService>(
     service: Arc<S>,
     seat: Arc<Seat>,
@@ -98,7 +98,7 @@ async fn answer<S: HttpService>(
     Ok(response)
 }
 
-/// Serves a connection to its end, or until somebody else is to go on with it.
+/// Serves a connection to its end, or until the successor is to take it over.
 async fn run<S>(
     mut connection: Connection<TokioIo<Wire<TcpStream>>, S>,
     seat: &Seat,
@@ -114,7 +114,7 @@ where
         loop {
             if !is_ending && stage.is(ENDS) {
                 is_ending = true;
-                // Closed if it is idle; else its answer says that it is the last.
+                // An idle connection is closed; otherwise the response says that it is the last.
                 Pin::new(&mut connection).graceful_shutdown();
             }
             if let Poll::Ready(result) = Pin::new(&mut connection).poll(context) {
@@ -123,7 +123,7 @@ where
             if stage.is(HANDS_OVER) && seat.is_idle() {
                 return Poll::Ready(End::Kept);
             }
-            // It may have come to that before anybody could be woken.
+            // The stage may have changed before this connection could be notified.
             if is_ending || stage.is(SERVES) || stage.is(HANDS_OVER) {
                 return Poll::Pending;
             }
@@ -133,7 +133,8 @@ where
     (end, connection)
 }
 
-/// Why a request's host is none, if so (RFC 9112, section 3.2). A request of HTTP/1.0 needs none.
+/// Why a request's `Host` header is not valid, if so (RFC 9112, section 3.2). A request of HTTP/1.0
+/// needs none.
 fn wrong_host<B>(request: &Request<B>) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -150,7 +151,7 @@ fn is_of_host(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte)
 }
 
-/// What a request is answered that met a bug: its panic is in the log, and concerns nobody else.
+/// The response to a request whose handler panicked; the log has the panic.
 fn broken() -> Response<Body> {
     let text = r#"{"errors": [{"status": 500, "title": "Internal Server Error", "detail": "An internal error occurred; the server's log says which."}]}"#;
     let mut response = Response::new(Body::Whole(Bytes::from_static(text.as_bytes())));

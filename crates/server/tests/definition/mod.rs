@@ -1,4 +1,4 @@
-//! What topology rules mean, host by host, written down a second time.
+//! A second implementation of topology rules, host by host, to compare with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,26 +9,27 @@ use uuid::Uuid;
 
 use super::{Dice, uuid};
 
-/// The levels, the smallest first, with the number of places of each.
+/// The levels, the smallest first, with the base of their aggregates' UUIDs and the number of
+/// groups of hosts of each.
 const LEVELS: [(&str, u32, u64); 2] = [("rack", 0xb0, 4), ("room", 0xb1, 2)];
-/// Hops between hosts without any place in common.
+/// The number of hops between hosts without any common group.
 const OVER_THE_TOP: u32 = 6;
 
-/// Where hosts and instances are.
+/// The topology, and the hosts of all instances.
 #[derive(Default)]
 pub(crate) struct Places {
-    /// By host, its place at each level.
+    /// By host, its aggregate at each level.
     of_host: BTreeMap<Uuid, [Option<Uuid>; 2]>,
-    /// What the operator says of pairs of places, both ways.
+    /// The operator's distances between aggregates, in both directions.
     distances: BTreeMap<(Uuid, Uuid), u32>,
     /// By instance, its host.
     instances: BTreeMap<Uuid, Uuid>,
-    /// By group, its members.
+    /// By server group, its members.
     members: BTreeMap<Uuid, BTreeSet<Uuid>>,
 }
 
 impl Places {
-    /// Draws distances; the body of `PUT /v1/topology`.
+    /// Generates random distances, and returns the body of `PUT /v1/topology`.
     pub(crate) fn draw_topology(&mut self, dice: &mut Dice) -> Value {
         let places = |kind, count| (0..count).map(move |number| uuid(kind, number));
         let levels = LEVELS.map(|(name, kind, count)| {
@@ -55,7 +56,7 @@ impl Places {
         json!({"levels": levels, "distances": distances})
     }
 
-    /// Draws the places of a host: the aggregates that it is a member of.
+    /// Puts a host into random aggregates, and returns them.
     pub(crate) fn draw_host(&mut self, dice: &mut Dice, host: Uuid) -> Vec<Uuid> {
         let places =
             LEVELS.map(|(_, kind, count)| (!dice.one_in(8)).then(|| uuid(kind, dice.below(count))));
@@ -63,7 +64,7 @@ impl Places {
         places.into_iter().flatten().collect()
     }
 
-    /// An instance was claimed.
+    /// Notes that an instance was claimed.
     pub(crate) fn claimed(&mut self, instance: Uuid, host: Uuid, group: Option<Uuid>) {
         self.instances.insert(instance, host);
         if let Some(group) = group {
@@ -71,7 +72,7 @@ impl Places {
         }
     }
 
-    /// The rules of a group; the same each time.
+    /// The rules of a server group, derived from its UUID.
     pub(crate) fn rules_of_group(group: Uuid) -> Value {
         let number = group.as_bytes()[15];
         match (number + number / 4) % 4 {
@@ -83,7 +84,7 @@ impl Places {
         }
     }
 
-    /// Draws the rules of a request.
+    /// Generates random rules of a request.
     pub(crate) fn draw_rules(&self, dice: &mut Dice) -> Value {
         let mut rules = Vec::new();
         for _ in 0..dice.below(3) {
@@ -115,7 +116,7 @@ impl Places {
         json!(rules)
     }
 
-    /// The place of a host at a level.
+    /// The aggregate of a host at a level.
     fn place(&self, level: &str, host: Uuid) -> Option<Uuid> {
         match LEVELS.iter().position(|(name, ..)| *name == level) {
             Some(level) => self.of_host[&host][level],
@@ -123,7 +124,7 @@ impl Places {
         }
     }
 
-    /// The hosts of those that a rule is about, one for each.
+    /// The hosts that a rule refers to, one for each instance.
     fn others(&self, request: &RequestSpec, rule: &TopologyRule) -> Vec<Uuid> {
         let group = request.instance_group.as_ref();
         let members = group.and_then(|group| self.members.get(&group.uuid));
@@ -145,7 +146,7 @@ impl Places {
         all.filter(move |rule| rule.strength == strength)
     }
 
-    /// How many of the others each place of a level has that holds a host.
+    /// How many of these instances each aggregate of a level has, for all aggregates with hosts.
     fn counts(&self, level: &str, others: &[Uuid]) -> BTreeMap<Uuid, u32> {
         let all = self
             .of_host
@@ -158,7 +159,7 @@ impl Places {
         counts
     }
 
-    /// Whether a host keeps the hard rules.
+    /// Whether a host satisfies the hard rules.
     pub(crate) fn keeps(&self, request: &RequestSpec, host: Uuid) -> bool {
         Self::rules(request, Strength::Hard).all(|rule| {
             let level = rule.level.as_deref().unwrap();
@@ -173,7 +174,7 @@ impl Places {
                 _ => {
                     let mut counts = self.counts(level, &others);
                     *counts.get_mut(&here).unwrap() += 1;
-                    // After the claim, as far as this place goes.
+                    // The condition after the claim, as far as this aggregate is concerned.
                     counts[&here] - counts.values().min().unwrap() <= rule.max_skew.unwrap_or(1)
                 }
             }
@@ -197,7 +198,7 @@ impl Places {
         OVER_THE_TOP
     }
 
-    /// How far a host meets the soft rules.
+    /// The degree to which a host satisfies the soft rules.
     pub(crate) fn wish(&self, request: &RequestSpec, host: Uuid) -> f64 {
         let rules = Self::rules(request, Strength::Soft);
         rules

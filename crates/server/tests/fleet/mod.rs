@@ -1,4 +1,4 @@
-//! A fleet with the services of placement and of the scheduler, and what tests ask of it.
+//! A fleet with the services of placement and of the scheduler, and the requests of tests.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ impl Fleet {
         }
     }
 
-    /// Hosts from 1 on with 4 CPUs each; those of even number are in the second cell.
+    /// Hosts from 1 on with 4 CPUs each; those with even numbers are in the second cell.
     pub(crate) async fn of(hosts: u32) -> Self {
         let fleet = Self::empty(KeepOptions::default()).await;
         for number in 1..=hosts {
@@ -116,13 +116,13 @@ impl Fleet {
         self.post("/v1/destinations", body).await
     }
 
-    /// What the scheduler sees of a host.
+    /// The scheduler's view of a host.
     pub(crate) async fn see(&self, uuid: &str) -> Value {
         let path = format!("/v1/hosts/{uuid}");
         get(&path).ask(&self.scheduler).await.json()
     }
 
-    /// What an instance holds, by provider.
+    /// The allocations of an instance, by provider.
     pub(crate) async fn held(&self, number: u32) -> Vec<String> {
         let path = format!("/allocations/{}", instance(number));
         let held = get(&path).send(&self.placement).await.json();
@@ -134,7 +134,7 @@ impl Fleet {
             .collect()
     }
 
-    /// How many consumers hold anything of the hosts up to a number.
+    /// The number of consumers with allocations on the hosts up to a number.
     pub(crate) async fn consumers(&self, hosts: u32) -> usize {
         let mut found = BTreeSet::new();
         for number in 1..=hosts {
@@ -146,7 +146,7 @@ impl Fleet {
     }
 }
 
-/// A request for instances of so many CPUs.
+/// A request for instances with so many CPUs.
 pub(crate) fn ask(vcpus: u32, instances: &[u32]) -> Value {
     let instances: Vec<String> = instances.iter().map(|number| instance(*number)).collect();
     json!({

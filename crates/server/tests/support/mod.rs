@@ -26,7 +26,7 @@ pub(crate) async fn service(options: ServerOptions) -> Arc<Service> {
     service_with(options, Options::default(), "").await
 }
 
-/// A service with the standard names, this engine, and these policies over the defaults.
+/// A service with the standard names, this engine, and these policies in place of the defaults.
 pub(crate) async fn service_with(
     options: ServerOptions,
     engine: Options,
@@ -35,7 +35,7 @@ pub(crate) async fn service_with(
     service_on(MemoryJournal::new(), options, engine, policy).await
 }
 
-/// The same on a journal of one's own.
+/// The same on a given journal.
 pub(crate) async fn service_on(
     journal: impl Journal + 'static,
     options: ServerOptions,
@@ -64,7 +64,7 @@ pub(crate) async fn service_on(
     ))
 }
 
-/// A request being put together; it comes from an admin, in the newest version.
+/// A request under construction; by default it comes from an admin, in the newest version.
 pub(crate) struct Call<'a> {
     method: &'a str,
     path: &'a str,
@@ -90,7 +90,7 @@ pub(crate) fn get(path: &str) -> Call<'_> {
 }
 
 impl<'a> Call<'a> {
-    /// Sets a header; an empty value takes it away.
+    /// Sets a header; an empty value removes it.
     pub(crate) fn header(mut self, name: &'a str, value: &'a str) -> Self {
         self.headers.retain(|(known, _)| *known != name);
         if !value.is_empty() {
@@ -194,7 +194,7 @@ pub(crate) const HOST: &str = "11111111-1111-1111-1111-111111111111";
 pub(crate) const OTHER: &str = "22222222-2222-2222-2222-222222222222";
 pub(crate) const CONSUMER: &str = "33333333-3333-3333-3333-333333333333";
 
-/// Creates a host with 8 VCPU at generation 1.
+/// Creates a host with 8 VCPU; its generation is then 1.
 pub(crate) async fn create_host(service: &Arc<Service>, uuid: &str) {
     let body = format!(r#"{{"name": "host-{uuid}", "uuid": "{uuid}"}}"#);
     assert_eq!(

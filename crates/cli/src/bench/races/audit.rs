@@ -1,4 +1,4 @@
-//! What the final state says, counted from everything that is held.
+//! Checks of the final state, counted over all allocations.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,18 @@ use uuid::Uuid;
 
 use super::fleet;
 
-/// What was found.
+/// The results of the audit.
 #[derive(Debug, Serialize)]
 pub(super) struct Audit {
     pub(super) consumers: u64,
-    /// Those among them that may end.
+    /// The instances among the consumers, which may end.
     pub(super) instances: u64,
-    /// Inventories of which more is held than there is, or other amounts than they say.
+    /// Inventories with allocations beyond their capacity, or with a usage that is not the sum of
+    /// their allocations.
     pub(super) double_bookings: u64,
-    /// Places that hold more members of a group than its rule allows.
+    /// Hosts or aggregates with more members of a group than its rule allows.
     pub(super) broken_rules: u64,
-    /// How much of all memory is taken.
+    /// The allocated part of all memory, in percent.
     pub(super) memory_percent: u64,
 }
 
@@ -64,7 +65,7 @@ impl Audit {
     }
 }
 
-/// Whether a consumer is one of those that come and end.
+/// Whether a consumer is one of the instances that come and end.
 pub(super) fn is_instance(state: &State, consumer: &placewright_placement::Consumer) -> bool {
     let mut memory = consumer
         .allocations
@@ -101,7 +102,8 @@ fn broken_rules(state: &State, members: &BTreeMap<Uuid, Vec<ProviderId>>) -> u64
                 Relation::FewerThan(most) => {
                     places.values().filter(|count| **count > most).count() as u64
                 }
-                // What has ended since may have left the rest uneven; no group here has such a rule.
+                // Instances that ended since may have left the rest uneven; no group here has such
+                // a rule.
                 Relation::Spread(_) => 0,
             };
         }
@@ -109,7 +111,7 @@ fn broken_rules(state: &State, members: &BTreeMap<Uuid, Vec<ProviderId>>) -> u64
     found
 }
 
-/// A name for the place of a host: its own UUID, or that of the aggregate of a level.
+/// The scope that a host is in for a rule: its own UUID, or that of its aggregate at a level.
 fn place_of(state: &State, host: ProviderId, scope: &Scope) -> String {
     let Some(provider) = state.provider(host) else {
         return String::new();

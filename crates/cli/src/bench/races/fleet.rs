@@ -13,18 +13,19 @@ use uuid::Uuid;
 
 use crate::bench::requests::Numbers;
 
-/// When everything happens: nothing in the races looks at a clock.
+/// The time of all commands, since nothing in the races looks at a clock.
 pub(super) const AT: Timestamp = Timestamp(1_000_000_000_000);
-/// The level of the topology.
+/// The only level of the topology.
 pub(super) const RACK: &str = "rack";
-/// The groups of each kind.
+/// The number of server groups of each kind.
 pub(super) const GROUPS: u64 = 100;
 const HOSTS_PER_RACK: u32 = 20;
 const MEMORY_MB_PER_CPU: i32 = 4096;
-/// Instances that end one by one while others come take so much of each host, in percent; the rest
-/// of what is taken stays.
+/// The part of each host that is taken by instances that end one by one while others come, in
+/// percent; the rest of what is taken stays.
 const MOVING_PERCENT: u32 = 15;
-/// What instances take on average, in MiB: to fill hosts with about as many as will come.
+/// The average memory of an instance, in MiB: at the start, hosts get about as many instances as
+/// will come.
 const INSTANCE_MB: u32 = 6144;
 
 /// The UUID of a host.
@@ -32,12 +33,12 @@ pub(super) fn host(number: u32) -> Uuid {
     Numbers::new(1, number.into()).uuid()
 }
 
-/// A group whose members are on different hosts.
+/// The UUID of a group whose members are on different hosts.
 pub(super) fn host_group(number: u64) -> Uuid {
     Numbers::new(2, number % GROUPS).uuid()
 }
 
-/// A group whose members are in different racks.
+/// The UUID of a group whose members are in different racks.
 pub(super) fn rack_group(number: u64) -> Uuid {
     Numbers::new(3, number % GROUPS).uuid()
 }
@@ -46,11 +47,11 @@ fn rack(number: u32) -> Uuid {
     Numbers::new(4, (number / HOSTS_PER_RACK).into()).uuid()
 }
 
-/// Builds a fleet of which so many percent of the memory are taken; the answer is how many racks it
-/// has.
+/// Creates a fleet with `full` percent of its memory taken; returns the number of racks.
 ///
 /// # Errors
-/// The engine refuses something, which is a bug.
+///
+/// The engine refuses a command, which is a bug.
 pub(super) fn build(
     engine: &Engine<ControlMachine>,
     hosts: u32,
@@ -73,7 +74,7 @@ pub(super) fn build(
         .collect();
     let count = racks.len();
     submit(vec![Command::SyncStandardNames { at: AT }])?;
-    // Steps that build on each other end before the next begins.
+    // Steps that depend on each other end before the next begins.
     for first in (0..hosts).step_by(1000) {
         let numbers = first..hosts.min(first + 1000);
         for step in [create, create_parts, fill_in, fill_parts, place_in_rack] {
@@ -104,7 +105,7 @@ pub(super) fn build(
     Ok(count)
 }
 
-/// Tells a scheduler of the hosts.
+/// Reports the hosts to a scheduler.
 pub(super) fn introduce(scheduler: &mut Scheduler, hosts: u32) {
     for number in 0..hosts {
         let mut report = HostReport::default();
@@ -178,7 +179,7 @@ fn place_in_rack(number: u32) -> Vec<Command> {
 fn claims(number: u32, full: u32) -> Vec<Command> {
     let memory_mb = u32::try_from(cpus(number) * MEMORY_MB_PER_CPU).unwrap_or(0);
     let moving = MOVING_PERCENT.min(full);
-    // Some hosts are a little fuller than others.
+    // Hosts are full to slightly different degrees.
     let full = full * 10 - 20 + number % 41;
     let count = (memory_mb / 100 * moving / INSTANCE_MB).max(1);
     let staying = (memory_mb / 1000 * full).saturating_sub(count * INSTANCE_MB);
@@ -198,7 +199,7 @@ fn claims(number: u32, full: u32) -> Vec<Command> {
     claims
 }
 
-/// The instances that a round begins with: those of the hosts, found in the state.
+/// Whether an amount of memory is that of an instance, and not of a consumer that stays.
 pub(super) fn is_instance(memory_mb: u32) -> bool {
     memory_mb <= INSTANCE_MB * 2
 }

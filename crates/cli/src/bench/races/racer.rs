@@ -23,31 +23,31 @@ use super::audit::is_instance;
 use super::fleet::{AT, host_group, introduce, rack_group};
 use crate::bench::requests::Numbers;
 
-/// So many more hosts are ranked than named in a claim, to fall back on.
+/// For each host that a claim names, so many are ranked, to fall back on.
 const RANKED_PER_NAMED: usize = 4;
-/// A decision is made anew at most so often; more would be a livelock.
+/// How often a decision is repeated; more would be a livelock.
 const AGAIN_MAX: u32 = 16;
-/// The ways to be served that are tried of each host.
+/// The most candidates that are tried on each host.
 const WAYS: usize = 2;
-/// The different sizes of requests.
+/// The number of different sizes of requests.
 const SIZES: u64 = 20;
 
-/// What one or more schedulers did.
+/// The results of one or more schedulers.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
     pub(super) decisions: u64,
     pub(super) claimed: u64,
     /// Claims that got another host than the first that they named.
     pub(super) displaced: u64,
-    /// Decisions that were made again because no host of the claim was left.
+    /// Decisions that were repeated because no host of the claim was left.
     pub(super) second: u64,
-    /// Decisions that rightly found no host.
+    /// Decisions that correctly found no host.
     pub(super) no_room: u64,
-    /// Decisions that failed for the caller though there was room.
+    /// Decisions that failed for the caller although there was room.
     pub(super) visible: u64,
-    /// Hosts that were named, summed over all claims.
+    /// The number of hosts that were named, summed over all claims.
     pub(super) named: u64,
-    /// Time spent on taking over what others did, in seconds, summed over the schedulers.
+    /// The time spent on applying the changes of others, in seconds, summed over the schedulers.
     pub(super) catching_up_s: f64,
     /// Instances that were ended.
     pub(super) ended: u64,
@@ -74,23 +74,23 @@ pub(super) struct Racer {
     number: usize,
     stale: u32,
     copy: ControlMachine,
-    /// The last entry that the copy has.
+    /// The sequence number of the last entry that was applied to the copy.
     at: u64,
     follower: Follower<ControlMachine>,
     scheduler: Scheduler,
     contention: Contention,
-    /// Hosts that had less room than the copy says: others were faster. Until the copy says so too,
-    /// they are not named.
+    /// Hosts that had less room than the copy says, because of concurrent claims. Until the copy is
+    /// up to date, claims do not name them.
     full: Vec<u32>,
     numbers: Numbers,
-    /// Instances that it may end.
+    /// Instances that this scheduler may end.
     alive: Vec<ConsumerUuid>,
     requests: Vec<(RequestSpec, Prepared)>,
     tally: Tally,
 }
 
 impl Racer {
-    /// One of so many. Nobody writes meanwhile.
+    /// One of a number of schedulers. Nothing is written meanwhile.
     pub(super) fn new(
         engine: &Engine<ControlMachine>,
         number: usize,
@@ -111,7 +111,7 @@ impl Racer {
             Ok((request, prepared))
         });
         let requests: Vec<(RequestSpec, Prepared)> = requests.collect::<anyhow::Result<_>>()?;
-        // What is kept between decisions is there before the race begins.
+        // Caches are filled before the race begins.
         for (request, prepared) in &requests {
             let scope = Scope {
                 count: 1,
@@ -145,7 +145,7 @@ impl Racer {
         })
     }
 
-    /// Decides and claims until nothing is left to do, which others do too.
+    /// Decides and claims until no decisions are left in `left`, which all schedulers share.
     pub(super) fn race(mut self, left: &AtomicU64) -> anyhow::Result<Tally> {
         let take = |left: u64| left.checked_sub(1);
         let mut age = 0;
@@ -163,12 +163,12 @@ impl Racer {
                 age = self.stale;
             }
         }
-        // What was released last is decided before this: commands that wait are decided in order.
+        // The latest releases are decided before this: waiting commands are decided in order.
         self.catch_up()?;
         Ok(self.tally)
     }
 
-    /// One decision. True if others were much faster, so that it is time to look at the state.
+    /// Makes one decision. True if others were much faster, so that it is time to update the copy.
     fn decide(&mut self, request: &RequestSpec, prepared: &Prepared) -> anyhow::Result<bool> {
         self.tally.decisions += 1;
         let instance = self.numbers.uuid();
@@ -210,7 +210,7 @@ impl Racer {
         Ok(true)
     }
 
-    /// What a claim names: for each candidate its host, and the candidate.
+    /// The candidates that a claim names, each with its host.
     fn rank(
         &mut self,
         instance: Uuid,
@@ -273,7 +273,7 @@ impl Racer {
         }
     }
 
-    /// Ends some instance, without waiting for it.
+    /// Ends an instance, without waiting for the result.
     fn end_one(&mut self) {
         let place = self.numbers.next() % self.alive.len() as u64;
         let consumer = self
@@ -286,7 +286,7 @@ impl Racer {
         self.tally.ended += 1;
     }
 
-    /// Takes over what has become durable.
+    /// Applies what has become durable to the copy.
     fn catch_up(&mut self) -> anyhow::Result<()> {
         let start = Instant::now();
         let end = self.engine.durable_sequence();
@@ -307,7 +307,7 @@ impl Racer {
     }
 }
 
-/// A request of one of a few sizes; one in five wants its CPUs in a group of their own.
+/// A request of one of a few sizes; one in five has its CPUs in a request group of their own.
 fn request(numbers: &mut Numbers) -> RequestSpec {
     let vcpus = 1 + u32::try_from(numbers.next() % 4).unwrap_or(0);
     let mut request = RequestSpec::new(Flavor {
@@ -324,7 +324,7 @@ fn request(numbers: &mut Numbers) -> RequestSpec {
     request
 }
 
-/// Of ten requests, one is in a group of different hosts and one in a group of different racks.
+/// Of ten requests, one is in a group for different hosts and one in a group for different racks.
 fn group(kind: u64, pick: u64) -> Option<ServerGroup> {
     let uuid = match kind {
         0 => host_group(pick),

@@ -1,4 +1,4 @@
-//! Claims while very many others are refused: explanations must not stand in their way.
+//! Claims while very many requests are refused: explanations must not slow them down.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use super::{KINDS, ask, send};
 use crate::bench::bar::{Bar, at_least, at_most};
 use crate::bench::requests::Numbers;
 
-/// Connections that claim.
+/// The number of connections that claim.
 const CLAIMING: u64 = 8;
-/// How long.
+/// The duration of a measurement.
 const TIME: Duration = Duration::from_secs(5);
 
-/// The slowest of a hundred claims beside refusals, in milliseconds.
+/// Target: the 99th percentile of claims beside refusals, in milliseconds.
 const P99_MS: f64 = 50.0;
 
-/// How claims fared.
+/// The measurements of the claims.
 #[derive(Debug, Serialize)]
 pub(super) struct Claims {
     refusing: usize,
@@ -36,8 +36,8 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Whether those that claim keep at least their share of the connections beside refusals, given
-    /// how they fared alone.
+    /// Checks that claims beside refusals keep at least their share of the connections, compared to
+    /// claims alone.
     pub(super) fn bars(&self, alone: &Self) -> [Bar; 2] {
         let claiming = CLAIMING as f64;
         let share = claiming / (claiming + self.refusing as f64);
@@ -64,14 +64,14 @@ impl fmt::Display for Claims {
     }
 }
 
-/// What goes on at once.
+/// The data that the concurrent connections share.
 struct Storm {
     service: Arc<SchedulerService>,
     is_over: AtomicBool,
     refused: AtomicU64,
 }
 
-/// Claims and gives back on some connections, while others are refused.
+/// Claims and releases on some connections, while requests on others are refused.
 pub(super) async fn claims_beside(
     service: &Arc<SchedulerService>,
     refusing: usize,
@@ -87,7 +87,7 @@ pub(super) async fn claims_beside(
     }
     let mut claiming = JoinSet::new();
     for number in 0..CLAIMING {
-        // Other instances than those of the storm before.
+        // Other instances than those of the measurement before.
         let stream = refusing as u64 * CLAIMING + number;
         claiming.spawn(Arc::clone(&storm).claim(stream));
     }
@@ -130,8 +130,8 @@ impl Storm {
         Ok(())
     }
 
-    /// How long each claim took, in milliseconds. Each is given back before the next, so that there
-    /// is room for as many as are made.
+    /// Measures the duration of each claim, in milliseconds. Each is released before the next, so
+    /// that there is room for any number of them.
     async fn claim(self: Arc<Self>, stream: u64) -> anyhow::Result<Vec<f64>> {
         let mut numbers = Numbers::new(7, stream);
         let mut times = Vec::new();

@@ -1,9 +1,10 @@
-//! Sockets from one process to the next, over a socket in the directory of the store that both have.
+//! Passes sockets from one process to its successor, over a Unix socket in the directory of their
+//! store.
 //!
-//! The new process connects and gets the listening sockets. When it has all else that it needs it says
-//! so; the old one ends its requests, passes on each connection that becomes idle, closes the store and
-//! ends, which the new one sees as the end of what it reads. Each message is one byte, and one
-//! descriptor where it is about a socket.
+//! The new process connects and gets the listening sockets. When it has everything else that it
+//! needs it sends STOP; the old one completes its requests, passes each connection that becomes
+//! idle, closes the store and ends, which the new one sees as the end of the stream. Each message
+//! is one byte, with one descriptor if it is about a socket.
 
 use std::convert::Infallible;
 use std::fs::Permissions;
@@ -30,38 +31,38 @@ use rustix::process::{Signal, geteuid, getpid, kill_process};
 
 use super::Restart;
 
-/// The socket in the store's directory.
+/// The name of the Unix socket in the store's directory.
 const FILE: &str = "take-over";
 
-/// From the new process: it is one, and wants the listening sockets.
+/// From the new process: it asks for the listening sockets.
 const HELLO: u8 = b'H';
-/// From the new process: the old one is to end.
+/// From the new process: the old one has to end.
 const STOP: u8 = b'S';
 /// From the old process, with a listening socket.
 const LISTENER: u8 = b'L';
-/// From the old process: these were all listening sockets.
+/// From the old process: there are no more listening sockets.
 const COMPLETE: u8 = b'C';
 /// From the old process, with a connection.
 const KEPT: u8 = b'K';
 
-/// How long one side waits for a word of the other that costs it nothing.
+/// Time-out of messages that the other side can send at once.
 const WORD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the old process may take to end: longer than its time to drain.
+/// How long the old process may take to end: longer than its drain time-out.
 const END_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A path to the socket that is short enough for its address however long the store's is.
+/// A path to the socket that is short enough for a socket address, however long the store's is.
 fn short(store: &Path) -> io::Result<(std::fs::File, PathBuf)> {
     let directory = std::fs::File::open(store)?;
     let path = format!("/proc/self/fd/{}/{FILE}", directory.as_raw_fd());
     Ok((directory, path.into()))
 }
 
-/// The process that has the store now.
+/// The process that uses the store now.
 #[derive(Debug)]
 pub(super) struct Predecessor(UnixStream);
 
 impl Predecessor {
-    /// Who has the store now, if anybody does who can be followed.
+    /// Connects to the process that uses the store now, if there is one that can be replaced.
     pub(super) fn find(store: &Path) -> anyhow::Result<Option<Self>> {
         let connected = short(store).and_then(|(_directory, path)| UnixStream::connect(path));
         match connected {
@@ -82,7 +83,7 @@ impl Predecessor {
         }
     }
 
-    /// Its listening sockets.
+    /// Receives the predecessor's listening sockets.
     pub(super) fn listeners(&mut self) -> anyhow::Result<Vec<TcpListener>> {
         let mut listeners = Vec::new();
         send(&self.0, HELLO, None)?;
@@ -95,7 +96,7 @@ impl Predecessor {
         }
     }
 
-    /// Has it end; answers the connections that it kept.
+    /// Makes it end; returns the connections that it passed on.
     pub(super) fn take_place(self) -> anyhow::Result<Vec<TcpStream>> {
         let began = Instant::now();
         let mut connections = Vec::new();
@@ -118,7 +119,7 @@ impl Predecessor {
     }
 }
 
-/// Only the same user, or the system's administrator, is a successor or a predecessor.
+/// Checks that the other process belongs to the same user, or to the system's administrator.
 fn check_owner(stream: &UnixStream) -> anyhow::Result<()> {
     let peer = sockopt::socket_peercred(stream)?.uid;
     if peer != geteuid() && !peer.is_root() {
@@ -130,7 +131,8 @@ fn check_owner(stream: &UnixStream) -> anyhow::Result<()> {
 /// Waits for successors, on a thread of its own.
 ///
 /// # Errors
-/// There can be no socket in the store's directory.
+///
+/// The socket cannot be created in the store's directory.
 pub(super) fn offer(store: &Path, restart: &Arc<Restart>) -> io::Result<()> {
     let (_directory, path) = short(store)?;
     match std::fs::remove_file(&path) {
@@ -154,7 +156,7 @@ pub(super) fn offer(store: &Path, restart: &Arc<Restart>) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a successor what it wants.
+/// Hands the sockets over to a successor; returns only on an error.
 fn make_way(stream: &UnixStream, restart: &Restart) -> anyhow::Result<Infallible> {
     check_owner(stream)?;
     stream.set_read_timeout(Some(WORD_TIMEOUT))?;
@@ -171,7 +173,7 @@ fn make_way(stream: &UnixStream, restart: &Restart) -> anyhow::Result<Infallible
         None => bail!("this process ends already"),
     }
     send(stream, COMPLETE, None)?;
-    // A successor that finds that it cannot start goes away here, and nothing has happened.
+    // A successor that cannot start disconnects here, and nothing has changed.
     if !matches!(receive(stream)?, Some((STOP, None))) {
         bail!("the successor went away");
     }
@@ -184,18 +186,18 @@ fn make_way(stream: &UnixStream, restart: &Restart) -> anyhow::Result<Infallible
         send(stream, KEPT, Some(connection.as_fd()))?;
     }
     drop(passing);
-    // This process closes the store and ends: that is what the successor waits for.
+    // This process closes the store and ends, which is what the successor waits for.
     loop {
         std::thread::park();
     }
 }
 
-/// The process that takes this one's place.
+/// The successor, as the receiver of idle connections.
 struct Following(Mutex<Sender<TcpStream>>);
 
 impl Successor for Following {
     fn take(&self, connection: TcpStream) {
-        // If the successor is gone its client connects again.
+        // If the successor is gone, its client connects again.
         let _ = self.0.lock().send(connection);
     }
 }
@@ -222,7 +224,7 @@ fn send(stream: &UnixStream, word: u8, socket: Option<BorrowedFd<'_>>) -> io::Re
     }
 }
 
-/// The next message; none at the end.
+/// Receives the next message; none at the end.
 fn receive(stream: &UnixStream) -> io::Result<Option<(u8, Option<OwnedFd>)>> {
     let mut word = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

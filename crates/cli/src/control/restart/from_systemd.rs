@@ -1,4 +1,4 @@
-//! What systemd keeps for the next process of a service, and passes to it.
+//! The sockets that systemd keeps for the next process of a service.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -11,7 +11,7 @@ use sd_notify::NotifyState;
 
 use super::Inherited;
 
-/// The name of kept connections in systemd's store. A connection goes from it by itself when its client
+/// The name of passed connections in systemd's store. systemd drops a connection when its client
 /// closes it.
 const KEPT: &str = "kept";
 
@@ -20,7 +20,7 @@ pub(super) fn find() -> Inherited {
     let mut inherited = Inherited::default();
     let mut passed = ListenFd::from_env();
     for number in 0..passed.len() {
-        // By its name it takes every TCP socket.
+        // Despite its name it accepts every TCP socket.
         let socket = match passed.take_tcp_listener(number) {
             Ok(Some(socket)) => socket,
             Ok(None) => continue,
@@ -39,7 +39,7 @@ pub(super) fn find() -> Inherited {
         }
     }
     if !inherited.connections.is_empty() {
-        // They are this process's from now on; in the store they would outlive it.
+        // They belong to this process from now on; in the store they would outlive it.
         tell(
             &[NotifyState::FdStoreRemove, NotifyState::FdName(KEPT)],
             &[],
@@ -48,11 +48,11 @@ pub(super) fn find() -> Inherited {
     inherited
 }
 
-/// Has systemd keep the listening sockets for the next process. It does where the unit says
-/// `FileDescriptorStoreMax=`, and until the service is stopped for good.
+/// Makes systemd keep the listening sockets for the next process. It does so if the unit has
+/// `FileDescriptorStoreMax=`, until the service is stopped.
 pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
     for (name, listener) in listeners {
-        // One of an earlier configuration would listen for nobody.
+        // A socket of an earlier configuration would listen in vain.
         tell(
             &[NotifyState::FdStoreRemove, NotifyState::FdName(name)],
             &[],
@@ -62,12 +62,13 @@ pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
     }
 }
 
-/// systemd as the one who keeps connections until the next process is there.
+/// systemd as the receiver of connections, until the next process starts.
 pub(super) fn successor() -> Option<Arc<dyn Successor>> {
     std::env::var_os("NOTIFY_SOCKET")?;
     Some(Arc::new(Store))
 }
 
+/// systemd's store of file descriptors, as the receiver of connections.
 struct Store;
 
 impl Successor for Store {
@@ -77,7 +78,7 @@ impl Successor for Store {
     }
 }
 
-/// That systemd cannot be told is no reason to stop: its clients connect again.
+/// A failure is ignored: the clients connect again.
 fn tell(states: &[NotifyState<'_>], descriptors: &[std::os::fd::BorrowedFd<'_>]) {
     let told = if descriptors.is_empty() {
         sd_notify::notify(states)

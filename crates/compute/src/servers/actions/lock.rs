@@ -1,4 +1,4 @@
-//! Locks: a locked server is left alone by all but administrators.
+//! Locks: only administrators may change a locked server.
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::Lock;

@@ -1,7 +1,7 @@
-//! The moves of a server, and their ends.
+//! Moves of a server, and their confirmation or reversal.
 //!
-//! Each is accepted as one command and carried out afterwards; what became of it is shown by the
-//! server's status, its migrations and its actions.
+//! Each is accepted as one command and carried out afterwards; the server's status, migrations and
+//! actions show the result.
 
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
@@ -25,7 +25,8 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
-/// Accepts a move of the server of the path. `prepare` checks it and says what the server is to be.
+/// Accepts a move of the server in the path. `prepare` checks it, and returns the new
+/// specification.
 async fn start(
     call: &Call<'_>,
     rule: Rule,
@@ -57,7 +58,7 @@ async fn start(
     .await
 }
 
-/// Whether a server can begin a move. Its cell decides at last.
+/// Whether a server's state allows a move; its cell decides finally.
 fn check_state(seen: &Seen<'_>, kind: MoveKind) -> ApiResult<()> {
     let status = seen.status();
     let state = seen.view.map(|view| view.vm_state);
@@ -93,7 +94,7 @@ fn busy(seen: &Seen<'_>, what: &str) -> ApiError {
     ))
 }
 
-/// Sends a server to a host by its name.
+/// Restricts a move to the host with this name.
 fn destine(seen: &Seen<'_>, body: &mut Body, field: &str, host: &str) -> ApiResult<()> {
     let conductor = &seen.control.conductor;
     let id = conductor.host_names().get(host);
@@ -173,7 +174,7 @@ pub(super) async fn live_migrate(call: &Call<'_>, wish: &Value) -> ApiResult<Rep
     if host.is_none() && !call.version.since(25) {
         return Err(fields.wrong("host", "it is missing"));
     }
-    // How disks travel is the driver's business; what clients have to say is still checked.
+    // The driver decides how disks are copied; the field is still validated.
     let block = fields.need("block_migration")?;
     let is_auto = block == "auto" && call.version.since(25);
     if !is_auto && fields::boolean(block).is_none() {
@@ -200,8 +201,7 @@ pub(super) async fn live_migrate(call: &Call<'_>, wish: &Value) -> ApiResult<Rep
     Ok(Reply::empty(202))
 }
 
-/// Whether checks are to be left out, which nobody does here: versions that had it may still say
-/// so.
+/// Parses the flag that skips checks, which has no effect here; some versions allow it.
 fn read_force(call: &Call<'_>, fields: &mut Fields<'_>, since: u16) -> ApiResult<()> {
     if call.version.since(since) && !call.version.since(68) {
         fields.boolean("force")?;
@@ -266,7 +266,7 @@ pub(super) async fn shelve(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(202))
 }
 
-/// Shelved servers are off their hosts at once, so there never is anything to do.
+/// Shelved servers are removed from their hosts at once, so there is nothing left to do.
 pub(super) async fn shelve_offload(call: &Call<'_>) -> ApiResult<Reply> {
     let read = call.read(|control, views| {
         let seen = find_unlocked(call, control, views, Rule::ServersShelveOffload)?;

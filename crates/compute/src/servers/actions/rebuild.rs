@@ -1,4 +1,4 @@
-//! A server built anew where it is.
+//! Rebuilds of a server on its host.
 
 use placewright_auth::Rule;
 use placewright_conductor::cell_conductor::VmState;
@@ -19,7 +19,7 @@ use crate::call::{Call, Reply};
 use crate::error::{ApiError, ApiResult};
 use crate::fields::Fields;
 
-/// What changes with it.
+/// A parsed rebuild request: the fields that change.
 struct Wish {
     image: String,
     name: Option<String>,
@@ -102,14 +102,15 @@ fn check<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResu
     Err(ApiError::conflict(message))
 }
 
-/// What a rebuild needs to know.
+/// What was looked up for a rebuild.
 struct Prepared {
     id: InstanceId,
     cell: CellId,
     spec: Spec,
-    /// When its cell changed it last.
+    /// The time of its cell's latest change of the server.
     seen: Timestamp,
-    /// Where it is, and what it was placed with and would be now; nothing without another image.
+    /// The host, with the request of the original placement and that of the new image; none if the
+    /// image stays.
     check: Option<(HostId, RequestSpec, RequestSpec)>,
 }
 
@@ -129,7 +130,8 @@ impl Prepared {
         })
     }
 
-    /// Has the cell do it. Until it has, control remembers what the server will be.
+    /// Submits the rebuild to the cell. Control records the new specification until the cell has
+    /// completed it.
     async fn order(&self, call: &Call<'_>) -> ApiResult<()> {
         let instance = self.id;
         let told = |event| call.carry_out(Command::Rebuild { instance, event });
@@ -150,7 +152,7 @@ impl Prepared {
             spec: Box::new(self.spec.clone()),
         };
         let accepted = call.act(self.cell, order).await;
-        // A cell that did not answer may do it all the same.
+        // A cell that did not answer may carry it out all the same.
         if accepted.as_ref().is_err_and(|error| error.status == 409) {
             let digest = self.spec.digest();
             told(RebuildEvent::Refused { digest }).await?;
@@ -158,12 +160,12 @@ impl Prepared {
         accepted
     }
 
-    /// Asks the scheduler whether the server may stay where it is with its new image. It holds its
-    /// place all the while: nothing is claimed.
+    /// Asks the scheduler whether the host is feasible for the new image. The server keeps its
+    /// allocation: nothing is claimed.
     async fn refusal(&self, call: &Call<'_>) -> Option<Fault> {
         let (host, before, now) = self.check.clone()?;
         let (instance, ranker) = (self.id.0, call.core.ranker.clone());
-        // Whoever ranks holds the scheduler for a moment.
+        // Ranking holds the scheduler's lock for a moment.
         let checked = tokio::task::spawn_blocking(move || {
             ranker.decide(|scheduler, control| {
                 let state = &control.placement;
@@ -184,8 +186,8 @@ impl Prepared {
     }
 }
 
-/// What the server will be. With another image also what it was placed with, and the same with that
-/// image.
+/// The new specification. With another image also the request of the original placement, and the
+/// same with that image.
 fn renewed(
     call: &Call<'_>,
     control: &Control,
@@ -235,7 +237,7 @@ fn renewed(
     Ok((spec, requests))
 }
 
-/// Writes on the server what changes with it.
+/// Changes the labels of the server.
 async fn write_labels(call: &Call<'_>, wish: &Wish) -> ApiResult<()> {
     let writes = wish.name.is_some()
         || wish.description.is_some()
@@ -284,7 +286,7 @@ pub(super) async fn rebuild(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
         let seen = Seen::find(control, views, instance);
         let mut seen = seen.ok_or_else(|| ApiError::not_found("server", &instance.to_string()))?;
         if is_accepted {
-            // The answer says what was accepted, however fast it fails.
+            // The response shows what was accepted, even if it has failed meanwhile.
             seen.rebuild = control.conductor.rebuilds().get(&instance);
         }
         let mut value = show::whole(call, &seen, sight);

@@ -1,8 +1,8 @@
-//! Changes as the change stream shows them.
+//! The JSON representation of changes in the change stream.
 //!
 //! Each is an object with a `type` and fields named as in the API. Times are seconds since 1970
-//! with a fraction. Classes and traits are shown by the names that they have now; one that is gone
-//! meanwhile is `null`, and its number tells which it was.
+//! with a fraction. Classes and traits are shown by their present names; one that was deleted
+//! meanwhile is `null`, and its number identifies it.
 
 use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
 use placewright_placement::{Change, ClassId, Inventory, State, Timestamp, TraitId};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::http::json::Writer;
 
-/// Adds one change.
+/// Writes one change as a JSON object.
 pub(super) fn write(writer: &mut Writer, change: &Change, state: &State) {
     writer.open_object();
     writer.key("type");

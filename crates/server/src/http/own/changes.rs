@@ -25,20 +25,20 @@ use crate::http::reply::Reply;
 use crate::http::service::Service;
 use crate::machine::ControlMachine;
 
-/// A comment goes out after so much silence, so that both ends notice a dead connection.
+/// The interval of comments on a silent stream, so that both ends notice a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Events are sent in pieces of about this size. What is sent is copied out of the entries piece by piece
-/// as a client takes it, so one that takes nothing holds a few pieces and no entries.
+/// The approximate size of the pieces in which events are sent. They are copied out of the entries
+/// as the client takes them, so a client that takes nothing occupies a few pieces and no entries.
 const PIECE_BYTES: usize = 16 << 10;
-/// Pieces that may wait for a slow client; then its follower waits.
+/// The pieces that may wait for a slow client; beyond that its follower waits.
 const PIECES_WAITING: usize = 1;
-/// An entry with a record larger than this becomes one large event, ...
+/// An entry with a record larger than this becomes one large event.
 const LARGE_BYTES: usize = 64 << 10;
-/// ... of which so many are in memory at the same time, for all followers. One that takes nothing of it
-/// makes way after `placement.write_timeout_ms`.
+/// The most large events in memory, of all followers. A follower that takes nothing of its event
+/// gives up its place after `placement.write_timeout_ms`.
 const LARGE_EVENTS_MAX: usize = 2;
 
-/// Room for followers, and for what takes much of it.
+/// The limits of followers and of large events.
 #[derive(Debug)]
 pub(crate) struct Room {
     followers: Arc<Semaphore>,
@@ -122,7 +122,7 @@ fn refused(error: &FollowError) -> ApiError {
     }
 }
 
-/// One client that follows.
+/// The stream of one client.
 struct Stream {
     engine: Engine<ControlMachine>,
     follower: Follower<ControlMachine>,
@@ -142,7 +142,8 @@ impl Stream {
 
     /// Sends until the client is gone, the service stops, or entries cannot be followed any more.
     async fn send_all(&mut self) {
-        // Headers go out with the first bytes, and a client wants to know that it follows.
+        // Headers are sent with the first bytes, and a client waits for them to know that it is
+        // subscribed.
         if self
             .sender
             .send(Bytes::from_static(b": following\n\n"))
@@ -180,7 +181,7 @@ impl Stream {
         }
     }
 
-    /// Sends the entries, or as many as there is room for: the follower gives the others again. False
+    /// Sends the entries for which there is memory; the follower returns the others again. False
     /// when the client is gone.
     async fn send_entries(&mut self, entries: Entries) -> bool {
         let mut next = entries.first_sequence();
@@ -196,7 +197,7 @@ impl Stream {
                 }
                 Err(TrySendError::Closed(())) => return false,
                 Err(TrySendError::Full(())) => {
-                    // Whoever takes nothing holds no entries.
+                    // While a client takes nothing, its entries are not kept in memory.
                     self.follower.go_back_to(next);
                     drop(entries);
                     return self.sender.reserve().await.is_ok();
@@ -216,11 +217,11 @@ impl Stream {
         true
     }
 
-    /// The events of the entries from `next` on that make a piece, and the entry behind them. None of
-    /// them is large.
+    /// The events of the entries from `next` on that fit into a piece, and the number of the entry
+    /// after them. None of them is large.
     fn piece(&self, entries: &Entries, mut next: u64) -> (Vec<u8>, u64) {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
-        // The names of classes and traits are looked up while the state stands still.
+        // The names of classes and traits are looked up under the state's lock.
         self.engine.read_now(|machine| {
             for (sequence, record) in entries.iter_from(next) {
                 if record.len() > LARGE_BYTES || piece.len() >= PIECE_BYTES {
@@ -233,7 +234,7 @@ impl Stream {
         (piece, next)
     }
 
-    /// False when the client is gone.
+    /// Sends an entry as one large event. False when the client is gone.
     async fn send_large(&self, entries: &Entries, sequence: u64) -> bool {
         let mut event = Vec::new();
         self.engine.read_now(|machine| {
@@ -242,7 +243,8 @@ impl Stream {
             }
         });
         for piece in event.chunks(PIECE_BYTES) {
-            // A copy: what the connection still holds must not keep all of the event.
+            // A copy, so that what the connection still holds does not keep the whole event in
+            // memory.
             if (self.sender.send(Bytes::copy_from_slice(piece)).await).is_err() {
                 return false;
             }
@@ -253,7 +255,7 @@ impl Stream {
 
 /// Waits until the service stops.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A sender that is gone means the same.
+    // A dropped sender means the same.
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
@@ -266,7 +268,7 @@ fn write_event(out: &mut Vec<u8>, sequence: u64, record: &[u8], machine: &Contro
     writer.open_array();
     match ControlMachine::decode(record) {
         Ok(changes) => {
-            // What only the conductor knows is shown as an entry without changes.
+            // Changes of the conductor are not shown; an entry with only those is empty.
             for change in &changes {
                 if let Change::Placement(change) = change {
                     change_json::write(&mut writer, change, machine.placement());
@@ -283,7 +285,7 @@ fn write_event(out: &mut Vec<u8>, sequence: u64, record: &[u8], machine: &Contro
     out.extend_from_slice(b"\n\n");
 }
 
-/// Tells why a stream ends that could not be kept up.
+/// The last event of a stream that could not keep up, with the reason.
 fn last_event(error: &FollowError) -> Bytes {
     let error = refused(error);
     let mut writer = Writer::default();

@@ -1,7 +1,7 @@
-//! `/placewright/v1/explain?...`: why a request for candidates finds what it finds.
+//! `/placewright/v1/explain?...`: why a query for candidates finds what it finds.
 //!
-//! Takes the query of `GET /allocation_candidates`, in the microversion of the header or else the
-//! newest, and tells for every constraint how many roots it removed.
+//! It takes the query of `GET /allocation_candidates`, in the microversion of the header or else
+//! the newest, and reports for every constraint how many roots it removed.
 
 use hyper::http::request::Parts;
 use placewright_placement::explain::{Constraint, Lack, Scope};
@@ -46,10 +46,10 @@ pub(super) async fn show(service: &Service, parts: &Parts) -> ApiResult<Reply> {
     Ok(Reply::json(writer).modified(true, Some(call.now())))
 }
 
-/// Most constraints of one query that are explained: each is compared with others, for every host.
+/// The most constraints of an explained query: each is compared with others, for every host.
 const PARTS_MAX: usize = 500;
 
-/// How many constraints a query has.
+/// The number of constraints in a query.
 fn parts_of(query: &CandidateQuery) -> usize {
     let of_group = |group: &RequestGroup| {
         group.resources.len()
@@ -161,7 +161,8 @@ fn write_constraint(writer: &mut Writer, found: &Explanation, place: usize) {
     }
 }
 
-/// The suffix of the group that a constraint binds; none for those of the root or of several groups.
+/// The suffix of the group that a constraint belongs to; none for constraints of the root or of
+/// several groups.
 fn group(constraint: &Constraint) -> Option<&str> {
     let scope = match constraint {
         Constraint::Required(scope, _)

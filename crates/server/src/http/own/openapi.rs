@@ -1,8 +1,8 @@
-//! `/placewright/v1/openapi.json`: the Placement API in the words of OpenAPI 3.1, made from the same
+//! `/placewright/v1/openapi.json`: the OpenAPI 3.1 document of the Placement API, made from the
 //! tables that requests are checked against.
 //!
-//! The API differs by microversion, so the document is of one: the newest, or the one that
-//! `?microversion=1.N` names.
+//! The API depends on the microversion, so the document describes one: the newest, or the one in
+//! `?microversion=1.N`.
 
 use serde_json::{Map, Value, json};
 
@@ -223,7 +223,7 @@ fn query_parameters(schema: &Schema) -> Vec<Value> {
     parameters
 }
 
-/// A schema in the words of JSON Schema.
+/// A schema as JSON Schema.
 pub(crate) fn to_json(schema: &Schema) -> Value {
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| {

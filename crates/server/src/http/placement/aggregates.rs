@@ -23,7 +23,7 @@ fn reply<'a>(call: &Call<'_>, aggregates: impl Iterator<Item = &'a str>, generat
         writer.integer(generation);
     }
     writer.close_object();
-    // Nobody knows when a provider became a member.
+    // The time at which a provider became a member is not recorded.
     Reply::json(writer).modified(call.caches(), Some(call.now()))
 }
 

@@ -21,14 +21,14 @@ use crate::http::{schemas, uuids};
 /// The type of a consumer that was never given one.
 const UNKNOWN_TYPE: &str = "unknown";
 
-/// What is counted of a request that claims.
+/// The name of the counted entries in an error about too many.
 const ENTRIES: &str = "allocations";
 
-/// What several consumers are to hold, as far as providers have UUIDs that can exist.
+/// Claims of several consumers, without those on providers whose UUID cannot exist.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     pub(crate) consumers: Vec<ConsumerClaim>,
-    /// The first provider whose UUID is not written canonically, so that it cannot exist.
+    /// The first provider whose UUID is not canonical, so that it cannot exist.
     unknown: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Claims {
         });
     }
 
-    /// The form before microversion 1.12. Of two entries for one provider the last counts.
+    /// Parses the form before microversion 1.12. Of two entries for one provider the last counts.
     fn of_list(&mut self, items: &[Json<'_>]) -> Vec<AllocationRequest> {
         let mut requests: Vec<AllocationRequest> = Vec::with_capacity(items.len());
         let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(items.len());
@@ -95,7 +95,7 @@ impl Claims {
 
     fn request(&mut self, provider: &str, item: &Json<'_>) -> Option<AllocationRequest> {
         if self.unknown.is_some() {
-            // Nothing behind it will be looked at.
+            // Nothing after it will be looked at.
             return None;
         }
         let Some(uuid) = uuids::canonical(provider) else {
@@ -112,14 +112,15 @@ impl Claims {
         })
     }
 
-    /// Whether there is a provider that cannot exist.
+    /// Whether a claim is on a provider that cannot exist.
     pub(crate) fn has_unknown(&self) -> bool {
         self.unknown.is_some()
     }
 
-    /// Refuses claims on a provider that cannot exist, after all that is checked before it.
+    /// Refuses claims on a provider that cannot exist, after everything that is checked before.
     ///
     /// # Errors
+    ///
     /// When there is such a provider.
     pub(crate) async fn refuse_unknown(
         &self,
@@ -139,7 +140,7 @@ impl Claims {
     }
 }
 
-/// What the state refuses first about some claims, up to the existence of their providers.
+/// The first refusal of the claims by the state, up to the existence of their providers.
 fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
     for claim in claims {
         let actual = state
@@ -164,8 +165,8 @@ fn first_refusal(state: &State, claims: &[ConsumerClaim]) -> Option<Refusal> {
         .map(|uuid| Refusal::AllocationProviderNotFound { uuid })
 }
 
-/// How many amounts the allocations of a consumer's validated body have; a provider of which nothing is
-/// asked counts as well.
+/// The number of amounts in the allocations of a consumer's validated body; a provider without
+/// amounts counts as one.
 fn entries_of(body: &Json<'_>) -> usize {
     let of_provider = |item: &Json<'_>| {
         let resources = item
@@ -184,18 +185,18 @@ fn entries_of(body: &Json<'_>) -> usize {
     }
 }
 
-/// How many amounts the allocations of several consumers have; one that is to hold nothing counts as
-/// well.
+/// The number of amounts in the allocations of several consumers; an empty consumer counts as one.
 pub(crate) fn entries_of_all(by_consumer: &Json<'_>) -> usize {
     let members = by_consumer.members().iter();
     members.map(|(_, body)| entries_of(body).max(1)).sum()
 }
 
-/// Reads the consumers of a body that has them as keys.
+/// Parses a body whose keys are consumers.
 ///
 /// # Errors
-/// 400 for a key that is no UUID but for the pattern's tolerance of a last line end; 413 for too many
-/// allocations.
+///
+/// 400 for a key that is not a UUID, apart from the final newline that the pattern tolerates; 413
+/// for too many allocations.
 pub(crate) fn claims_of(call: &Call<'_>, by_consumer: &Json<'_>) -> ApiResult<Claims> {
     call.check_entries(entries_of_all(by_consumer), ENTRIES)?;
     let mut claims = Claims::default();
@@ -292,10 +293,10 @@ pub(crate) async fn of_consumer(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
 }
 
-/// The amounts of a class that a consumer holds of one provider.
+/// The amounts that a consumer holds of one provider, by class.
 type Amounts = Vec<(ClassId, u32)>;
 
-/// What a consumer holds, provider by provider, in the order in which they were first asked for.
+/// The allocations of a consumer by provider, in the order in which providers were first named.
 fn by_provider(consumer: &Consumer) -> Vec<(ProviderId, Amounts)> {
     let mut all: Vec<(ProviderId, Amounts)> = Vec::new();
     let mut places: HashMap<ProviderId, usize> = HashMap::new();
@@ -309,7 +310,7 @@ fn by_provider(consumer: &Consumer) -> Vec<(ProviderId, Amounts)> {
     all
 }
 
-/// What versions since 1.12 say about the consumer besides what it holds.
+/// The consumer's own fields in versions from 1.12 on.
 fn write_consumer(writer: &mut Writer, call: &Call<'_>, state: &State, consumer: &Consumer) {
     if call.version.since(12) {
         writer.key("project_id");
@@ -372,27 +373,28 @@ pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::json_in_pieces(pieces, permit).modified(call.caches(), Some(modified)))
 }
 
-/// A holder takes about so much of an answer, besides its amounts.
+/// The approximate size of a consumer in a response, besides its amounts.
 const HOLDER_BYTES: usize = 90;
 const AMOUNT_BYTES: usize = 32;
 const TOO_MANY_HOLDERS: &str = "Ask for the allocations of its consumers instead.";
 
-/// So many holders are looked at before others have their turn.
+/// The consumers that are read in one slice.
 const HOLDERS_OF_SLICE: usize = 4_096;
 
-/// Who holds something of a provider, gathered in slices.
+/// The consumers that hold allocations of a provider, collected in slices.
 #[derive(Debug, Default)]
 struct Holders {
     all: Vec<Holder>,
     classes: HashMap<ClassId, Box<str>>,
-    /// The last consumer that was looked at.
+    /// The last consumer that was read.
     last: Option<ConsumerId>,
     generation: Option<u64>,
     modified: Option<i64>,
-    /// What the amounts take of the answer.
+    /// The size of the amounts in the response, in bytes.
     bytes: usize,
 }
 
+/// A consumer with its allocations of the provider.
 #[derive(Debug)]
 struct Holder {
     consumer: ConsumerUuid,
@@ -401,7 +403,8 @@ struct Holder {
 }
 
 impl Holders {
-    /// One slice; what was gathered once that is all, or that there is no such provider.
+    /// Reads one slice. Returns the collection once it is complete, or none within if the provider
+    /// does not exist.
     fn go_on(&mut self, state: &State, uuid: Uuid) -> Option<Option<Self>> {
         let Some((id, provider)) = state
             .provider_id(uuid)
@@ -409,7 +412,8 @@ impl Holders {
         else {
             return Some(None);
         };
-        // The generation of the first slice: whoever relies on what changed since is told so.
+        // The generation of the first slice, so that a client that relies on it detects later
+        // changes.
         self.generation.get_or_insert(provider.generation);
         let next = |last| {
             provider

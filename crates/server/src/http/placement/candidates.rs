@@ -25,7 +25,7 @@ use crate::http::{python, schemas};
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     let query = parse(call)?;
     let kept = &call.service.candidates;
-    // A random sample is another one each time.
+    // A random sample is a new one each time, so it is not cached.
     let asked = (query.options.seed.is_none()).then_some((call.version, call.query));
     let question = Question {
         query: &query,
@@ -47,9 +47,10 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(reply.modified(call.caches(), Some(call.now())))
 }
 
-/// The typed query of a request.
+/// Parses the query of a request.
 ///
 /// # Errors
+///
 /// 400 when any part of it is wrong.
 pub(crate) fn parse(call: &Call<'_>) -> ApiResult<CandidateQuery> {
     let version = call.version;
@@ -88,7 +89,7 @@ pub(crate) fn parse(call: &Call<'_>) -> ApiResult<CandidateQuery> {
     })
 }
 
-/// What the query says about the request as a whole.
+/// The parameters that concern the request as a whole.
 struct RequestWide {
     limit: Option<usize>,
     group_policy: Option<GroupPolicy>,
@@ -121,7 +122,7 @@ impl RequestWide {
             }
             same_subtree.push(suffixes);
         }
-        // Who repeats one asks for nothing more.
+        // Repeated entries have no further effect.
         let mut known = HashSet::with_capacity(same_subtree.len());
         same_subtree.retain(|suffixes| known.insert(suffixes.clone()));
         Ok(Self {
@@ -175,10 +176,10 @@ fn root_required(query: &Query<'_>) -> ApiResult<filters::Traits> {
     Ok(traits)
 }
 
-/// Most amounts of resources of one query, in all its groups.
+/// The most amounts of resources of one query, in all its groups.
 const AMOUNTS_MAX: usize = 1_000;
 
-/// Checks that a query is not too large to be searched for while others wait.
+/// Rejects a query that is too large for a search while others wait.
 fn check_size(
     groups: &[RequestGroup],
     same_subtree: &[Vec<String>],
@@ -223,7 +224,7 @@ fn groups(
         group_number
     };
     let mut groups: Vec<RequestGroup> = Vec::new();
-    // All values of these are read at the first one.
+    // All values of these parameters are parsed at the first one.
     let mut are_read: HashSet<(&str, &str)> = HashSet::new();
     for (key, value) in query.iter() {
         let parts = ["resources", "required", "member_of", "in_tree"]
@@ -272,7 +273,7 @@ fn shown(suffixes: &[&str]) -> String {
     format!("[{}]", listed.join(", "))
 }
 
-/// From microversion 1.36 a group without resources has to be part of a `same_subtree`.
+/// From microversion 1.36 on, a group without resources has to be part of a `same_subtree`.
 fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiResult<()> {
     let suffixes = |wanted: &dyn Fn(&RequestGroup) -> bool| -> Vec<&str> {
         groups
@@ -318,7 +319,7 @@ fn check_subtrees(groups: &[RequestGroup], same_subtree: &[Vec<String>]) -> ApiR
     Ok(())
 }
 
-/// Before microversion 1.36 each group needs resources.
+/// Before microversion 1.36, each group needs resources.
 fn check_orphans(groups: &[RequestGroup]) -> ApiResult<()> {
     let orphans = |key: &str, has: &dyn Fn(&RequestGroup) -> bool| -> Vec<String> {
         let orphans = groups
@@ -363,7 +364,7 @@ fn check_conflicts(groups: &[RequestGroup]) -> ApiResult<()> {
     let mut conflicts = Vec::new();
     for group in groups {
         for any in &group.required {
-            // Forbidden ones are sorted.
+            // The forbidden ones are sorted.
             if (any.iter()).all(|name| group.forbidden.binary_search(name).is_ok()) {
                 conflicts.push(format!("required{}: ({})", group.suffix, any.join(", ")));
             }
@@ -379,7 +380,7 @@ fn check_conflicts(groups: &[RequestGroup]) -> ApiResult<()> {
     )))
 }
 
-/// What a client is told about a name in a query that there is not.
+/// The error response for a name in a query that does not exist.
 pub(crate) fn refused(refusal: &QueryRefusal) -> ApiError {
     match refusal {
         QueryRefusal::UnknownClass { .. } => ApiError::bad_request(format!(

@@ -1,4 +1,4 @@
-//! The small languages in query values: amounts of resources, traits, aggregates.
+//! Parsers of the small languages in query values: amounts of resources, traits, aggregates.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,27 +11,28 @@ use crate::http::{python, uuids};
 /// Amounts by resource class, in the order of the query.
 pub(crate) type Amounts = Vec<(String, i64)>;
 
-/// Traits that are wanted and unwanted.
+/// Required and forbidden traits.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Traits {
-    /// At least one of each of these.
+    /// Sets of traits: at least one trait of each set is required.
     pub(crate) required: Vec<Vec<String>>,
-    /// None of these.
+    /// Traits of which none may be present.
     pub(crate) forbidden: Vec<String>,
 }
 
-/// Aggregates of which a provider is to be, or not to be, a member.
+/// The aggregates of which a provider must be, or must not be, a member.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Aggregates {
-    /// At least one of each of these.
+    /// Sets of aggregates: membership of at least one of each set is required.
     pub(crate) member_of: Vec<Vec<String>>,
-    /// None of these.
+    /// Aggregates of which the provider may not be a member.
     pub(crate) forbidden: Vec<String>,
 }
 
-/// Reads `VCPU:2,MEMORY_MB:1024`. Of a repeated class the last amount counts.
+/// Parses `VCPU:2,MEMORY_MB:1024`. Of a repeated class the last amount counts.
 ///
 /// # Errors
+///
 /// 400 when the form or an amount is wrong.
 pub(crate) fn amounts(text: &str) -> ApiResult<Amounts> {
     let badly_formed = |got: &str| {
@@ -81,9 +82,10 @@ fn amount_of(class: &str, text: &str) -> ApiResult<i64> {
     })
 }
 
-/// Reads all `required` parameters of one request group.
+/// Parses all `required` parameters of one request group.
 ///
 /// # Errors
+///
 /// 400 when a form is wrong, or newer than the microversion.
 pub(crate) fn traits(query: &Query<'_>, key: &str, version: Microversion) -> ApiResult<Traits> {
     let may_forbid = version.since(22);
@@ -103,9 +105,10 @@ pub(crate) fn traits(query: &Query<'_>, key: &str, version: Microversion) -> Api
     Ok(traits)
 }
 
-/// Reads `TRAIT,!TRAIT` or `in:TRAIT,TRAIT`.
+/// Parses `TRAIT,!TRAIT` or `in:TRAIT,TRAIT`.
 ///
 /// # Errors
+///
 /// As [`traits`].
 pub(crate) fn traits_of_value(
     value: &str,
@@ -173,9 +176,10 @@ pub(crate) fn traits_of_value(
     Ok(traits)
 }
 
-/// Reads all `member_of` parameters of one request group.
+/// Parses all `member_of` parameters of one request group.
 ///
 /// # Errors
+///
 /// As [`traits`].
 pub(crate) fn aggregates(
     query: &Query<'_>,
@@ -207,7 +211,7 @@ pub(crate) fn aggregates(
     Ok(aggregates)
 }
 
-/// Reads `[!]UUID` or `[!]in:UUID,UUID`; true for the negated forms.
+/// Parses `[!]UUID` or `[!]in:UUID,UUID`; true for the negated forms.
 fn aggregates_of_value(value: &str) -> ApiResult<(bool, Vec<String>)> {
     let (negated, rest) = match value.strip_prefix('!') {
         Some(rest) => (true, rest),
@@ -235,10 +239,11 @@ fn aggregates_of_value(value: &str) -> ApiResult<(bool, Vec<String>)> {
     Ok((negated, names))
 }
 
-/// Reads an `in_tree` parameter.
+/// Parses an `in_tree` parameter.
 ///
 /// # Errors
-/// 400 when it is no UUID in any form.
+///
+/// 400 when it is not a UUID in any form.
 pub(crate) fn in_tree(value: &str) -> ApiResult<String> {
     let uuid = python::strip(value);
     if uuids::is_uuid_like(uuid) {

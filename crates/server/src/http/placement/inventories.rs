@@ -21,7 +21,7 @@ const FIELDS: [&str; 6] = [
     "allocation_ratio",
 ];
 
-/// The inventory that a validated record describes.
+/// The inventory of a validated record.
 pub(crate) fn from_json(record: &Json<'_>) -> Inventory {
     let whole = |field: &str, default: i32| {
         let given = record.get(field).and_then(Json::integer);
@@ -57,7 +57,7 @@ fn write_stored(writer: &mut Writer, inventory: &Inventory) {
     writer.float(inventory.allocation_ratio);
 }
 
-/// Shows a record as the client wrote it: `10.0` stays `10.0`.
+/// Writes a record as the client wrote it: `10.0` stays `10.0`.
 fn write_given(writer: &mut Writer, record: &Json<'_>) {
     for field in FIELDS {
         writer.plain_key(field);
@@ -81,7 +81,7 @@ fn one(record: &Json<'_>, generation: u64) -> Writer {
     writer
 }
 
-/// Generation 0 is left out of the answer about one inventory.
+/// Generation 0 is omitted from the response about one inventory.
 fn write_generation(writer: &mut Writer, generation: u64) {
     if generation != 0 {
         writer.plain_key("resource_provider_generation");
@@ -209,10 +209,12 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(reply.modified(call.caches(), Some(call.now())))
 }
 
-/// The inventories of a validated body, also those under keys that no pattern looked at.
+/// The inventories of a validated body, including those under keys that no pattern of the schema
+/// matches.
 ///
 /// # Errors
-/// 400 for a record under such a key that is none.
+///
+/// 400 for a record under such a key that is not valid.
 pub(crate) fn records(inventories: &Json<'_>) -> ApiResult<Vec<(String, Inventory)>> {
     let record = |(class, record): &(std::borrow::Cow<'_, str>, Json<'_>)| {
         if !Pattern::Name.matches(class) {
@@ -223,7 +225,7 @@ pub(crate) fn records(inventories: &Json<'_>) -> ApiResult<Vec<(String, Inventor
     inventories.members().iter().map(record).collect()
 }
 
-/// What the state refuses first of a provider and the generation that a client saw.
+/// The first refusal of the state about a provider and the generation that the client gave.
 pub(super) fn first_refusal(state: &State, uuid: Uuid, given: u64) -> Option<Refusal> {
     let Some(provider) = state.provider_by_uuid(uuid) else {
         return Some(Refusal::ProviderNotFound { uuid });
@@ -248,7 +250,7 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
     let inventories = match records(given) {
         Ok(inventories) => inventories,
         Err(error) => {
-            // Records that escaped the schema are looked at after the generation.
+            // Records that the schema did not cover are validated after the generation.
             let earlier = call
                 .read(|state| first_refusal(state, provider, generation))
                 .await;

@@ -20,7 +20,7 @@ fn path(uuid: Uuid) -> String {
     format!("/resource_providers/{uuid}")
 }
 
-/// The sub-resources that a version has, in the order of their links.
+/// The sub-resources of a version, in the order of their links.
 fn links(version: Microversion) -> impl Iterator<Item = &'static str> {
     [
         (0, "inventories"),
@@ -34,7 +34,7 @@ fn links(version: Microversion) -> impl Iterator<Item = &'static str> {
     .map(|(_, name)| name)
 }
 
-/// What the API shows of a provider, without copying its name.
+/// The representation of a provider, borrowed from the state.
 struct Shown<'a> {
     uuid: Uuid,
     name: &'a str,
@@ -116,10 +116,10 @@ fn modified_at(provider: &Provider) -> i64 {
     provider.updated_at.unwrap_or(provider.created_at).seconds()
 }
 
-/// The typed query of `GET /resource_providers`.
+/// Parses the query of `GET /resource_providers`.
 fn parse(call: &Call<'_>) -> ApiResult<ProviderQuery> {
     let query = call.query(schemas::providers::list(call.version))?;
-    // The order decides which error is told when there are several.
+    // The order decides which error is reported when there are several.
     let aggregates = filters::aggregates(&query, "", call.version)?;
     let traits = filters::traits(&query, "required", call.version)?;
     let resources = query.get("resources").map(filters::amounts).transpose()?;
@@ -147,7 +147,7 @@ fn refused(refusal: &QueryRefusal) -> ApiError {
     })
 }
 
-/// What the API shows of a provider, for when the state is not at hand any more.
+/// A copy of a provider's representation, for use without the state's lock.
 #[derive(Debug)]
 struct Copied {
     uuid: Uuid,
@@ -180,29 +180,29 @@ impl Copied {
     }
 }
 
-/// Providers gathered in slices.
+/// Providers collected in slices.
 #[derive(Debug, Default)]
 struct Gathered {
-    /// The words of 64 slots that come next.
+    /// The index of the next word of 64 slots.
     next: usize,
     all: Vec<Copied>,
     modified: Option<i64>,
-    /// What their names take.
+    /// The size of their names, in bytes.
     bytes: usize,
 }
 
-/// So many words of 64 providers are looked at before others have their turn.
+/// The words of 64 providers that are read in one slice.
 const WORDS_OF_SLICE: usize = 64;
 
-/// A provider takes about so much of an answer, besides its name.
+/// The approximate size of a provider in a response, besides its name.
 const PROVIDER_BYTES: usize = 820;
 const TOO_MANY: &str = "Ask with filters, or raise the limit.";
 
 impl Gathered {
-    /// One slice; what was gathered once that is all.
+    /// Reads one slice. Returns the collection once it is complete.
     fn go_on(&mut self, state: &State, query: &ProviderQuery) -> Option<ApiResult<Self>> {
         let all = state.provider_slots().div_ceil(64);
-        // Of a tree all members are looked at, whichever are wanted.
+        // All members of a tree are read, whichever are wanted.
         let is_tree = query.in_tree.is_some();
         let words = if is_tree { all } else { WORDS_OF_SLICE };
         let words = self.next..self.next + words;
@@ -265,7 +265,7 @@ pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
 }
 
-/// The parent that a body names; it has to be written canonically to be found.
+/// The parent in a body; only a UUID in canonical form can be found.
 enum Parent {
     NotNamed,
     None,
@@ -348,7 +348,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
         Parent::Is(parent) if may_move => ParentChange::Move(Some(parent)),
         Parent::Is(parent) => ParentChange::SetOnce(Some(parent)),
     };
-    // The answer has the time of the write before this one.
+    // The response has the time of the previous write.
     let before = call
         .read(move |state| state.provider_by_uuid(uuid).and_then(|one| one.updated_at))
         .await;

@@ -11,7 +11,7 @@ use crate::http::refusals::{self, Attempt, to_error};
 use crate::http::reply::Reply;
 use crate::http::{schemas, uuids};
 
-/// How much a validated body changes: inventories and amounts of allocations.
+/// The number of changed entries in a validated body: inventories and amounts of allocations.
 fn entries_of(body: &Json<'_>) -> usize {
     let of_provider = |replacement: &Json<'_>| {
         let given = replacement.get("inventories");
@@ -32,7 +32,8 @@ pub(crate) async fn reshape(call: &Call<'_>) -> ApiResult<Reply> {
         match read_replacement(key, replacement) {
             Ok(replacement) => inventories.push(replacement),
             Err(error) => {
-                // A record that escaped the schema is looked at after its provider's generation.
+                // A record that the schema did not cover is validated after its provider's
+                // generation.
                 inventories.extend(uuids::canonical(key).map(|provider| InventoryReplacement {
                     provider,
                     generation: call::generation(replacement.get("resource_provider_generation")),
@@ -60,10 +61,11 @@ pub(crate) async fn reshape(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(204))
 }
 
-/// Reads the new inventories of one provider.
+/// Parses the new inventories of one provider.
 ///
 /// # Errors
-/// The provider cannot exist, or a record escaped the schema and is none.
+///
+/// The provider cannot exist, or a record that the schema did not cover is not valid.
 fn read_replacement(key: &str, replacement: &Json<'_>) -> ApiResult<InventoryReplacement> {
     let provider =
         uuids::canonical(key).ok_or_else(|| refusals::reshape_provider_not_found(key))?;
@@ -74,7 +76,7 @@ fn read_replacement(key: &str, replacement: &Json<'_>) -> ApiResult<InventoryRep
     })
 }
 
-/// What the state refuses first about the providers of some replacements.
+/// The first refusal of the state about the providers of some replacements.
 fn first_refusal(state: &State, replacements: &[InventoryReplacement]) -> Option<Refusal> {
     replacements.iter().find_map(|replacement| {
         let uuid = replacement.provider;

@@ -30,7 +30,8 @@ fn write(writer: &mut Writer, name: &str) {
     writer.close_object();
 }
 
-/// Standard classes have no time of their own: they say "now", as does a list with one of them.
+/// Standard classes have no time of their own and show the present time, as does a list with one of
+/// them.
 fn modified_at(class: &Named, now: i64) -> i64 {
     if placewright_placement::names::is_custom(&class.name) {
         class.modified_at.seconds()
@@ -78,7 +79,7 @@ fn not_found(name: &str) -> ApiError {
     ApiError::not_found(format!("No such resource class {name}.")).at_door()
 }
 
-/// A name as it can stand in the `Location` header: without the line end that the pattern admits.
+/// A name for the `Location` header: without the newline that the pattern allows.
 fn checked_name(value: &Json<'_>) -> ApiResult<String> {
     match value.get("name").and_then(Json::text) {
         Some(name) if !name.ends_with('\n') => Ok(name.to_owned()),
@@ -100,7 +101,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     Ok(Reply::empty(201).with_location(location))
 }
 
-/// `PUT` before microversion 1.7 gives a class the name in the body.
+/// `PUT` before microversion 1.7 renames a class to the name in the body.
 pub(crate) async fn rename(call: &Call<'_>) -> ApiResult<Reply> {
     let new_name = checked_name(&call.json(&schemas::names::RESOURCE_CLASS)?)?;
     let name = call.parameter();
@@ -123,9 +124,9 @@ pub(crate) async fn rename(call: &Call<'_>) -> ApiResult<Reply> {
     }
 }
 
-/// `PUT` from microversion 1.7 makes sure that a class exists; the body is not looked at.
+/// `PUT` from microversion 1.7 on creates a class if it is missing; the body is ignored.
 pub(crate) async fn ensure(call: &Call<'_>) -> ApiResult<Reply> {
-    // The reference pastes the name into JSON, so escapes in it are read.
+    // The reference pastes the name into JSON, so escapes in it are decoded.
     let mut body = Vec::from(b"{\"name\": \"");
     body.extend_from_slice(call.parameter().as_bytes());
     body.extend_from_slice(b"\"}");

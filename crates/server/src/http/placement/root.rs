@@ -1,4 +1,4 @@
-//! `GET /`: the versions of the API, open to all.
+//! `GET /`: the versions of the API, without authentication.
 
 use crate::http::call::Call;
 use crate::http::json::Writer;

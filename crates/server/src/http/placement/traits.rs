@@ -15,7 +15,7 @@ fn not_found(name: &str) -> ApiError {
     ApiError::not_found(format!("No such trait(s): {name}."))
 }
 
-/// What `GET /traits` shows.
+/// The conditions of `GET /traits`.
 #[derive(Debug, Default)]
 struct Filters {
     prefix: Option<String>,
@@ -68,7 +68,7 @@ impl Filters {
     }
 }
 
-/// Writes an object with the traits, which the caller closes, and says when the newest came.
+/// Writes an object with the traits, which the caller closes, and returns the time of the newest.
 fn write<'a>(writer: &mut Writer, traits: impl Iterator<Item = &'a Named>) -> Option<i64> {
     let mut modified = None;
     writer.open_object();
@@ -115,7 +115,7 @@ pub(crate) async fn ensure(call: &Call<'_>) -> ApiResult<Reply> {
     let name = call.parameter();
     let text = Json::Text(name.into());
     let fits = schema::validate(&text, &schemas::names::CUSTOM_TRAIT, Formats::Body).is_ok();
-    // The pattern admits a line end, which no header can carry.
+    // The pattern allows a newline, which no header can contain.
     if !fits || name.ends_with('\n') {
         return Err(ApiError::bad_request(
             "The trait is invalid. A valid trait must be no longer than 255 characters, start with \
@@ -181,7 +181,7 @@ pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
 }
 
 pub(crate) async fn set_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
-    // Here the body is looked at before the provider.
+    // Here the body is validated before the provider.
     let body = call.json(&schemas::names::SET_TRAITS)?;
     let provider = call.provider_uuid()?;
     let listed = body.get("traits").unwrap_or(&Json::Null);
@@ -200,7 +200,8 @@ pub(crate) async fn set_of_provider(call: &Call<'_>) -> ApiResult<Reply> {
         traits: traits.clone(),
         at: call.at,
     };
-    // What the answer shows comes with the outcome: a read would wait for the next append as well.
+    // The response's values come with the outcome, because a read would wait for the next append
+    // too.
     let (generation, modified) = match call.submit(command, Attempt::SetTraits).await? {
         Outcome::Traits {
             generation,

@@ -10,7 +10,7 @@ use crate::http::json::Writer;
 use crate::http::reply::Reply;
 use crate::http::schemas;
 
-/// Sums by class; the order is that of the class numbers.
+/// Usage by class, in the order of the class numbers.
 type Sums = BTreeMap<ClassId, u64>;
 
 pub(crate) async fn of_provider(call: &Call<'_>) -> ApiResult<Reply> {
@@ -57,35 +57,37 @@ fn write_sums(writer: &mut Writer, state: &State, sums: &Sums) {
     }
 }
 
-/// What is asked about a project.
+/// The query about a project's usage.
 struct Question<'a> {
     project: &'a str,
     user: Option<&'a str>,
-    /// Whether sums are told type by type.
+    /// Whether the usage is split by consumer type.
     by_type: bool,
     wanted_type: Option<&'a str>,
 }
 
-/// Sums of a project's consumers, gathered in slices: there may be a million of them.
+/// The usage of a project's consumers, summed in slices because there may be a million of them.
 #[derive(Default)]
 struct Gathered {
-    /// The slot behind the last consumer that was looked at.
+    /// The slot after the last consumer that was read.
     next: u32,
-    /// By type where that is asked for, else all under an empty name.
+    /// By consumer type if that is asked for, otherwise all under an empty name.
     groups: BTreeMap<String, (Sums, u64)>,
-    /// Numbers of classes mean what they meant in the first slice as long as this is the same.
+    /// The state's counter of structural changes in the first slice; class numbers keep their
+    /// meaning while it stays the same.
     structure: u64,
     begun_anew: u32,
 }
 
-/// So many consumers are looked at before others have their turn.
+/// The consumers that are read in one slice.
 const CONSUMERS_OF_SLICE: usize = 8_192;
 
-/// So often the sums are begun anew because names changed; then they are made in one slice.
+/// How often the sums may be started again because of structural changes; then they are computed in
+/// one slice.
 const ANEW_MAX: u32 = 8;
 
 impl Gathered {
-    /// One slice; the answer once that is all.
+    /// Reads one slice. Returns the response once it is complete.
     fn go_on(&mut self, state: &State, question: &Question<'_>) -> Option<Writer> {
         let structure = state.touched().structure();
         if self.structure != structure {
@@ -112,8 +114,8 @@ impl Gathered {
         Some(self.write(state, question))
     }
 
-    /// Consumers written before microversion 1.38 have the type `unknown`; `all` puts all types
-    /// together.
+    /// Consumers written before microversion 1.38 have the type `unknown`; `all` combines all
+    /// types.
     fn add(&mut self, state: &State, question: &Question<'_>, consumer: &Consumer) {
         if (question.user).is_some_and(|user| state.user_name(consumer.user) != user) {
             return;

@@ -1,8 +1,8 @@
-//! Checking a value against a schema.
+//! Validation of a value against a schema.
 //!
-//! Messages and the choice of the one error that is told follow the `jsonschema` library, because
-//! clients and tests look at them: the error nearest to the top wins, then the later sibling, then
-//! the first found.
+//! Messages, and the choice of the error that is reported, follow the `jsonschema` library, because
+//! clients and tests depend on them: the error nearest to the top, then the later sibling, then the
+//! first one found.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,7 +11,7 @@ use super::Schema;
 use crate::http::json::Json;
 use crate::http::{python, uuids};
 
-/// Which checker of `format: uuid` applies; the reference has two.
+/// Which form of `format: uuid` applies; the reference has two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Formats {
     /// In bodies: with or without dashes, in braces, with `urn:uuid:`.
@@ -20,9 +20,10 @@ pub(crate) enum Formats {
     Query,
 }
 
-/// The first thing to tell a client about a value that does not fit its schema.
+/// The most relevant error of a value that does not match its schema.
 ///
 /// # Errors
+///
 /// The message, in one line.
 pub(crate) fn validate(value: &Json<'_>, schema: &Schema, formats: Formats) -> Result<(), String> {
     let mut check = Check::new(formats);
@@ -30,13 +31,14 @@ pub(crate) fn validate(value: &Json<'_>, schema: &Schema, formats: Formats) -> R
     check.best.map_or(Ok(()), |violation| Err(violation.text()))
 }
 
+/// A step of a path into a value: an index or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step<'v> {
     Index(usize),
     Key(&'v str),
 }
 
-/// One way in which a value does not fit.
+/// A violation of the schema.
 struct Violation<'v> {
     rank: Rank<'v>,
     message: String,
@@ -44,11 +46,11 @@ struct Violation<'v> {
     instance: String,
 }
 
-/// What decides which violation a client is told: the greatest.
+/// The relevance of a violation; the greatest is reported.
 struct Rank<'v> {
     path: Vec<Step<'v>>,
     keyword: &'static str,
-    /// Whether the value has a type that the schema asks for.
+    /// Whether the value has a type that the schema allows.
     matches_type: bool,
 }
 
@@ -81,11 +83,12 @@ impl Violation<'_> {
     }
 }
 
+/// A validation under way: the present path, and the violation to report.
 struct Check<'v> {
     formats: Formats,
     path: Vec<Step<'v>>,
     schema_path: Vec<&'static str>,
-    /// The violation to tell, of those found so far. The others are not kept: a large body can have
+    /// The most relevant violation so far. The others are dropped, because a large body can have
     /// very many.
     best: Option<Violation<'v>>,
 }
@@ -167,10 +170,10 @@ impl<'v> Check<'v> {
         }
     }
 
-    /// `anyOf` of a schema and `null`, for a value that is not `null`.
+    /// Validates `anyOf` of a schema and `null` for a value that is not `null`.
     fn any_of(&mut self, value: &'v Json<'v>, schema: &Schema, inner: &Schema) {
         if inner.types.iter().any(|wanted| wanted.admits(value)) {
-            // The branch of the right type is what the client meant.
+            // The branch with the right type is the one that the client meant.
             self.descend(value, inner);
         } else {
             self.fail(value, schema, "anyOf", || {
@@ -321,7 +324,7 @@ impl<'v> Check<'v> {
     }
 }
 
-/// Most unexpected keys that are named to a client.
+/// The most unexpected keys that an error names.
 const EXTRAS_SHOWN_MAX: usize = 20;
 
 fn unexpected(extras: &[&str], schema: &Schema) -> String {
@@ -341,7 +344,7 @@ fn unexpected(extras: &[&str], schema: &Schema) -> String {
     )
 }
 
-/// Strings as Python shows them, with commas between.
+/// Strings in Python's notation, separated by commas.
 fn reprs<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.map(python::repr_str).collect::<Vec<_>>().join(", ")
 }
@@ -359,7 +362,7 @@ fn all_unique(items: &[Json<'_>]) -> bool {
     let count = texts.len();
     texts.sort_unstable();
     texts.dedup();
-    // Items that are no strings are refused by their type anyway.
+    // Items that are not strings are rejected because of their type anyway.
     texts.len() == count
 }
 
@@ -457,7 +460,7 @@ mod tests {
         }
     }
 
-    /// Bodies, and what is said about each; nothing about the good ones.
+    /// Bodies with their error messages; an empty message means that the body is valid.
     const MESSAGES: &[(&str, &str)] = &[
         (r#"{"name": "a"}"#, ""),
         (

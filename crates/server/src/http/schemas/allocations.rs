@@ -1,4 +1,4 @@
-//! Allocations of one consumer, of several, and within a reshape.
+//! Schemas of allocations: of one consumer, of several, and within a reshape.
 
 use super::{EXTERNAL_ID, INTEGER, UUID, inventories};
 use crate::http::microversion::Microversion;
@@ -67,7 +67,7 @@ const GENERATION: Schema = Schema {
     ..ANY
 };
 
-/// Which providers answered which request group; checked, but not kept.
+/// The providers of each request group; validated, but not stored.
 const MAPPINGS: Schema = Schema {
     types: &[Type::Object],
     min_properties: 1,
@@ -124,7 +124,7 @@ const PUT_1_12: Schema = consumer(
     ],
     &["allocations", "project_id", "user_id"],
 );
-/// As in `PUT` of 1.12, but nothing at all may be asked for.
+/// As in `PUT` of 1.12, but allocations may be empty.
 const MEMBER_1_13: Schema = consumer(
     &[
         ("allocations", BY_PROVIDER),
@@ -180,7 +180,7 @@ const MEMBER_1_38: Schema = consumer(
     ],
 );
 
-/// `PUT /allocations/{consumer_uuid}`.
+/// The schema of the body of `PUT /allocations/{consumer_uuid}`.
 pub(crate) fn put(version: Microversion) -> &'static Schema {
     match version.minor() {
         38.. => &MEMBER_1_38,
@@ -207,7 +207,7 @@ const POST_1_28: Schema = by_consumer(&[(Pattern::Uuid36, &MEMBER_1_28)], 1);
 const POST_1_34: Schema = by_consumer(&[(Pattern::Uuid36, &MEMBER_1_34)], 1);
 const POST_1_38: Schema = by_consumer(&[(Pattern::Uuid36, &MEMBER_1_38)], 1);
 
-/// `POST /allocations`.
+/// The schema of the body of `POST /allocations`.
 pub(crate) fn post(version: Microversion) -> &'static Schema {
     match version.minor() {
         38.. => &POST_1_38,
@@ -256,7 +256,7 @@ const RESHAPE_1_38: Schema = consumer(
     &["inventories", "allocations"],
 );
 
-/// `POST /reshaper`.
+/// The schema of the body of `POST /reshaper`.
 pub(crate) fn reshape(version: Microversion) -> &'static Schema {
     match version.minor() {
         38.. => &RESHAPE_1_38,

@@ -1,4 +1,4 @@
-//! The query of `GET /allocation_candidates`.
+//! Schemas of the query of `GET /allocation_candidates`.
 
 use super::TEXT;
 use crate::http::microversion::Microversion;
@@ -105,7 +105,7 @@ const GET_1_36: Schema = Schema {
     ])
 };
 
-/// The query of `GET /allocation_candidates`.
+/// The schema of the query of `GET /allocation_candidates`.
 pub(crate) fn list(version: Microversion) -> &'static Schema {
     match version.minor() {
         36.. => &GET_1_36,

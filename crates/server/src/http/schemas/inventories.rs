@@ -1,4 +1,4 @@
-//! Inventories.
+//! Schemas of inventories.
 
 use super::{INTEGER, MAX_INT, TEXT};
 use crate::http::pattern::Pattern;
@@ -12,7 +12,7 @@ const fn whole(minimum: i64) -> Schema {
     }
 }
 
-/// The largest single-precision number that MySQL stores without loss.
+/// An allocation ratio, up to the largest single-precision number that MySQL stores without loss.
 const RATIO: Schema = Schema {
     types: &[Type::Number],
     maximum: Some(3.40282e38),
@@ -35,13 +35,13 @@ const RECORD: Schema = Schema {
     ..ANY
 };
 
-/// `PUT /resource_providers/{uuid}/inventories/{resource_class}`.
+/// The schema of the body of `PUT /resource_providers/{uuid}/inventories/{resource_class}`.
 pub(crate) const UPDATE: Schema = Schema {
     required: &["total", "resource_provider_generation"],
     ..RECORD
 };
 
-/// `POST /resource_providers/{uuid}/inventories`.
+/// The schema of the body of `POST /resource_providers/{uuid}/inventories`.
 pub(crate) const CREATE: Schema = Schema {
     properties: &[
         ("resource_provider_generation", INTEGER),
@@ -63,7 +63,8 @@ pub(crate) const CREATE: Schema = Schema {
     ..RECORD
 };
 
-/// `PUT /resource_providers/{uuid}/inventories`. Keys that are no class names are not looked at.
+/// The schema of the body of `PUT /resource_providers/{uuid}/inventories`. Keys that are not class
+/// names are not validated.
 pub(crate) const SET: Schema = Schema {
     types: &[Type::Object],
     properties: &[
@@ -82,5 +83,5 @@ pub(crate) const SET: Schema = Schema {
     ..ANY
 };
 
-/// What a record must be whose key escapes [`SET`].
+/// The schema of a record whose key [`SET`] does not cover.
 pub(crate) const RECORD_OF_ANY_CLASS: Schema = RECORD;

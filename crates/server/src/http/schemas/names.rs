@@ -1,9 +1,9 @@
-//! Resource classes and traits.
+//! Schemas of resource classes and traits.
 
 use super::{CUSTOM_NAME, INTEGER, TEXT};
 use crate::http::schema::{ANY, Schema, Type};
 
-/// `POST /resource_classes`, `PUT /resource_classes/{name}`.
+/// The schema of the body of `POST /resource_classes` and of `PUT /resource_classes/{name}`.
 pub(crate) const RESOURCE_CLASS: Schema = Schema {
     types: &[Type::Object],
     properties: &[("name", CUSTOM_NAME)],
@@ -12,13 +12,13 @@ pub(crate) const RESOURCE_CLASS: Schema = Schema {
     ..ANY
 };
 
-/// The name in `PUT /traits/{name}`.
+/// The schema of the name in `PUT /traits/{name}`.
 pub(crate) const CUSTOM_TRAIT: Schema = Schema {
     min_length: 1,
     ..CUSTOM_NAME
 };
 
-/// `GET /traits`.
+/// The schema of the query of `GET /traits`.
 pub(crate) const LIST_TRAITS: Schema = Schema {
     types: &[Type::Object],
     properties: &[("name", TEXT), ("associated", TEXT)],
@@ -26,7 +26,7 @@ pub(crate) const LIST_TRAITS: Schema = Schema {
     ..ANY
 };
 
-/// `PUT /resource_providers/{uuid}/traits`.
+/// The schema of the body of `PUT /resource_providers/{uuid}/traits`.
 pub(crate) const SET_TRAITS: Schema = Schema {
     types: &[Type::Object],
     properties: &[

@@ -1,4 +1,4 @@
-//! Resource providers and their aggregates.
+//! Schemas of resource providers and their aggregates.
 
 use super::{INTEGER, TEXT, UUID};
 use crate::http::microversion::Microversion;
@@ -32,7 +32,7 @@ const POST_1_14: Schema = body(&[
 const PUT_1_0: Schema = body(&[("name", NAME)]);
 const PUT_1_14: Schema = body(&[("name", NAME), ("parent_provider_uuid", PARENT)]);
 
-/// `POST /resource_providers`.
+/// The schema of the body of `POST /resource_providers`.
 pub(crate) fn create(version: Microversion) -> &'static Schema {
     if version.since(14) {
         &POST_1_14
@@ -41,7 +41,7 @@ pub(crate) fn create(version: Microversion) -> &'static Schema {
     }
 }
 
-/// `PUT /resource_providers/{uuid}`.
+/// The schema of the body of `PUT /resource_providers/{uuid}`.
 pub(crate) fn update(version: Microversion) -> &'static Schema {
     if version.since(14) {
         &PUT_1_14
@@ -83,7 +83,7 @@ const LIST_1_18: Schema = query(&[
     ("required", TEXT),
 ]);
 
-/// The query of `GET /resource_providers`.
+/// The schema of the query of `GET /resource_providers`.
 pub(crate) fn list(version: Microversion) -> &'static Schema {
     match version.minor() {
         18.. => &LIST_1_18,
@@ -111,7 +111,7 @@ const AGGREGATES_1_19: Schema = Schema {
     ..ANY
 };
 
-/// `PUT /resource_providers/{uuid}/aggregates`.
+/// The schema of the body of `PUT /resource_providers/{uuid}/aggregates`.
 pub(crate) fn aggregates(version: Microversion) -> &'static Schema {
     if version.since(19) {
         &AGGREGATES_1_19

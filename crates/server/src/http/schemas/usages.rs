@@ -1,4 +1,4 @@
-//! The query of `GET /usages`.
+//! Schemas of the query of `GET /usages`.
 
 use super::EXTERNAL_ID;
 use crate::http::microversion::Microversion;
@@ -27,7 +27,7 @@ const GET_1_38: Schema = Schema {
     ..GET_1_9
 };
 
-/// The query of `GET /usages`.
+/// The schema of the query of `GET /usages`.
 pub(crate) fn get(version: Microversion) -> &'static Schema {
     if version.since(38) {
         &GET_1_38

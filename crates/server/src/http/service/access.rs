@@ -1,4 +1,4 @@
-//! What is kept of each request: metrics, and a line in the access log.
+//! Metrics and the access log of requests.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ impl Service {
     }
 }
 
-/// Metrics know only the methods of the table, so that clients cannot invent labels.
+/// The label of a method: only those in the table of routes, so that clients cannot create labels.
 fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -62,8 +62,8 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// An address as it always looks, written without the general format's detours, which cost as much as
-/// the rest of a line.
+/// A client's address, formatted faster than by its `Display`, which takes as long as the rest of a
+/// log line.
 struct Peer(SocketAddr);
 
 impl fmt::Display for Peer {
@@ -85,7 +85,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What was asked for, as the request line had it.
+/// The target of the request line, as the client wrote it.
 struct Target<'a>(&'a Uri);
 
 impl fmt::Display for Target<'_> {

@@ -1,4 +1,4 @@
-//! The headers that all answers share.
+//! The headers that all responses share.
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -14,7 +14,7 @@ use crate::http::reply::Reply;
 
 const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
 
-/// Room for the headers of an answer, also for those that are put on it later.
+/// The capacity for a response's headers, including those that are added later.
 const HEADERS: usize = 12;
 
 pub(crate) fn accepted(parts: &Parts, reply: Reply, exchange: &Exchange) -> Response<Body> {
@@ -51,7 +51,7 @@ fn put_version(headers: &mut HeaderMap, version: Option<Microversion>, varies: b
     }
 }
 
-/// A path with the scheme and host that the client used, as far as it is known.
+/// A path with the scheme and host that the client used, if they are known.
 fn absolute(parts: &Parts, path: &str) -> String {
     let host = parts
         .headers

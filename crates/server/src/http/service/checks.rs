@@ -1,4 +1,4 @@
-//! What is checked of a request's head, in the order of the reference.
+//! Checks of a request's head, in the order of the reference.
 
 use hyper::header::{self, HeaderMap};
 use hyper::http::request::Parts;
@@ -10,7 +10,7 @@ use crate::http::routes::{Entry, Needs, Operation, Route};
 
 const JSON: &str = "application/json";
 
-/// The connection's buffer bounds a head only roughly.
+/// Checks the size of a head, which the connection's buffer bounds only roughly.
 pub(crate) fn check_head(parts: &Parts, bytes_max: usize) -> ApiResult<()> {
     let line = parts.uri.path().len() + parts.uri.query().map_or(0, str::len);
     let headers = parts
@@ -33,7 +33,7 @@ pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
     })
 }
 
-/// A body has to say what it is, also where nobody reads it.
+/// A body needs a content type, even if the handler ignores it.
 pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
     let length = headers
         .get(header::CONTENT_LENGTH)
@@ -69,7 +69,7 @@ pub(super) fn choose(
         return Err(ApiError::new(405, detail).with_allow(entry.allow));
     }
     if entry.route == Route::Aggregates {
-        // Here the reference looks at the headers before the version.
+        // For these routes the reference checks the headers before the version.
         let operation = entry
             .operations
             .iter()

@@ -1,4 +1,4 @@
-//! The body of `POST /v1/destinations`, checked.
+//! The body of `POST /v1/destinations`, and its validation.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,7 +15,7 @@ const INSTANCES_MAX: usize = 1_000;
 /// The most alternates of each instance.
 const ALTERNATES_MAX: usize = 100;
 
-/// The body as it comes.
+/// The body as it is parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AskBody {
@@ -30,7 +30,7 @@ pub(super) struct AskBody {
     explain: bool,
 }
 
-/// How many instances must find a host.
+/// How many instances must find a host, as the body has it.
 #[derive(Clone, Copy, Debug, Default)]
 enum Minimum {
     #[default]
@@ -38,18 +38,18 @@ enum Minimum {
     AtLeast(usize),
 }
 
-/// What is asked for.
+/// The body after its validation.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) request: RequestSpec,
-    /// At least one, each once.
+    /// The instances: at least one, each once.
     pub(super) instances: Vec<Uuid>,
     /// How many alternates each instance is to have.
     pub(super) alternates: usize,
     pub(super) claim: bool,
     /// How many instances must find a host, from 1 to all.
     pub(super) minimum: usize,
-    /// Whether to say what each weigher gives the best hosts.
+    /// Whether the response explains the scores of the best hosts.
     pub(super) explain: bool,
 }
 

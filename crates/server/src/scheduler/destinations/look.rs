@@ -1,4 +1,4 @@
-//! One look at the state for one instance of a request.
+//! One search of hosts for one instance of a request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,28 +18,29 @@ use crate::scheduler::refused::Answer;
 use crate::scheduler::why::Why;
 use crate::scheduler::{Brain, Core};
 
-/// What to look for.
+/// The parameters of a search.
 #[derive(Debug)]
 pub(super) struct Look<'a> {
-    /// Which instance.
+    /// The index of the instance in the request.
     pub(super) index: usize,
-    /// How many hosts.
+    /// How many hosts are wanted.
     pub(super) count: usize,
-    /// How many more hosts of the best one's cell, for alternates.
+    /// How many more hosts of the best one's cell are wanted, for alternates.
     pub(super) mates: usize,
-    /// How many candidates of each.
+    /// The most candidates of each host.
     pub(super) ways: usize,
     pub(super) cell: Option<Uuid>,
-    /// Not these hosts.
+    /// The slots of hosts that are excluded.
     pub(super) without: &'a [u32],
 }
 
-/// For each alternate so many hosts are ranked beside those wanted, most of them of other cells, and
-/// in all at most so many: one ranking mostly gives the alternates too.
+/// For each alternate, this many hosts are ranked besides those wanted, and in all at most
+/// `RANKED_FOR_MATES_MAX`. Most of them are in other cells, but mostly this one ranking yields
+/// enough alternates.
 const RANKED_PER_MATE: usize = 8;
 const RANKED_FOR_MATES_MAX: usize = 128;
 
-/// A host with the ways in which it can serve a request.
+/// A feasible host with its candidates.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) slot: u32,
@@ -49,31 +50,31 @@ pub(super) struct Offer {
     pub(super) host: String,
     pub(super) node: String,
     pub(super) zone: Option<String>,
-    /// At least one.
+    /// The ways of allocating on the host; at least one.
     pub(super) candidates: Vec<IntentCandidate>,
-    /// Who serves which group in each of them.
+    /// For each candidate, the providers of each group of the request.
     pub(super) mappings: Vec<Mappings>,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// The hosts, best first; behind those that were asked for only some of the best one's cell.
+    /// The hosts, best first: those wanted, then only some of the best one's cell.
     pub(super) offers: Vec<Offer>,
-    /// Whether these are all hosts that will do.
+    /// Whether these are all the feasible hosts.
     pub(super) are_all: bool,
-    /// The hard rules towards other consumers that a claim has to keep.
+    /// The hard rules about other consumers, which a claim has to satisfy.
     pub(super) rules: Arc<Rules>,
-    /// What of the request has no effect.
+    /// Parts of the request that have no effect, for people.
     pub(super) warnings: Vec<String>,
-    /// Why the hosts are in this order, if somebody wants to know it.
+    /// The scores of the hosts, if the request asks for an explanation.
     pub(super) weighing: Option<Weighing>,
 }
 
 /// How many hosts of a ranking are explained.
 pub(super) const EXPLAINED_MAX: usize = 10;
 
-/// Ranks hosts, and says why in this order.
+/// Ranks hosts, with an explanation of the order.
 fn weigh(
     scheduler: &mut Scheduler,
     (state, request, prepared): (&State, &RequestSpec, &Prepared),
@@ -137,7 +138,7 @@ impl Look<'_> {
         })
     }
 
-    /// The first hosts of a ranking, and the next ones of the first's cell; and whether others were
+    /// The first hosts of a ranking, the next ones of the first one's cell, and whether others were
     /// left out.
     fn offers(
         &self,
@@ -191,7 +192,7 @@ fn offer(
     })
 }
 
-/// Why an instance of a request finds no host.
+/// Explains why an instance of a request finds no host.
 pub(super) async fn explain(core: &Arc<Core>, ask: &Ask, index: usize) -> Answer<Why> {
     let since = core.reasons.moment();
     let prepared = core.decide(|brain, state| {
@@ -207,7 +208,8 @@ pub(super) async fn explain(core: &Arc<Core>, ask: &Ask, index: usize) -> Answer
     Ok(core.decide(find))
 }
 
-/// The request for one of its instances: topology rules without a partner are about its others too.
+/// The request for one of its instances: topology rules that name no servers concern the request's
+/// other instances.
 fn request_of(ask: &Ask, index: usize) -> Cow<'_, RequestSpec> {
     let request = &ask.request;
     let of_group = request

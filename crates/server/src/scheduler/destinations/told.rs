@@ -1,4 +1,4 @@
-//! The answer of `POST /v1/destinations`.
+//! The body of the response to `POST /v1/destinations`.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +9,41 @@ use uuid::Uuid;
 
 use super::look::Offer;
 
-/// The answer.
+/// The response to `POST /v1/destinations`.
 #[derive(Serialize)]
 pub(super) struct DestinationsTold<'a> {
     /// Whether the selected hosts are claimed.
     pub(super) claimed: bool,
-    /// For how long the candidates are kept.
+    /// How long the candidates can be claimed, in milliseconds.
     pub(super) kept_ms: u64,
     /// One for each instance, in the order of the request.
     pub(super) selections: Vec<SlotTold<'a>>,
-    /// What of the request has no effect.
+    /// Parts of the request that have no effect, for people.
     pub(super) warnings: &'a [String],
 }
 
-/// What an instance gets.
+/// The result for one instance.
 #[derive(Serialize)]
 pub(super) struct SlotTold<'a> {
     pub(super) instance: Uuid,
-    /// Nothing when the instance found no host and did not have to.
+    /// The selected host; none when there is none and the request allowed that.
     pub(super) selected: Option<SelectionTold<'a>>,
     pub(super) alternates: Vec<SelectionTold<'a>>,
-    /// Why this host, if the request asks for it.
+    /// Why this host was selected, if the request asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) explanation: Option<WeighingTold<'a>>,
 }
 
-/// Why hosts are ranked as they are.
+/// The scores of a ranking.
 #[derive(Debug)]
 pub(super) struct Weighing {
-    /// How many hosts would do, and were compared.
+    /// How many hosts were feasible, and were compared.
     pub(super) compared: usize,
     /// The best of them, best first.
     pub(super) hosts: Vec<Weighed>,
 }
 
-/// What a host weighs.
+/// A host with its score.
 #[derive(Debug)]
 pub(super) struct Weighed {
     pub(super) slot: u32,
@@ -54,24 +54,26 @@ pub(super) struct Weighed {
     pub(super) weights: Vec<Weight>,
 }
 
-/// [`Weighing`] in the answer.
+/// A [`Weighing`] in the response.
 #[derive(Serialize)]
 pub(super) struct WeighingTold<'a> {
     compared: usize,
     ranking: Vec<WeighedTold<'a>>,
 }
 
+/// A host with its score, in an explanation.
 #[derive(Serialize)]
 struct WeighedTold<'a> {
     provider: Uuid,
     host: &'a str,
     node: &'a str,
     score: f64,
-    /// Whether the instance goes there.
+    /// Whether this is the selected host.
     selected: bool,
     weights: Vec<WeightTold<'a>>,
 }
 
+/// The contribution of one weigher to a host's score.
 #[derive(Serialize)]
 struct WeightTold<'a> {
     weigher: &'a str,
@@ -82,7 +84,7 @@ struct WeightTold<'a> {
 }
 
 impl<'a> WeighingTold<'a> {
-    /// The best hosts, at most so many, and the one of this slot in any case.
+    /// The best hosts, at most `most`, and in any case the selected one.
     pub(super) fn new(weighing: &'a Weighing, most: usize, selected: u32) -> Self {
         let told = weighing.hosts.iter().enumerate();
         let told = told.filter(|(place, one)| *place < most || one.slot == selected);
@@ -113,7 +115,7 @@ impl<'a> From<&'a Weight> for WeightTold<'a> {
     }
 }
 
-/// A host with one way to be served.
+/// A candidate in the response.
 #[derive(Serialize)]
 pub(super) struct SelectionTold<'a> {
     candidate: Uuid,
@@ -144,7 +146,8 @@ impl<'a> SelectionTold<'a> {
     }
 }
 
-/// Amounts by provider, and who serves which group, in the form of `GET /allocation_candidates`.
+/// Amounts by provider and the providers of each group, in the form of `GET
+/// /allocation_candidates`.
 pub(in crate::scheduler) struct AllocationRequestTold<'a> {
     pub(in crate::scheduler) allocations: &'a [AllocationRequest],
     /// Empty for a request that is not granular.

@@ -1,4 +1,4 @@
-//! The body of an answer with candidates.
+//! The body of a response with candidates.
 
 use bytes::Bytes;
 use placewright_placement::{
@@ -11,7 +11,7 @@ use super::summary_texts::SummaryTexts;
 use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
-/// What providers and resource classes are called.
+/// Access to the names of providers and resource classes.
 pub(super) trait Names {
     /// The UUID of a provider.
     fn uuid(&self, provider: ProviderId) -> Option<Uuid>;
@@ -29,11 +29,12 @@ impl Names for State {
     }
 }
 
-/// Bytes that a candidate and a summary take in an answer, roughly: for one allocation of memory.
+/// The approximate size of a candidate and of a summary in a response, for one allocation of
+/// memory.
 const CANDIDATE_BYTES: usize = 320;
 const SUMMARY_BYTES: usize = 512;
 
-/// Writes the answer. Texts of summaries come from `texts` as far as they are there.
+/// Writes the response. Summaries are taken from the cache `texts` if it has them.
 pub(super) fn write(
     state: &State,
     query: &CandidateQuery,
@@ -66,7 +67,7 @@ pub(super) fn write(
     writer.finish().into()
 }
 
-/// The provider that serves a candidate alone, all its groups included.
+/// The provider that serves all groups of a candidate, if it is a single one.
 fn sole_host(candidate: &CandidateView<'_>) -> Option<ProviderId> {
     let (first, rest) = candidate.allocations().split_first()?;
     let host = first.provider;
@@ -75,18 +76,18 @@ fn sole_host(candidate: &CandidateView<'_>) -> Option<ProviderId> {
     alone.then_some(host)
 }
 
-/// The text of a candidate that one provider serves alone. The next one differs from it in nothing
-/// but the provider's UUID, as long as it takes the same amounts.
+/// The text of a candidate with a single provider, used as a template: the next such candidate with
+/// the same amounts differs only in the provider's UUID.
 #[derive(Debug, Default)]
 pub(super) struct Stencil {
     text: Vec<u8>,
-    /// Where UUIDs are in the text.
+    /// The offsets of UUIDs in the text.
     places: Vec<usize>,
     amounts: Vec<(ClassId, u32)>,
 }
 
 impl Stencil {
-    /// Writes a candidate, in the form of the last one if it can be.
+    /// Writes a candidate, from the template if possible.
     pub(super) fn write(
         &mut self,
         writer: &mut Writer,
@@ -109,8 +110,8 @@ impl Stencil {
         }
     }
 
-    /// Takes the text of a candidate, which starts at `start` of the answer, as do its UUIDs'
-    /// places.
+    /// Makes the text of a candidate the template. It starts at `start` in the response, to which
+    /// `places` refer.
     fn cut(&mut self, text: &[u8], start: usize, places: Vec<usize>, allocations: &[Allocation]) {
         self.text.clear();
         self.text.extend_from_slice(text);
@@ -121,7 +122,7 @@ impl Stencil {
             .extend(allocations.iter().map(|held| (held.class, held.amount)));
     }
 
-    /// The text for another provider, if it takes the same amounts.
+    /// The text for another provider, if it has the same amounts.
     fn fill(
         &mut self,
         names: &impl Names,
@@ -145,7 +146,7 @@ impl Stencil {
     }
 }
 
-/// Writes a candidate, and notes where in the answer UUIDs begin.
+/// Writes a candidate, and notes the offsets of UUIDs in the response.
 fn write_candidate(
     writer: &mut Writer,
     names: &impl Names,
@@ -191,7 +192,7 @@ fn write_uuid(writer: &mut Writer, names: &impl Names, provider: ProviderId) {
     }
 }
 
-/// Runs of one provider's amounts; the search puts them next to each other.
+/// The amounts grouped by provider; the search returns them in that order.
 fn by_provider(allocations: &[Allocation]) -> impl Iterator<Item = &[Allocation]> {
     allocations.chunk_by(|one, next| one.provider == next.provider)
 }
@@ -226,7 +227,7 @@ fn write_allocations(
     writer.close_object();
 }
 
-/// The form before microversion 1.12.
+/// Writes the form before microversion 1.12.
 fn write_allocation_list(
     writer: &mut Writer,
     names: &impl Names,
@@ -248,7 +249,7 @@ fn write_allocation_list(
     writer.close_array();
 }
 
-/// Writes a provider's summary; `requested` are the only classes shown before microversion 1.27.
+/// Writes a provider's summary; before microversion 1.27 only the classes in `requested` are shown.
 pub(super) fn write_summary(
     writer: &mut Writer,
     state: &State,

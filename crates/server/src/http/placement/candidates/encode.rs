@@ -1,4 +1,4 @@
-//! Writing a large answer piece by piece, of what was gathered before.
+//! Writes a large response piece by piece from what was collected before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +12,10 @@ use super::answer::{Names, Stencil};
 use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
-/// A piece has about so many bytes.
+/// The approximate size of a piece.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What comes next.
+/// The part of the response that is written next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Candidates(usize),
@@ -23,7 +23,7 @@ enum Part {
     Nothing,
 }
 
-/// A large answer on its way.
+/// A large response that is being written.
 #[derive(Debug)]
 pub(super) struct Encoder {
     query: CandidateQuery,
@@ -37,6 +37,7 @@ pub(super) struct Encoder {
     part: Part,
 }
 
+/// Names that were copied from the state, for use without its lock.
 #[derive(Debug)]
 struct Copied {
     providers: FoundProviders,
@@ -80,7 +81,7 @@ impl Encoder {
         }
     }
 
-    /// The next piece; none when there is nothing more.
+    /// Writes the next piece; none at the end.
     pub(super) fn piece(&mut self) -> Option<Vec<u8>> {
         if self.part == Part::Nothing {
             return None;

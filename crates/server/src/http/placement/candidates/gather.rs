@@ -1,9 +1,9 @@
-//! Gathering candidates and summaries in slices.
+//! Collects candidates and summaries in slices.
 //!
-//! Most answers are small: they are searched and written in the first slice, under one lock. A large
-//! one is searched in slices between which the state may change, then the summaries are gathered in the
-//! same way, and what was gathered is written when nobody waits for the state any more. A candidate of
-//! which a provider is gone by then is left out.
+//! Most responses are small: the search and the writing take place in the first slice, under one
+//! lock. For a large response the search runs in slices between which the state may change, the
+//! summaries are collected in the same way, and the response is written without a lock. A candidate
+//! with a provider that was deleted meanwhile is left out.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,32 +20,33 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
-/// One slice of the search, in steps of about 10 ns.
+/// The length of one slice of the search, in steps of about 10 ns.
 const STEPS: usize = 200_000;
 
-/// An answer of more candidates, amounts and groups, or summaries is not written under the lock.
+/// A response with more candidates, or with more amounts, groups or summaries than the next two
+/// limits, is not written under the lock.
 const CANDIDATES_SMALL: usize = 2_000;
 const SIZE_SMALL: usize = 20_000;
 const SUMMARIES_SMALL: usize = 4_000;
 
-/// So many providers' summaries are gathered before others have their turn.
+/// The summaries that are collected in one slice.
 const SUMMARIES_OF_SLICE: usize = 2_000;
 
-/// What somebody can do whose answer is too large.
+/// The advice to a client whose response is too large.
 pub(super) const LIMIT: &str = "Ask for fewer candidates with limit=.";
 
-/// What is asked.
+/// The query, and what the search for it needs.
 pub(super) struct Question<'a> {
     pub(super) query: &'a CandidateQuery,
     pub(super) version: Microversion,
-    /// What kept answers are found by, if this one may be kept.
+    /// The key of the cached response, if this one may be cached.
     pub(super) asked: Option<(Microversion, &'a str)>,
     pub(super) kept: &'a Kept,
     pub(super) bytes_max: usize,
 }
 
 impl Question<'_> {
-    /// About how many bytes the candidates will take in the answer.
+    /// The approximate size of the candidates in the response, in bytes.
     fn bytes(&self, found: &Candidates) -> usize {
         let (amounts, mapped) = found.size();
         let mut bytes = found.len() * 44 + amounts * 80;
@@ -57,7 +58,7 @@ impl Question<'_> {
         bytes
     }
 
-    /// Refuses what is too large already.
+    /// Rejects a response that is too large already.
     fn check(&self, found: &Candidates) -> ApiResult<()> {
         if self.bytes(found) <= self.bytes_max {
             return Ok(());
@@ -69,13 +70,13 @@ impl Question<'_> {
     }
 }
 
-/// An answer, or what one is written from.
+/// A written response, or the collected data of a large one.
 pub(super) enum Found {
     Whole(Bytes),
     Large(Box<Large>),
 }
 
-/// What was gathered so far.
+/// The state of the collection between two slices.
 pub(super) struct Gathered {
     search: Option<CandidateSearch>,
     is_first: bool,
@@ -91,7 +92,7 @@ impl Gathered {
         }
     }
 
-    /// One slice; the answer once that is all.
+    /// Runs one slice. Returns the result once it is complete.
     pub(super) fn go_on(
         &mut self,
         state: &State,
@@ -130,7 +131,7 @@ impl Gathered {
                 return Some(Ok(Found::Whole(whole(state, question, &found))));
             }
             search = CandidateSearch::new(question.query);
-            // It is in the midst of a wide tree, so the search itself was short.
+            // The search is in the midst of a wide tree, so what it repeats is short.
             if let Err(refusal) = search.go_on(state, usize::MAX) {
                 return Some(Err(super::refused(&refusal)));
             }
@@ -153,7 +154,7 @@ fn is_small(found: &Candidates) -> bool {
     found.len() <= CANDIDATES_SMALL && amounts + mapped <= SIZE_SMALL
 }
 
-/// The answer, written under the lock, and kept for whoever asks the same.
+/// Writes the response under the lock, and caches it.
 fn whole(state: &State, question: &Question<'_>, found: &Candidates) -> Bytes {
     let kept = question.kept;
     let answer = answer::write(
@@ -169,25 +170,25 @@ fn whole(state: &State, question: &Question<'_>, found: &Candidates) -> Bytes {
     answer
 }
 
-/// A large answer before it is written.
+/// The collected data of a large response.
 #[derive(Debug)]
 pub(super) struct Large {
     found: Candidates,
     providers: FoundProviders,
-    /// The candidate that comes next.
+    /// The index of the next candidate to examine.
     next: usize,
-    /// The providers that are told about, by number.
+    /// The providers in the response, by number.
     told: HashMap<ProviderId, Uuid>,
-    /// Those of them whose summaries are not gathered yet.
+    /// Providers whose summaries are still to be collected.
     pending: Vec<ProviderId>,
-    /// Their summaries.
+    /// The summaries that were collected, as JSON.
     summaries: Vec<(ProviderId, Bytes)>,
-    /// Providers of candidates that are there no more.
+    /// Providers of candidates that were deleted meanwhile.
     gone: HashSet<ProviderId>,
     classes: HashMap<ClassId, Box<str>>,
     candidate_bytes: usize,
     summary_bytes: usize,
-    /// What of the summaries nobody else keeps.
+    /// The bytes of summaries that are not shared with the cache.
     own_bytes: usize,
 }
 
@@ -208,12 +209,12 @@ impl Large {
         }
     }
 
-    /// About how many bytes the answer has.
+    /// The approximate size of the response, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.candidate_bytes + self.summary_bytes
     }
 
-    /// About how many bytes it holds until it is written.
+    /// The approximate memory that it occupies until it is written, in bytes.
     pub(super) fn held(&self) -> usize {
         let of_provider = size_of::<(ProviderId, Uuid)>();
         self.found.bytes()
@@ -222,7 +223,7 @@ impl Large {
             + self.own_bytes
     }
 
-    /// Gathers summaries. True once that is all.
+    /// Collects summaries for one slice. True once that is complete.
     fn go_on(&mut self, state: &State, question: &Question<'_>) -> bool {
         if self.next == 0 {
             self.candidate_bytes = question.bytes(&self.found);
@@ -281,7 +282,7 @@ impl Large {
         };
         self.own_bytes += own;
         self.summary_bytes += texts.iter().map(|text| text.len() + 2).sum::<usize>();
-        // The text of a member of a large tree that is gone by now is empty.
+        // The text of a provider that was deleted from a large tree meanwhile is empty.
         let texts = members.iter().copied().zip(texts);
         self.summaries
             .extend(texts.filter(|(_, text)| !text.is_empty()));
@@ -301,8 +302,8 @@ impl Large {
     }
 }
 
-/// Looks after a candidate's provider: who has to be told about because of it. False when it is there
-/// no more.
+/// Adds the providers that a candidate's provider brings into the response. False if it was
+/// deleted.
 fn look(
     state: &State,
     providers: &FoundProviders,

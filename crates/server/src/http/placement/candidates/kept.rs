@@ -1,4 +1,4 @@
-//! Answers that are kept for those who ask again before anything has changed.
+//! A cache of responses for the case that the same query comes again before anything has changed.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -8,22 +8,23 @@ use std::collections::HashMap;
 use super::summary_texts::SummaryTexts;
 use crate::http::microversion::Microversion;
 
-/// The most that all kept answers take.
+/// The most bytes of all cached responses.
 const BYTES_MAX: usize = 16 << 20;
 
-/// What is kept of earlier answers.
+/// The caches of whole responses and of summaries.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(super) answers: Answers,
     pub(super) summaries: SummaryTexts,
 }
 
-/// Whole answers by what was asked: microversion and query.
+/// Whole responses by microversion and query.
 ///
-/// All are of one state; the first question after a change forgets them.
+/// All are of one state; the first query after a change clears the cache.
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<OfOneState>);
 
+/// Responses of one version of the state, and their size in bytes.
 #[derive(Debug, Default)]
 struct OfOneState {
     version: StateVersion,
@@ -31,8 +32,8 @@ struct OfOneState {
     bytes: usize,
 }
 
-/// Tells states apart that differ in anything that a candidate may depend on: the counters of the
-/// log of touched trees, which only rise.
+/// The version of everything that candidates depend on: the counters of the log of changed trees,
+/// which only increase.
 type StateVersion = (u64, u64, u64);
 
 fn version_of(state: &State) -> StateVersion {
@@ -41,7 +42,7 @@ fn version_of(state: &State) -> StateVersion {
 }
 
 impl Answers {
-    /// The answer that this state gave to the same question.
+    /// The cached response to a query on this state.
     pub(super) fn get(&self, state: &State, asked: (Microversion, &str)) -> Option<Bytes> {
         let kept = self.0.lock();
         if kept.version != version_of(state) {
@@ -50,7 +51,7 @@ impl Answers {
         kept.by_query.get(&asked.0)?.get(asked.1).cloned()
     }
 
-    /// Keeps an answer of this state.
+    /// Caches a response of this state.
     pub(super) fn put(&self, state: &State, asked: (Microversion, &str), answer: Bytes) {
         let bytes = asked.1.len() + answer.len();
         if bytes > BYTES_MAX {

@@ -1,7 +1,8 @@
-//! Summaries of providers as ready bytes: most of an answer, and most of the work of writing it.
+//! A cache of provider summaries as JSON: they are most of a response, and most of the work of
+//! writing it.
 //!
-//! A claim changes a few hosts; the summaries of all others stay what they were. The state's log of
-//! touched trees says which ones to write anew.
+//! A claim changes a few hosts, and the summaries of all others stay valid. The state's log of
+//! changed trees tells which ones to write again.
 
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,39 +13,41 @@ use super::answer::write_summary;
 use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
-/// The most that all texts take: about 100,000 providers.
+/// The most bytes of all cached summaries: about 100,000 providers.
 const BYTES_MAX: usize = 48 << 20;
 
-/// The summaries that were written lately, in the form since microversion 1.29.
+/// The cache of summaries, in the form since microversion 1.29.
 ///
 /// Callers hold the state's lock while they use it, so that it cannot be behind or ahead of the
-/// state that another caller works on at the same time.
+/// state that another caller uses at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct SummaryTexts(RwLock<Texts>);
 
+/// The cached summaries, and which trees have changed since they were written.
 #[derive(Debug, Default)]
 struct Texts {
-    /// How far the log of touched trees was followed.
+    /// The position up to which the log of changed trees was followed.
     position: u64,
     structure: u64,
-    /// By the number of a root: the position at which something of its tree was last touched.
+    /// By the number of a root: the position at which its tree was last changed.
     touched: Vec<u64>,
-    /// By the number of a provider.
+    /// The cached texts by the number of the provider.
     texts: Vec<Option<Text>>,
     bytes: usize,
 }
 
+/// The cached summary of one provider.
 #[derive(Debug)]
 struct Text {
     root: ProviderId,
-    /// The position at which it was written.
+    /// The position of the log at which it was written.
     position: u64,
-    /// Key and value as they stand in the object of all summaries.
+    /// The key and value as they appear in the object of all summaries.
     json: Bytes,
 }
 
 impl SummaryTexts {
-    /// Writes the summaries of these providers as members of the object that is open.
+    /// Writes the summaries of these providers as members of the open object.
     pub(super) fn write(&self, writer: &mut Writer, state: &State, providers: &[ProviderId]) {
         let mut new = Vec::new();
         let texts = self.at(state.touched());
@@ -67,8 +70,8 @@ impl SummaryTexts {
         }
     }
 
-    /// The summaries of these providers as texts that outlive the state's lock, and how many bytes of
-    /// them are not shared with those that are kept.
+    /// The summaries of these providers for use without the state's lock, and how many of their
+    /// bytes are not shared with the cache.
     pub(super) fn gather(&self, state: &State, providers: &[ProviderId]) -> (Vec<Bytes>, usize) {
         let mut new = Vec::new();
         let mut all = Vec::with_capacity(providers.len());
@@ -93,7 +96,7 @@ impl SummaryTexts {
         (all, bytes)
     }
 
-    /// The texts that hold for the state with this log.
+    /// The cache, brought up to date with the state of this log.
     fn at(&self, log: &TouchLog) -> RwLockReadGuard<'_, Texts> {
         let texts = self.0.read();
         if texts.is_at(log) {
@@ -111,7 +114,8 @@ impl Texts {
         self.position == log.position() && self.structure == log.structure()
     }
 
-    /// Learns which trees were touched, or forgets everything when it cannot be known.
+    /// Applies the log of changed trees; if it does not reach back far enough, the cache is
+    /// cleared.
     fn follow(&mut self, log: &TouchLog) {
         match log.since(self.position) {
             Some(roots) if self.structure == log.structure() => {
@@ -135,7 +139,7 @@ impl Texts {
         (touched.is_none_or(|position| *position <= text.position)).then_some(&text.json)
     }
 
-    /// Keeps summaries of this state.
+    /// Caches summaries of this state.
     fn keep(&mut self, state: &State, new: impl Iterator<Item = (ProviderId, Bytes)>) {
         for (id, json) in new {
             let Some(provider) = state.provider(id) else {
