@@ -46,7 +46,12 @@ impl<S: HttpService> Serving<S> {
         let answer = service_fn(move |request: Request<Incoming>| {
             busy.set_busy(true);
             // Some thousand bytes, which hyper would move about for each request.
-            Box::pin(answer(Arc::clone(&service), Arc::clone(&busy), request, remote))
+            Box::pin(answer(
+                Arc::clone(&service),
+                Arc::clone(&busy),
+                request,
+                remote,
+            ))
         });
         let connection = self.http.serve_connection(io, answer);
         let metrics = self.service.metrics();
