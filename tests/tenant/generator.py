@@ -18,7 +18,10 @@ from wishes import Wish, mutated, seeds
 
 # Of so many connections one does nothing but hunt.
 HUNTERS = 4
+# A single connection hunts for this share of its time, whatever else it should send.
+HUNTING = 0.25
 TOGETHER_MAX = 24
+TOGETHER_BYTES = 200_000
 ROUTE_WISHES_MAX = 8
 COSTLIEST = 60
 # The number that was asked for should be reached before the end by this share of the time.
@@ -141,6 +144,7 @@ class Worker:
         self.api = ""
         self.under_way: collections.deque[Wish] = collections.deque()
         self.since = 0.0
+        self.is_hunting = False
 
 
 class Population:
@@ -244,9 +248,11 @@ class Attacker:
         self.hunted = 0
         self.light_s = LIGHT_S[0]
         self.rate = 0.0
+        self.began = 0.0
+        self.hunting_s = 0.0
 
     def run(self, requests: int, seconds: float) -> None:
-        began = time.monotonic()
+        began = self.began = time.monotonic()
         self.rate = requests / (seconds * AHEAD)
         while (now := time.monotonic()) < began + seconds:
             due = (now - began) * self.rate
@@ -262,20 +268,28 @@ class Attacker:
         """Sends the next of a worker: one that costs much, or many that do not."""
         wishes = []
         is_behind = missing > 0 and not worker.hunts and self.answered > len(self.workers)
+        if len(self.workers) == 1 and self.hunting_s < HUNTING * (time.monotonic() - self.began):
+            is_behind = False
         if not worker.hunts:
             # What is sent in bulk costs as much as the number of requests allows.
             factor = DEARER if missing < self.rate * LATE_S else CHEAPER
             self.light_s = min(max(self.light_s * factor, LIGHT_S[0]), LIGHT_S[1])
         if is_behind and (first := self.population.light(self.light_s, None)):
             wishes.append(first)
+            size = len(first.content or b"")
             for _ in range(min(missing, TOGETHER_MAX) - 1):
+                if size > TOGETHER_BYTES:
+                    # A long body may end the connection: it goes last.
+                    break
                 wish = self.population.light(self.light_s, first.api)
                 if wish is None:
                     break
                 wishes.append(wish)
+                size += len(wish.content or b"")
         else:
             wishes.append(self.population.hunt())
             self.hunted += 1
+        worker.is_hunting = len(wishes) == 1
         worker.api = wishes[0].api
         port = self.ports[worker.api]
         worker.under_way.extend(wishes)
@@ -311,6 +325,8 @@ class Attacker:
                     now = time.monotonic()
                     wish = worker.under_way.popleft()
                     self.population.learn(wish, now - worker.since, status, body)
+                    if worker.is_hunting:
+                        self.hunting_s += now - worker.since
                     worker.since = now
                     self.answered += 1
                     self.statuses[status] += 1

@@ -11,6 +11,8 @@ from typing import Any
 
 IMAGE = "70ace000-0000-4000-8000-000000000001"
 KINDS = ("server", "group", "key")
+# Several times as much as any route takes of a member.
+BODY_BYTES_MAX = 1 << 20
 
 
 @dataclasses.dataclass(eq=False)
@@ -176,7 +178,10 @@ def mutated(wish: Wish) -> Wish:
     # What is changed below is made anew, and the rest is shared.
     wish = Wish(wish.api, wish.method, wish.path, wish.body, wish.cost)
     if wish.body is not None and random.random() < 0.8:
-        wish.body = changed(wish.body, 3)
+        before, wish.body = wish.body, changed(wish.body, 3)
+        if len(wish.content or b"") > BODY_BYTES_MAX:
+            # Refused for its length alone, and longer ones cost nobody but this program.
+            return Wish(wish.api, wish.method, wish.path, before, wish.cost)
     elif "?" in wish.path:
         path, _, query = wish.path.partition("?")
         parts = query.split("&")
