@@ -39,6 +39,9 @@ pub use open::{FORMAT, SqliteOptions};
 /// Trimming removes this many batches in one transaction, so that appends wait for milliseconds.
 const BATCHES_A_TRIM: i64 = 64;
 
+/// A batch that needed more memory gives it back.
+const PAYLOAD_KEPT_MAX: usize = 1 << 20;
+
 /// A journal in a directory, kept by SQLite.
 pub struct SqliteJournal {
     // Dropped before the lock in `store` is let go.
@@ -332,6 +335,8 @@ impl Journal for SqliteJournal {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         batch::encode(records, &mut self.payload)?;
         let appended = self.append_payload(next_sequence, records);
+        self.payload.clear();
+        self.payload.shrink_to(PAYLOAD_KEPT_MAX);
         if appended.is_err() && !self.connection.is_autocommit() {
             // A transaction that could not even be rolled back would block every later one.
             open::connect(&self.store, || Ok(())).map(|fresh| self.connection = fresh)?;
