@@ -53,6 +53,7 @@ pub(super) fn server(options: &Options) -> ServerOptions {
         groups_max: placement.groups_max.count(),
         answer_bytes_max: placement.answer_bytes_max.count(),
         answers_bytes_max: placement.answers_bytes_max.count(),
+        bodies_bytes_max: placement.bodies_bytes_max.count(),
     }
 }
 
