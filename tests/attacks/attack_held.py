@@ -30,7 +30,7 @@ def run(case: Case) -> None:
     raise_descriptors()
     with case.up(hosts=30) as site:
         fill(site)
-        bodies(case, site, 500 if case.short else 1500)
+        bodies(case, site, 800 if case.short else 1500)
         lists(case, site, 60 if case.short else 200)
 
 
