@@ -19,7 +19,7 @@ from wishes import Wish, mutated, seeds
 # Of so many connections one does nothing but hunt.
 HUNTERS = 4
 # A single connection hunts for this share of its time, whatever else it should send.
-HUNTING = 0.25
+HUNTING = 0.2
 TOGETHER_MAX = 24
 TOGETHER_BYTES = 200_000
 ROUTE_WISHES_MAX = 8
@@ -30,6 +30,7 @@ AHEAD = 0.93
 LIGHT_S = (0.0005, 0.5)
 DEARER, CHEAPER = 1.01, 0.9
 LATE_S = 0.5
+VERY_LATE_S = 2
 SILENCE_S = 30
 ANSWER_KEPT = 4096
 READ_BYTES = 1 << 18
@@ -174,10 +175,11 @@ class Population:
             chosen = max((random.choice(row) for row in rows), key=lambda wish: wish.cost)
         return mutated(chosen) if random.random() < 0.5 else chosen
 
-    def light(self, most: float, api: str | None) -> Wish | None:
+    def light(self, most: float, api: str | None, is_late: bool) -> Wish | None:
         """The costliest of the next route that does not cost more than this.
 
-        When everything costs more than it should, half of the routes go on with their cheapest.
+        When everything costs more than it should, half of the routes go on with their cheapest; and the
+        cheapest is taken when very many requests are missing.
         """
         if next(self.drawn) % 100 == 0:
             cheapest = sorted(min(one.cost for one in row) for row in self.routes.values())
@@ -188,8 +190,13 @@ class Population:
             self.in_turn.rotate(-1)
             if api is not None and route[0] != api:
                 continue
-            row = [wish for wish in self.routes[route] if wish.cost <= most]
+            # Those that end the connection cost this program more than the server.
+            may_close = random.random() < 0.1
+            every = self.routes[route]
+            row = [one for one in every if one.cost <= most and (may_close or not one.closes)]
             if row:
+                if is_late:
+                    return min(row, key=lambda wish: wish.cost)
                 draw = random.random()
                 if draw < 0.6:
                     return max(row, key=lambda wish: wish.cost)
@@ -274,14 +281,15 @@ class Attacker:
             # What is sent in bulk costs as much as the number of requests allows.
             factor = DEARER if missing < self.rate * LATE_S else CHEAPER
             self.light_s = min(max(self.light_s * factor, LIGHT_S[0]), LIGHT_S[1])
-        if is_behind and (first := self.population.light(self.light_s, None)):
+        is_late = missing > self.rate * VERY_LATE_S
+        if is_behind and (first := self.population.light(self.light_s, None, is_late)):
             wishes.append(first)
             size = len(first.content or b"")
             for _ in range(min(missing, TOGETHER_MAX) - 1):
-                if size > TOGETHER_BYTES:
-                    # A long body may end the connection: it goes last.
+                if size > TOGETHER_BYTES or wishes[-1].closes:
+                    # Whatever is sent behind one that ends the connection is not answered.
                     break
-                wish = self.population.light(self.light_s, first.api)
+                wish = self.population.light(self.light_s, first.api, is_late)
                 if wish is None:
                     break
                 wishes.append(wish)
@@ -330,6 +338,7 @@ class Attacker:
                     worker.since = now
                     self.answered += 1
                     self.statuses[status] += 1
+                    wish.closes = closes
                     if closes:
                         # What was sent behind it is nobody's fault.
                         self.drop(worker, link)

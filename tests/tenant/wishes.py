@@ -11,8 +11,8 @@ from typing import Any
 
 IMAGE = "70ace000-0000-4000-8000-000000000001"
 KINDS = ("server", "group", "key")
-# Several times as much as any route takes of a member.
-BODY_BYTES_MAX = 1 << 20
+# More than any route takes of a member.
+BODY_BYTES_MAX = 320 << 10
 
 
 @dataclasses.dataclass(eq=False)
@@ -25,6 +25,8 @@ class Wish:
     body: Any = None
     cost: float = 0.0
     is_known: bool = False
+    # Whether the server closes the connection behind it.
+    closes: bool = False
 
     @functools.cached_property
     def route(self) -> tuple[str, ...]:
