@@ -163,7 +163,7 @@ fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
         conductor: cell_conductor::Options {
             step_timeout_ms: u32::try_from(cell.step_timeout_ms.get()).unwrap_or(u32::MAX),
         },
-        engine: wire::engine(options),
+        engine: wire::cell_engine(options),
         host_timeout: milliseconds(cell.host_timeout_ms),
         resend_after: milliseconds(cell.resend_ms),
         ask_timeout: milliseconds(cell.ask_timeout_ms),

@@ -202,9 +202,14 @@ options! {
         #[unit("bytes")]
         answer_bytes_max: Number<1_048_576, 17_179_869_184> = "134217728";
         /// Most memory that large answers hold together until their clients have taken them. Further ones
-        /// get 503.
+        /// get 503. One project has a quarter of it for lists of servers.
         #[unit("bytes")]
         answers_bytes_max: Number<1_048_576, 17_179_869_184> = "134217728";
+        /// Most memory that bodies of more than 16 KiB hold together, from before they are read until their
+        /// requests are answered. One project has half of it. Further ones wait, and get 503 when there is
+        /// no room within `body_timeout_ms`.
+        #[unit("bytes")]
+        bodies_bytes_max: Number<1_048_576, 17_179_869_184> = "67108864";
         /// Time that they have instead when the connections go to the next process: at a restart by
         /// systemd, or with `control.take_over`. Everybody waits meanwhile.
         #[unit("milliseconds")]
@@ -325,7 +330,7 @@ options! {
         /// The most bytes of one page of servers: a page that gets longer ends there, with a link to
         /// the next, however many servers were asked for.
         #[unit("bytes")]
-        page_bytes_max: Number<65_536, 1_073_741_824> = "8388608";
+        page_bytes_max: Number<65_536, 1_073_741_824> = "4194304";
         /// The most bytes that the records of a project's servers may have together: what was said of each
         /// when it was made, rebuilt or labelled, and 2,048 bytes for each server besides.
         #[unit("bytes")]

@@ -257,7 +257,7 @@ impl Up {
         ));
         let name = format!("cell{number}");
         let options = placewright_cell::Options {
-            engine: wire::engine(&config.options),
+            engine: wire::cell_engine(&config.options),
             host_timeout: HOST_TIMEOUT,
             ..placewright_cell::Options::new(id)
         };

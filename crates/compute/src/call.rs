@@ -1,5 +1,6 @@
 //! The context of a request after authentication and routing, and what handlers do with it.
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Rule, Target};
 use placewright_conductor::super_conductor::{Bound, Command, Outcome, Refusal};
@@ -8,6 +9,7 @@ use placewright_control::Views;
 use placewright_engine::{Reading, SubmitError};
 use placewright_link::{Act, LinkError};
 use placewright_placement::Timestamp;
+use placewright_server::Held;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -227,6 +229,10 @@ impl Call<'_> {
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) body: Option<Vec<u8>>,
+    /// A long body instead of that.
+    pub(crate) pieces: Vec<Bytes>,
+    /// The room that it holds until its client has taken it.
+    pub(crate) held: Option<Held>,
     pub(crate) location: Option<String>,
 }
 
@@ -236,6 +242,8 @@ impl Reply {
         Self {
             status,
             body: None,
+            pieces: Vec::new(),
+            held: None,
             location: None,
         }
     }

@@ -61,7 +61,7 @@ impl Default for Limits {
             parameters_max: 64,
             pattern_chars_max: 255,
             match_time_max: Duration::from_secs(1),
-            page_bytes_max: 8 << 20,
+            page_bytes_max: 4 << 20,
             project_bytes_max: 64 << 20,
             keypairs_max: 500,
             server_groups_max: 1000,

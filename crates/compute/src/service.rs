@@ -15,7 +15,7 @@ use placewright_auth::Identity;
 use placewright_control::{Conductor, Runtime};
 use placewright_scheduler::translate::TranslateOptions;
 use placewright_server::{
-    Body, Exchange, HttpMetrics, HttpService, Ranker, ServerOptions, Service,
+    Body, Content, Exchange, HttpMetrics, HttpService, Ranker, ServerOptions, Service,
 };
 
 use crate::call::{Call, Reply};
@@ -149,9 +149,9 @@ impl ComputeService {
         }
         let content = if matches!(parts.method, Method::POST | Method::PUT) {
             check_content_type(parts)?;
-            read_body(core, entry, body).await?
+            read_body(core, entry, &identity, body).await?
         } else {
-            Bytes::new()
+            Content::default()
         };
         let query = Query::parse(parts.uri.query().unwrap_or(""), core.limits())?;
         if cost::is_high(entry.path, operation.method, &content) {
@@ -166,7 +166,10 @@ impl ComputeService {
                 prefix: prefix.to_owned(),
                 identity: Arc::clone(&identity),
             };
-            return core.placement.run_costly(&identity, work.run()).await?;
+            let mut reply = core.placement.run_costly(&identity, work.run()).await??;
+            let bytes = reply.pieces.iter().map(Bytes::len).sum();
+            reply.held = core.placement.hold_answer(&identity, bytes)?;
+            return Ok(reply);
         }
         let mut call = Call {
             core,
@@ -216,8 +219,12 @@ impl ComputeService {
                 (reply, Some(error))
             }
         };
-        let has_body = reply.body.is_some();
-        let mut response = Response::new(Body::Whole(reply.body.unwrap_or_default().into()));
+        let has_body = reply.body.is_some() || !reply.pieces.is_empty();
+        let body = match reply.body {
+            Some(body) => Body::Whole(body.into()),
+            None => Body::of_pieces(reply.pieces, reply.held),
+        };
+        let mut response = Response::new(body);
         *response.status_mut() =
             StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
@@ -274,7 +281,7 @@ struct Work {
     version: Version,
     parameters: Vec<(String, String)>,
     query: Query,
-    content: Bytes,
+    content: Content,
     origin: String,
     prefix: String,
     identity: Arc<Identity>,
@@ -344,7 +351,12 @@ fn project_prefix<'p>(path: &'p str, own: Option<&str>) -> ApiResult<(&'p str, &
 }
 
 /// The body of a request, which must not be longer than its route needs.
-async fn read_body<B>(core: &Core, entry: &Entry, body: &mut B) -> ApiResult<Bytes>
+async fn read_body<B>(
+    core: &Core,
+    entry: &Entry,
+    identity: &Identity,
+    body: &mut B,
+) -> ApiResult<Content>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
@@ -355,7 +367,7 @@ where
     } else {
         ("body_bytes_max", limits.body_bytes_max)
     };
-    let read = core.placement.read_body_up_to(body, most).await;
+    let read = core.placement.read_body_up_to(body, identity, most).await;
     read.map_err(|denied| {
         let mut error = ApiError::from(denied);
         if error.status == 413 {

@@ -20,8 +20,9 @@ pub struct Options {
     /// The maximum size of a record: a command that would need a larger one has no effect and is
     /// answered with [`crate::SubmitError::TooLarge`]. Default 16 MiB.
     pub record_bytes_max: usize,
-    /// The maximum size of the records in one append. Only a single larger record exceeds it.
-    /// Default 8 MiB.
+    /// The maximum size of the records in one append. Only a single larger record exceeds it. They
+    /// are in memory three times meanwhile: as decided, as written, and for followers.
+    /// Default 2 MiB.
     pub batch_bytes_max: usize,
     /// How many commands have to wait during an append before a second thread decides them ahead
     /// of it. With fewer, waking that thread costs more than it gains. Default 64.
@@ -59,7 +60,7 @@ impl Default for Options {
             batch_commands_max: 4_096,
             decide_hold_max: Duration::from_millis(1),
             record_bytes_max: 16 << 20,
-            batch_bytes_max: 8 << 20,
+            batch_bytes_max: 2 << 20,
             ahead_commands_min: 64,
             gather_max: Duration::from_millis(2),
             recent_bytes: 16 << 20,

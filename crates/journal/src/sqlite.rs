@@ -40,6 +40,9 @@ pub use open::{FORMAT, SqliteOptions};
 /// for milliseconds only.
 const BATCHES_A_TRIM: i64 = 64;
 
+/// The capacity of the buffer for batches that is kept; what a larger batch needed is freed.
+const PAYLOAD_KEPT_MAX: usize = 1 << 20;
+
 /// A journal in a directory, stored by SQLite.
 pub struct SqliteJournal {
     // Declared first, so that it is dropped before the lock in `store` is released.
@@ -335,6 +338,8 @@ impl Journal for SqliteJournal {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError> {
         batch::encode(records, &mut self.payload)?;
         let appended = self.append_payload(next_sequence, records);
+        self.payload.clear();
+        self.payload.shrink_to(PAYLOAD_KEPT_MAX);
         if appended.is_err() && !self.connection.is_autocommit() {
             // Reconnect: a transaction that could not even be rolled back would block every later
             // one.

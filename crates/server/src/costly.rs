@@ -145,7 +145,12 @@ impl CostlyWork {
     /// The queue of a caller: that of its project, or of its user if it has no project.
     #[must_use]
     pub fn caller(&self, identity: &Identity) -> Caller {
-        let name = identity.project_id().or_else(|| identity.user_id());
+        self.caller_of(Some(identity))
+    }
+
+    /// The same, also of those of whom nothing is known.
+    pub(crate) fn caller_of(&self, identity: Option<&Identity>) -> Caller {
+        let name = identity.and_then(|one| one.project_id().or_else(|| one.user_id()));
         Caller(self.shared.hasher.hash_one(name))
     }
 

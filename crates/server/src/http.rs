@@ -18,6 +18,7 @@ pub(crate) mod query;
 pub(crate) mod refusals;
 pub(crate) mod reply;
 pub(crate) mod request_id;
+pub(crate) mod room;
 pub(crate) mod routes;
 pub(crate) mod schema;
 pub(crate) mod schemas;

@@ -38,10 +38,11 @@ mod wire;
 
 pub use costly::{Caller, CostlyError, CostlyOptions, CostlyWork};
 pub use health::{Health, Vital};
-pub use http::body::Body;
+pub use http::body::{Body, Content};
 pub use http::cors::Cors;
 pub use http::door::Denied;
 pub use http::microversion::{Microversion, VersionError};
+pub use http::room::Held;
 pub use http::service::{Audit, Exchange, RepairOptions, Service};
 pub use machine::{ControlMachine, submit_placement};
 pub use metrics::HttpMetrics;

@@ -14,6 +14,9 @@ pub struct ServerOptions {
     pub connections_per_peer_max: usize,
     /// The largest body of a request, in bytes; a larger one gets 413.
     pub body_bytes_max: usize,
+    /// Most memory that all bodies of more than 16 KiB hold, in bytes, from before they are read until
+    /// their requests are answered. One project has half of it.
+    pub bodies_bytes_max: usize,
     /// Largest head of a request (its line and headers), in bytes; at least 8192.
     pub head_bytes_max: usize,
     /// Time-out for the first byte of a new connection.
@@ -71,6 +74,7 @@ impl Default for ServerOptions {
             connections_max: 4096,
             connections_per_peer_max: 2048,
             body_bytes_max: 8 << 20,
+            bodies_bytes_max: 64 << 20,
             head_bytes_max: 64 << 10,
             first_byte_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_secs(75),

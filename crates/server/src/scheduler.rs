@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::costly::CostlyError;
-use crate::http::body::{self, Body};
+use crate::http::body::{Body, Content};
 use crate::http::date;
 use crate::http::error::ApiError;
 use crate::http::own::{self, Page};
@@ -236,9 +236,9 @@ impl SchedulerService {
         placement.authorize(operation.rule, &identity, &target)?;
         let content = if operation.has_body {
             checks::check_needs(Needs::JsonBody, &parts.headers)?;
-            body::read(body, options.body_bytes_max, options.body_timeout).await?
+            placement.content(body, Some(&identity), usize::MAX).await?
         } else {
-            Bytes::new()
+            Content::default()
         };
         let query = parts.uri.query().unwrap_or("");
         if operation.cost.is_high(content.len()) {

@@ -53,6 +53,7 @@ pub(super) fn server(options: &Options) -> ServerOptions {
         groups_max: placement.groups_max.count(),
         answer_bytes_max: placement.answer_bytes_max.count(),
         answers_bytes_max: placement.answers_bytes_max.count(),
+        bodies_bytes_max: placement.bodies_bytes_max.count(),
     }
 }
 
@@ -119,6 +120,17 @@ pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
         snapshots_kept: store.snapshots_kept.count(),
         retain_entries: whole(store.retain_entries),
         ..placewright_engine::Options::default()
+    }
+}
+
+/// What the engine of a cell wants: its changes are followed by the cell alone, which is seldom
+/// behind, and by no readers of a change stream.
+pub(crate) fn cell_engine(options: &Options) -> placewright_engine::Options {
+    const RECENT_BYTES: usize = 4 << 20;
+    let engine = engine(options);
+    placewright_engine::Options {
+        recent_bytes: engine.recent_bytes.min(RECENT_BYTES),
+        ..engine
     }
 }
 

@@ -7,13 +7,12 @@
 
 use std::ops::Bound;
 
+use bytes::Bytes;
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::ListKey;
 use placewright_conductor::{Control, InstanceId};
 use placewright_control::Views;
-use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::filter::Filter;
@@ -68,27 +67,65 @@ async fn listed(
     } else {
         page::next(call, path, ids.len(), &last)?
     };
-    Reply::json(
-        200,
-        &Answer {
-            servers: page.servers,
-            links,
-        },
-    )
+    let mut text = page.text;
+    text.push(b"]");
+    if let Some(links) = links {
+        text.push(b",\"servers_links\":");
+        text.write(&links)?;
+    }
+    text.push(b"}");
+    Ok(Reply {
+        pieces: text.finish(),
+        ..Reply::empty(200)
+    })
 }
 
-/// A list of servers as it is answered.
-#[derive(Serialize)]
-struct Answer {
-    servers: Vec<Box<RawValue>>,
-    #[serde(rename = "servers_links", skip_serializing_if = "Option::is_none")]
-    links: Option<Value>,
+/// A long text in pieces of about the same length, which the memory of those before them will do for.
+#[derive(Default)]
+struct Text {
+    pieces: Vec<Bytes>,
+    last: Vec<u8>,
+    len: usize,
 }
 
-/// The servers of a page, written out.
+impl Text {
+    const PIECE_BYTES: usize = 64 << 10;
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+        self.last.extend_from_slice(bytes);
+    }
+
+    fn write(&mut self, value: &Value) -> ApiResult<()> {
+        let before = self.last.len();
+        serde_json::to_writer(&mut self.last, value).map_err(|error| {
+            ApiError::new(500, format!("The answer cannot be written: {error}"))
+        })?;
+        self.len += self.last.len() - before;
+        if self.last.len() >= Self::PIECE_BYTES {
+            let next = Vec::with_capacity(Self::PIECE_BYTES);
+            let piece = std::mem::replace(&mut self.last, next);
+            self.pieces.push(piece.into());
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        if !self.last.is_empty() {
+            self.pieces.push(self.last.into());
+        }
+        self.pieces
+    }
+}
+
+/// What the answer begins with.
+const OPENING: &[u8] = b"{\"servers\":[";
+
+/// The servers of a page.
 #[derive(Default)]
 struct Page {
-    servers: Vec<Box<RawValue>>,
+    /// The answer as far as it is written: there is never more than one copy of it.
+    text: Text,
     /// The last that was looked at.
     last: Option<InstanceId>,
     /// Whether the page was cut because of its size, and more servers follow.
@@ -102,10 +139,11 @@ async fn written(
     show: impl Fn(&Seen<'_>) -> Value + Send + Sync,
 ) -> ApiResult<Page> {
     let mut page = Page::default();
-    let (mut bytes, most) = (0, call.core.limits().page_bytes_max);
+    page.text.push(OPENING);
+    let most = call.core.limits().page_bytes_max + OPENING.len();
     let mut rest = ids;
     while !rest.is_empty() {
-        if bytes >= most {
+        if page.text.len >= most {
             page.is_cut = true;
             break;
         }
@@ -119,18 +157,16 @@ async fn written(
         let part = part.await.found;
         let mut written = 0;
         for (id, value) in part {
-            if bytes >= most {
+            if page.text.len >= most {
                 break;
             }
             written += 1;
             page.last = Some(id);
             let Some(value) = value else { continue };
-            let text = RawValue::from_string(value.to_string());
-            let text = text.map_err(|error| {
-                ApiError::new(500, format!("The answer cannot be written: {error}"))
-            })?;
-            bytes += text.get().len();
-            page.servers.push(text);
+            if page.text.len > OPENING.len() {
+                page.text.push(b",");
+            }
+            page.text.write(&value)?;
         }
         rest = rest.get(written..).unwrap_or_default();
         tokio::task::yield_now().await;

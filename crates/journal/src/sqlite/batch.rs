@@ -22,6 +22,7 @@ pub(super) fn encode(records: &[&[u8]], payload: &mut Vec<u8>) -> Result<(), Jou
             bytes_max: BYTES_MAX,
         });
     }
+    payload.reserve(usize::try_from(bytes).unwrap_or(0));
     for record in records {
         let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
         payload.extend_from_slice(&length.to_le_bytes());

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,7 +14,9 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::EXPECT;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use crate::costly::Caller;
 use crate::http::error::{ApiError, ApiResult};
+use crate::http::room::{Held, Room};
 
 /// The body of a response.
 #[derive(Debug)]
@@ -26,26 +29,58 @@ pub enum Body {
     Pieces(Pieces),
 }
 
+impl Body {
+    /// An answer of pieces that are there, none of them empty. Each is dropped when its client has taken
+    /// it, and the room that they hold is given back with the last.
+    #[must_use]
+    pub fn of_pieces(mut pieces: Vec<Bytes>, held: Option<Held>) -> Self {
+        if pieces.len() > 1 {
+            return Self::Pieces(Pieces::ready(pieces, held));
+        }
+        Self::Whole(pieces.pop().unwrap_or_default())
+    }
+}
+
 /// A large answer: each piece is made when the one before it is on its way, so that a client that
 /// takes nothing keeps little.
 pub struct Pieces {
-    make: Box<dyn FnMut() -> Option<Vec<u8>> + Send>,
+    make: Box<dyn FnMut() -> Option<Bytes> + Send>,
     /// Whether others had their turn since the last piece.
     has_rested: bool,
-    /// What it holds until it is sent, taken off what all large answers may hold.
-    _held: Option<OwnedSemaphorePermit>,
+    /// How many bytes are still to come, if that is known.
+    left: Option<u64>,
 }
 
 impl Pieces {
     /// A response of the pieces that `make` returns, until it returns none.
     pub(crate) fn new(
-        make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
+        mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
         held: Option<OwnedSemaphorePermit>,
     ) -> Self {
+        let make = move || {
+            // What it holds until it is sent, taken off what all large answers may hold.
+            let _ = &held;
+            make().map(Bytes::from)
+        };
         Self {
             make: Box::new(make),
             has_rested: true,
-            _held: held,
+            left: None,
+        }
+    }
+
+    /// An answer whose pieces are there, and hold room until the last of them is on its way.
+    fn ready(pieces: Vec<Bytes>, held: Option<Held>) -> Self {
+        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let mut pieces = pieces.into_iter();
+        let make = move || {
+            let _ = &held;
+            pieces.next()
+        };
+        Self {
+            make: Box::new(make),
+            has_rested: true,
+            left: Some(left),
         }
     }
 
@@ -57,7 +92,11 @@ impl Pieces {
             return Poll::Pending;
         }
         self.has_rested = false;
-        Poll::Ready((self.make)().map(Bytes::from))
+        let piece = (self.make)();
+        if let (Some(left), Some(piece)) = (&mut self.left, &piece) {
+            *left = left.saturating_sub(piece.len() as u64);
+        }
+        Poll::Ready(piece)
     }
 }
 
@@ -94,29 +133,102 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Body::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Body::Stream(_) | Body::Pieces(_) => SizeHint::default(),
+            Body::Pieces(pieces) => pieces
+                .left
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
+            Body::Stream(_) => SizeHint::default(),
         }
     }
 }
 
-/// Reads the body of a request.
+/// The body of a request, with the room that it holds until the request is answered.
+#[derive(Debug, Default)]
+pub struct Content {
+    bytes: Bytes,
+    _held: Option<Held>,
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// What bodies may take.
+pub(crate) struct Limits<'a> {
+    /// One of them, in bytes.
+    pub(crate) bytes_max: usize,
+    /// Time that one has.
+    pub(crate) timeout: Duration,
+    /// All of them together.
+    pub(crate) room: &'a Room,
+}
+
+/// Smaller bodies hold no room: a connection's buffers are as large.
+const SMALL_BYTES: usize = 16 << 10;
+
+/// Who found no room may ask again after so long.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Reads the body of a request of this caller.
 ///
 /// # Errors
-/// 413 when it is longer than `bytes_max`, 408 when it is not there within `timeout`, 400 when the
-/// client breaks off.
-pub(crate) async fn read<B>(body: B, bytes_max: usize, timeout: Duration) -> ApiResult<Bytes>
+/// 413 when it is longer than it may be, 408 when it is not there in time, 400 when the client breaks
+/// off, 503 when other bodies leave no room in that time.
+pub(crate) async fn read<B>(
+    body: B,
+    limits: Limits<'_>,
+    caller: impl FnOnce() -> Caller,
+) -> ApiResult<Content>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
+    let Limits {
+        bytes_max,
+        timeout,
+        room,
+    } = limits;
+    let size = body.size_hint();
+    if size.lower() > bytes_max as u64 {
+        return Err(too_large(bytes_max));
+    }
+    // Of what does not say how long it is, the most: then nobody has to wait in the middle.
+    let size = size.upper().and_then(|upper| usize::try_from(upper).ok());
+    let size = size.map_or(bytes_max, |size| size.min(bytes_max));
+    let mut held = None;
+    if size > SMALL_BYTES {
+        let found = room.hold(caller(), size, timeout).await;
+        held = Some(found.ok_or_else(no_room)?);
+    }
     let mut collected = std::pin::pin!(collect(body, bytes_max));
-    if let Some(result) = at_once(collected.as_mut()).await {
-        return result;
-    }
-    match placewright_net::within(timeout, collected).await {
+    let result = match at_once(collected.as_mut()).await {
         Some(result) => result,
-        None => Err(ApiError::new(408, "The body did not arrive in time.")),
+        None => match placewright_net::within(timeout, collected).await {
+            Some(result) => result,
+            None => Err(ApiError::new(408, "The body did not arrive in time.")),
+        },
+    };
+    let bytes = result?;
+    if let Some(held) = &mut held {
+        held.shrink(bytes.len());
     }
+    Ok(Content { bytes, _held: held })
+}
+
+fn no_room() -> ApiError {
+    ApiError::unavailable(
+        "Try again later: other requests' bodies hold the room that placement.bodies_bytes_max \
+         allows, of which one project has half.",
+    )
+    .with_retry_after(RETRY_AFTER)
+}
+
+fn too_large(bytes_max: usize) -> ApiError {
+    let detail = format!("The limit is {bytes_max} bytes, as placement.body_bytes_max says.");
+    ApiError::new(413, detail)
 }
 
 /// The result of a future that completes at its first or second poll. Most bodies arrive together
@@ -175,13 +287,6 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
-    let too_large = || {
-        let detail = format!("The limit is {bytes_max} bytes, as placement.body_bytes_max says.");
-        ApiError::new(413, detail)
-    };
-    if body.size_hint().lower() > bytes_max as u64 {
-        return Err(too_large());
-    }
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -191,7 +296,7 @@ where
             continue;
         };
         if first.len().max(all.len()) + data.len() > bytes_max {
-            return Err(too_large());
+            return Err(too_large(bytes_max));
         }
         // Most bodies arrive in one piece, which is not copied.
         if first.is_empty() && all.is_empty() {

@@ -15,9 +15,10 @@ use hyper::{Response, StatusCode};
 use placewright_auth::{Identity, Rule, Target};
 
 use crate::costly::CostlyError;
-use crate::http::body::{self, Body};
-use crate::http::error::{ApiError, title};
+use crate::http::body::{self, Body, Content};
+use crate::http::error::{ApiError, ApiResult, title};
 use crate::http::own::{self, Page};
+use crate::http::room::Held;
 use crate::http::routes;
 use crate::http::service::{Exchange, Service, answer, checks};
 
@@ -107,30 +108,50 @@ impl Service {
         Ok(done.map_err(CostlyError::to_api)?)
     }
 
-    /// Reads the body of a request within the limits of size and time.
+    /// Reads the body of a request within the limits of time and of what its route needs.
     ///
     /// # Errors
-    /// 400, 408 or 413.
-    pub async fn read_body<B>(&self, body: &mut B) -> Result<Bytes, Denied>
+    /// 400, 408 or 413; 503 when other bodies leave no room.
+    pub async fn read_body_up_to<B>(
+        &self,
+        body: &mut B,
+        identity: &Identity,
+        bytes_max: usize,
+    ) -> Result<Content, Denied>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
     {
-        self.read_body_up_to(body, usize::MAX).await
+        Ok(self.content(body, Some(identity), bytes_max).await?)
     }
 
-    /// The same for a route that needs no more than so many bytes.
-    ///
-    /// # Errors
-    /// 400, 408 or 413.
-    pub async fn read_body_up_to<B>(&self, body: &mut B, bytes_max: usize) -> Result<Bytes, Denied>
+    /// The same, in the form of the Placement API.
+    pub(crate) async fn content<B>(
+        &self,
+        body: &mut B,
+        identity: Option<&Identity>,
+        bytes_max: usize,
+    ) -> ApiResult<Content>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
     {
-        let options = &self.options;
-        let bytes_max = bytes_max.min(options.body_bytes_max);
-        Ok(body::read(body, bytes_max, options.body_timeout).await?)
+        let limits = body::Limits {
+            bytes_max: bytes_max.min(self.options.body_bytes_max),
+            timeout: self.options.body_timeout,
+            room: &self.bodies,
+        };
+        body::read(body, limits, || self.costly.caller_of(identity)).await
+    }
+
+    /// Takes what a large answer holds off what all of them may hold until their clients have taken
+    /// them; nothing for a small one.
+    ///
+    /// # Errors
+    /// 503 when others hold too much, or the caller's own do.
+    pub fn hold_answer(&self, identity: &Identity, bytes: usize) -> Result<Option<Held>, Denied> {
+        let caller = self.costly.caller(identity);
+        Ok(self.large_answers.hold(&self.options, caller, bytes)?)
     }
 
     /// Answers `/metrics`, `/healthz` and `/readyz`, which every service has; none for other paths.

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::costly::Caller;
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::Writer;
+use crate::http::room::{Held, Room};
 use crate::options::ServerOptions;
 
 /// The size in bytes up to which a response is not counted.
@@ -18,17 +20,50 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The bytes that one permit of the semaphore stands for.
 const UNIT: usize = 1 << 10;
 
+/// The part of that memory which the lists of one caller occupy at most, as a divisor.
+const SHARES: usize = 4;
+
 /// When a client that was refused for lack of memory may retry.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The memory that large responses may occupy while they are sent.
 #[derive(Debug)]
-pub(crate) struct LargeAnswers(Arc<Semaphore>);
+pub(crate) struct LargeAnswers {
+    total: Arc<Semaphore>,
+    /// The same, for those who have a share of it only.
+    shares: Room,
+}
 
 impl LargeAnswers {
     pub(crate) fn new(options: &ServerOptions) -> Self {
         let units = options.answers_bytes_max.div_ceil(UNIT);
-        Self(Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))))
+        let total = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
+        let shares = Room::of(Arc::clone(&total), units / SHARES);
+        Self { total, shares }
+    }
+
+    /// Lets an answer of one caller out that holds so many bytes until it is sent.
+    ///
+    /// # Errors
+    /// 503 when others hold too much, or the caller's own do.
+    pub(crate) fn hold(
+        &self,
+        options: &ServerOptions,
+        caller: Caller,
+        bytes: usize,
+    ) -> ApiResult<Option<Held>> {
+        if bytes < SMALL_BYTES {
+            return Ok(None);
+        }
+        let held = self.shares.try_hold(caller, bytes);
+        held.map(Some).ok_or_else(|| {
+            let most = options.answers_bytes_max;
+            ApiError::unavailable(format!(
+                "Large answers that were not taken yet hold what placement.answers_bytes_max allows \
+                 ({most} bytes, of which one project has a quarter). Try again."
+            ))
+            .with_retry_after(RETRY_AFTER)
+        })
     }
 
     /// Reserves memory for a response of about `bytes` bytes that occupies `held` bytes until it is
@@ -55,7 +90,7 @@ impl LargeAnswers {
             return Ok(None);
         }
         let units = u32::try_from(held.div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&self.0).try_acquire_many_owned(units);
+        let permit = Arc::clone(&self.total).try_acquire_many_owned(units);
         permit.map(Some).map_err(|_| {
             ApiError::unavailable(format!(
                 "Large answers that other clients have not taken yet hold the {} bytes that \

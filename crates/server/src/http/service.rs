@@ -26,7 +26,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use crate::costly::{CostlyError, CostlyWork};
-use crate::http::body::{self, Body};
+use crate::http::body::{self, Body, Content};
 use crate::http::call::Call;
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::large::LargeAnswers;
@@ -35,6 +35,7 @@ use crate::http::own::{self, Page, changes};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::request_id::RequestId;
+use crate::http::room::Room;
 use crate::http::routes::{self, Entry, Match, Needs, Operation, Route};
 use crate::http::{date, placement, refusals};
 use crate::machine::{ControlMachine, submit_placement};
@@ -61,6 +62,8 @@ pub struct Service {
     pub(crate) costly: CostlyWork,
     /// The limit of memory for large responses.
     pub(crate) large_answers: LargeAnswers,
+    /// What bodies may hold until their requests are answered.
+    pub(crate) bodies: Room,
     authenticator: Authenticator,
     policy: RwLock<Policy>,
 }
@@ -163,6 +166,7 @@ impl Service {
         let stopping = watch::Sender::new(false);
         Self {
             large_answers: LargeAnswers::new(&options),
+            bodies: Room::new(options.bodies_bytes_max),
             followers: changes::Room::new(options.followers_max),
             options,
             engine,
@@ -284,9 +288,10 @@ impl Service {
         self.check_policy(operation, &found, parts, identity.as_deref())?;
         let content = match operation.needs {
             Needs::JsonBody => {
-                body::read(body, self.options.body_bytes_max, self.options.body_timeout).await?
+                let identity = identity.as_deref();
+                self.content(body, identity, usize::MAX).await?
             }
-            Needs::Nothing | Needs::AcceptJson => Bytes::new(),
+            Needs::Nothing | Needs::AcceptJson => Content::default(),
         };
         let query = parts.uri.query().unwrap_or("");
         if let Some(identity) = &identity
@@ -463,7 +468,7 @@ struct Work {
     path: String,
     method: Method,
     query: String,
-    content: Bytes,
+    content: Content,
 }
 
 impl Work {
