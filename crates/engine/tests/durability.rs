@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::thread;
 
-use placewright_engine::{Engine, Machine, Options, StoreError, SubmitError};
+use placewright_engine::{Engine, Machine, Options, Reading, StoreError, SubmitError};
 use placewright_journal::{
     Fault, Journal, JournalError, MemoryJournal, Operation, SqliteJournal, SqliteOptions,
 };
@@ -131,6 +131,37 @@ fn a_read_of_what_is_undone_is_computed_again() {
     assert_eq!(computed.load(Ordering::Relaxed), 2);
     assert!(is_unavailable(&block_on(write)));
     assert_eq!(toy.digest(), digest);
+}
+
+#[test]
+fn a_reading_ends_when_all_that_its_looks_saw_is_durable() {
+    for is_kept in [true, false] {
+        let toy = Toy::new(Options::default());
+        toy.add(0, 5).unwrap().unwrap();
+        toy.faults.hold();
+        if !is_kept {
+            toy.faults.fail(Operation::Append, 0, 1, Fault::NoSpace);
+        }
+        let mut reading = Reading::default();
+        let mut value = || toy.engine.look(&mut reading, |c| c.values()[0]);
+        assert_eq!(value(), 5);
+        let write = toy.engine.submit(Command::Add {
+            counter: 0,
+            amount: 7,
+        });
+        toy.faults.wait_until_held();
+        // A look waits for nothing, whatever it sees.
+        assert_eq!(value(), 12);
+        let mut end = Box::pin(toy.engine.end(reading));
+        assert!(poll(&mut end).is_pending());
+        toy.faults.release();
+        assert_eq!(block_on(end), is_kept);
+        assert_eq!(block_on(write).is_ok(), is_kept);
+    }
+    let toy = Toy::new(Options::default());
+    let mut reading = Reading::default();
+    toy.engine.look(&mut reading, |_| ());
+    assert!(block_on(toy.engine.end(reading)), "nothing to wait for");
 }
 
 #[test]

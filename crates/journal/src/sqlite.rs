@@ -150,7 +150,11 @@ impl SqliteJournal {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(&sqlite)?;
-        let tail = tail(&transaction).map_err(&sqlite)?;
+        let known = turn.as_mut().and_then(Mark::take_end);
+        let tail = match known {
+            Some(tail) => tail,
+            None => tail(&transaction).map_err(&sqlite)?,
+        };
         if tail.last + 1 != next_sequence {
             return Err(AppendError::Conflict {
                 next_sequence: tail.last + 1,

@@ -156,6 +156,9 @@ pub(super) struct Mark {
     direct: Option<Direct>,
     number: u64,
     tail: Tail,
+    /// Whether the log is known to end with `tail`: not before the first append, nor after one that
+    /// failed.
+    is_end: bool,
     /// The durable slot that is written next.
     next_slot: usize,
     /// How far the current value has been written.
@@ -192,6 +195,7 @@ impl Mark {
             file,
             number: 1,
             tail,
+            is_end: false,
             next_slot: SLOTS_DURABLE[0],
             state: State::Settled,
         })
@@ -218,6 +222,7 @@ impl Mark {
                     file,
                     number,
                     tail,
+                    is_end: false,
                     next_slot: older,
                     state: State::Settled,
                 })
@@ -226,9 +231,16 @@ impl Mark {
         }
     }
 
+    /// The end of the log if the last append succeeded. For one append only, which confirms it with
+    /// [`Self::set`]: after a failed one the log has to be asked.
+    pub(super) fn take_end(&mut self) -> Option<Tail> {
+        std::mem::take(&mut self.is_end).then_some(self.tail)
+    }
+
     /// Sets the mark after an append, before it is acknowledged.
     pub(super) fn set(&mut self, tail: Tail) {
         self.tail = tail;
+        self.is_end = true;
         self.number += 1;
         self.state = match self.put(SLOT_QUICK) {
             Ok(()) => State::Written,
