@@ -38,5 +38,5 @@ pub mod window;
 
 pub use cell::{Cell, OpenError};
 pub use machine::{CellMachine, Happened};
-pub use options::Options;
+pub use options::{Options, RECENT_BYTES_MAX};
 pub use shared::Figures;

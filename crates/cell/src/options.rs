@@ -47,6 +47,10 @@ pub struct Options {
     pub hosts_max: usize,
 }
 
+/// The most memory for recent entries of a cell's engine: they are followed by the cell alone, which is
+/// seldom behind, and by no readers of a change stream.
+pub const RECENT_BYTES_MAX: usize = 4 << 20;
+
 impl Options {
     /// The default options, for the cell with this id.
     #[must_use]
@@ -54,7 +58,10 @@ impl Options {
         Self {
             cell,
             conductor: cell_conductor::Options::default(),
-            engine: placewright_engine::Options::default(),
+            engine: placewright_engine::Options {
+                recent_bytes: RECENT_BYTES_MAX,
+                ..placewright_engine::Options::default()
+            },
             host_timeout: Duration::from_secs(30),
             resend_after: Duration::from_secs(5),
             resend_max: Duration::from_secs(60),

@@ -80,9 +80,8 @@ tasks! {
     CellServer = "cell-server" in &[Up];
     /// Accepts connections of gRPC clients.
     GrpcDoor = "grpc-door" in WITH_STORE;
-    /// Waits for a process that replaces this one. It sleeps until one comes, so the panics of a
-    /// test build do not reach it.
-    TakeOver = "take-over" in &[];
+    /// Waits for a process that replaces this one.
+    TakeOver = "take-over" in OF_CONTROL;
     /// The thread that serves health and metrics.
     Health = "health" in WITH_STORE;
     /// Follows control's durable changes.

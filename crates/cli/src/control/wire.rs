@@ -123,13 +123,11 @@ pub(crate) fn engine(options: &Options) -> placewright_engine::Options {
     }
 }
 
-/// What the engine of a cell wants: its changes are followed by the cell alone, which is seldom
-/// behind, and by no readers of a change stream.
+/// What the engine of a cell wants.
 pub(crate) fn cell_engine(options: &Options) -> placewright_engine::Options {
-    const RECENT_BYTES: usize = 4 << 20;
     let engine = engine(options);
     placewright_engine::Options {
-        recent_bytes: engine.recent_bytes.min(RECENT_BYTES),
+        recent_bytes: engine.recent_bytes.min(placewright_cell::RECENT_BYTES_MAX),
         ..engine
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use parking_lot::Mutex;
 use placewright_server::Successor;
-use placewright_tasks::Task;
+use placewright_tasks::{Task, pass};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
@@ -148,6 +148,7 @@ pub(super) fn offer(store: &Path, restart: &Arc<Restart>) -> io::Result<()> {
                 std::thread::sleep(Duration::from_secs(1));
                 continue;
             };
+            pass(Task::TakeOver);
             let Err(error) = make_way(&stream, &restart);
             tracing::warn!("a take-over came to nothing: {error:#}");
         }
