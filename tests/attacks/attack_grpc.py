@@ -181,7 +181,6 @@ class FakeCell:
     """A cell that tells its agents what it is told to."""
 
     def __init__(self, grpc: Any) -> None:
-        self.joined = 0
         self.heard: queue.Queue[bytes] = queue.Queue()
         self.orders: queue.Queue[bytes | None] = queue.Queue()
         handler = grpc.method_handlers_generic_handler(
@@ -195,8 +194,10 @@ class FakeCell:
         self.server.start()
 
     def _join(self, batches: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        self.joined += 1
-        number = self.joined
+        # The latest connection is the one that is told something; one that ended may still wait for
+        # what is to be told, and must not take it.
+        orders: queue.Queue[bytes | None] = queue.Queue()
+        self.orders = orders
         # An agent waits for it before it says anything.
         context.send_initial_metadata(())
 
@@ -209,10 +210,9 @@ class FakeCell:
                 return
 
         self.pool.submit(hear)
-        # The latest connection is the one that is told something.
-        while number == self.joined and context.is_active():
+        while self.orders is orders and context.is_active():
             try:
-                order = self.orders.get(timeout=0.1)
+                order = orders.get(timeout=0.1)
             except queue.Empty:
                 continue
             if order is None:
