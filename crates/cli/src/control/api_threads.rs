@@ -21,26 +21,6 @@ use crate::options::Options;
 /// another one computes.
 const COSTLY_PER_PROCESSOR: usize = 2;
 
-/// How far costly requests stand back behind whatever else runs here: a third of its share of a
-/// processor. Not more: they hold locks for up to a millisecond.
-#[cfg(target_os = "linux")]
-const COSTLY_NICE: i32 = 5;
-
-/// Gives this thread a processor after those that answer in microseconds: health, sockets, the store,
-/// heartbeats. With as many busy threads as there are processors each of them would wait for its turn.
-fn stand_back() {
-    // Elsewhere that would be about the whole process.
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::process::{getpriority_process, setpriority_process};
-        // A system that refuses is slower for others and otherwise as good.
-        let _ = getpriority_process(None).and_then(|nice| {
-            const NICE_MAX: i32 = 19;
-            setpriority_process(None, nice.saturating_add(COSTLY_NICE).min(NICE_MAX))
-        });
-    }
-}
-
 /// Two runtimes: for sockets and light requests, and for costly requests.
 pub(crate) struct ApiThreads {
     sockets: Option<Runtime>,
@@ -56,14 +36,14 @@ impl ApiThreads {
     /// The system has no threads.
     pub(crate) fn start(options: &Options) -> io::Result<Self> {
         let processors = available_parallelism().map_or(1, usize::from);
-        let builder = |name: &str| {
-            let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(processors).thread_name(name);
-            builder.enable_all();
-            builder
+        let runtime = |name: &str| {
+            Builder::new_multi_thread()
+                .worker_threads(processors)
+                .thread_name(name)
+                .enable_all()
+                .build()
         };
-        let sockets = builder("pw-api").build()?;
-        let costly = builder("pw-costly").on_thread_start(stand_back).build()?;
+        let (sockets, costly) = (runtime("pw-api")?, runtime("pw-costly")?);
         let placement = &options.placement;
         let running_max = match placement.costly_running_max.count() {
             0 => processors * COSTLY_PER_PROCESSOR,
