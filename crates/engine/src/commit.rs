@@ -10,7 +10,7 @@ use placewright_journal::{AppendError, Journal};
 
 use crate::feed::Block;
 use crate::shared::{Decided, Group, Progress, Shared, State};
-use crate::writer::settle_later;
+use crate::writer::settle;
 use crate::{Commit, Machine, StoreError, SubmitError, snapshot};
 
 /// Figures of a successful append, from which the writer decides how long to gather commands.
@@ -51,7 +51,7 @@ pub(crate) fn commit<M: Machine>(
     match appended {
         Ok(()) => {
             let appended = succeed(shared, groups, entries, took);
-            settle_later(shared);
+            settle(shared, journal);
             return Some(appended);
         }
         Err(AppendError::Conflict { .. }) => decide_again(shared, journal, groups),

@@ -126,11 +126,18 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
     groups
 }
 
-/// Has the second thread settle the journal. That waits for the disk, while the writer goes on to
-/// decide; should it not be done when the next append begins, that append does it or waits for it.
-pub(crate) fn settle_later<M: Machine>(shared: &Shared<M>) {
-    shared.queue.lock().settle_due = true;
-    shared.ahead_wake.notify_one();
+/// Settles the journal after an append, which waits for the disk. When commands wait already, the
+/// second thread does it while the writer decides them; should it not be done when the next append
+/// begins, that append does it or waits for it. Otherwise waking that thread would cost more.
+pub(crate) fn settle<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
+    let mut queue = shared.queue.lock();
+    if queue.waiting.is_empty() {
+        drop(queue);
+        journal.settle();
+    } else {
+        queue.settle_due = true;
+        shared.ahead_wake.notify_one();
+    }
 }
 
 /// The second thread: settles the journal after an append, and decides while the writer waits for
