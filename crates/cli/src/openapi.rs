@@ -18,7 +18,7 @@ pub(crate) struct OpenApi {
 }
 
 impl OpenApi {
-    /// Prints the document.
+    /// Prints the document that a service would serve, without starting one.
     ///
     /// # Errors
     ///

@@ -134,7 +134,7 @@ impl Client {
         self.get(&format!("hosts?limit={limit}{after}")).await
     }
 
-    /// Shows one host.
+    /// Fetches what the scheduler knows of one host, by its provider's UUID.
     ///
     /// # Errors
     ///

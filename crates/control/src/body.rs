@@ -40,7 +40,7 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
-    /// Parses a body.
+    /// Parses a body; servers of one reservation share a request, which is parsed once.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use super::wrong;
 use crate::config::ConfigErrors;
 use crate::options::{AgentOptions, DriverKind, Number};
 
-/// Creates the driver.
+/// Creates the driver that `agent.driver` names, with the options of its kind.
 ///
 /// # Errors
 ///

@@ -48,7 +48,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Binds all addresses.
+    /// Binds the address of each service that has one, or takes over its inherited socket.
     ///
     /// # Errors
     ///

@@ -155,7 +155,7 @@ impl<'a> Call<'a> {
             .admit(&self.service.options, bytes, held, advice)
     }
 
-    /// Submits a command.
+    /// Submits a command, and waits until its outcome is durable.
     ///
     /// # Errors
     ///

@@ -62,7 +62,7 @@ impl Service {
         Ok(checks::check_head(parts, self.options.head_bytes_max)?)
     }
 
-    /// Authenticates the caller.
+    /// Finds out who calls, from the headers that the configured strategy reads.
     ///
     /// # Errors
     ///
