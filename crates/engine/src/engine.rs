@@ -176,16 +176,9 @@ impl<M: Machine> Engine<M> {
         let shared = Arc::clone(&self.inner.shared);
         async move {
             loop {
-                let (value, seen, rollbacks) = {
-                    let state = shared.state.read();
-                    let value = compute(&state.machine);
-                    // Checked under the lock, so that nothing can be undone in between.
-                    if shared.durable() >= state.applied {
-                        return value;
-                    }
-                    (value, state.applied, state.rollbacks)
-                };
-                if shared.wait_durable(seen, rollbacks).await {
+                let mut reading = Reading::default();
+                let value = reading.look(&shared, &compute);
+                if reading.is_durable(&shared).await {
                     return value;
                 }
             }

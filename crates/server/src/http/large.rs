@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::costly::Caller;
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::Writer;
-use crate::http::room::{Held, Room};
+use crate::http::room::{Held, Room, UNIT};
 use crate::options::ServerOptions;
 
 /// The size in bytes up to which a response is not counted.
@@ -16,9 +16,6 @@ const SMALL_BYTES: usize = 256 << 10;
 
 /// The approximate size of a piece of a response.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// The bytes that one permit of the semaphore stands for.
-const UNIT: usize = 1 << 10;
 
 /// The part of that memory which the lists of one caller occupy at most, as a divisor.
 const SHARES: usize = 4;

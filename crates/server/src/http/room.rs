@@ -10,8 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::costly::Caller;
 
-/// What one permit stands for.
-const UNIT: usize = 1 << 10;
+/// The bytes that one permit of a room's semaphore stands for.
+pub(crate) const UNIT: usize = 1 << 10;
 
 /// Callers that hold nothing any more are forgotten when so many more are known.
 const FORGET_EVERY: usize = 64;
@@ -54,7 +54,7 @@ impl Room {
         Self::of(Arc::new(Semaphore::new(units)), units / 2)
     }
 
-    /// Room of a semaphore whose permits stand for 1 KiB each, of which one caller has at most so many.
+    /// Room of a semaphore whose permits stand for [`UNIT`] bytes each, of which one caller has at most so many.
     pub(crate) fn of(total: Arc<Semaphore>, share: usize) -> Self {
         Self {
             total,
