@@ -205,8 +205,8 @@ options! {
         /// get 503. One project has a quarter of it for lists of servers.
         #[unit("bytes")]
         answers_bytes_max: Number<1_048_576, 17_179_869_184> = "134217728";
-        /// Most memory that bodies of more than 16 KiB hold together, from before they are read until their
-        /// requests are answered. One project has half of it. Further ones wait, and get 503 when there is
+        /// Most memory that bodies of more than 16 KiB hold together, as they come and until their requests
+        /// are answered. One project has a quarter of it. Further ones wait, and get 503 when there is
         /// no room within `body_timeout_ms`.
         #[unit("bytes")]
         bodies_bytes_max: Number<1_048_576, 17_179_869_184> = "67108864";

@@ -14,8 +14,8 @@ pub struct ServerOptions {
     pub connections_per_peer_max: usize,
     /// The largest body of a request, in bytes; a larger one gets 413.
     pub body_bytes_max: usize,
-    /// Most memory that all bodies of more than 16 KiB hold, in bytes, from before they are read until
-    /// their requests are answered. One project has half of it.
+    /// Most memory that all bodies of more than 16 KiB hold, in bytes, as they come and until their
+    /// requests are answered. One project has a quarter of it.
     pub bodies_bytes_max: usize,
     /// Largest head of a request (its line and headers), in bytes; at least 8192.
     pub head_bytes_max: usize,

@@ -20,42 +20,53 @@ const TIME: Duration = Duration::from_secs(10);
 
 fn options() -> ServerOptions {
     ServerOptions {
-        bodies_bytes_max: 128 << 10,
+        bodies_bytes_max: 256 << 10,
         body_timeout: TIME,
         ..ServerOptions::default()
     }
 }
 
-/// A body of so many bytes, of which none comes.
-struct Never(u64);
+/// A body of so many bytes, of which some come, and no more.
+struct Stuck {
+    bytes: u64,
+    come: usize,
+}
 
-impl HttpBody for Never {
+impl HttpBody for Stuck {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Pending
+        match std::mem::take(&mut self.come) {
+            0 => Poll::Pending,
+            come => Poll::Ready(Some(Ok(Frame::data(vec![b' '; come].into())))),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0)
+        SizeHint::with_exact(self.bytes)
     }
 }
 
-/// A request of a project whose body does not come; it ends with its time.
-fn stuck(service: &Arc<Service>, bytes: u64) -> tokio::task::JoinHandle<u16> {
+/// A request of a project whose body stops after so many bytes; it ends with its time.
+fn stuck(
+    service: &Arc<Service>,
+    token: &str,
+    bytes: u64,
+    come: usize,
+) -> tokio::task::JoinHandle<u16> {
     let request = Request::builder()
         .method("PUT")
         .uri(PATH)
-        .header("x-auth-token", "mallory:evil")
+        .header("x-auth-token", token)
         .header("x-roles", "admin,service")
         .header("openstack-api-version", "placement latest")
         .header("content-type", "application/json")
         .header("content-length", bytes)
-        .body(Never(bytes));
+        .body(Stuck { bytes, come });
     let service = Arc::clone(service);
     tokio::spawn(async move {
         let request = request.expect("a request");
@@ -74,9 +85,9 @@ async fn send(service: &Arc<Service>, token: &str, bytes: usize) -> Answer {
 #[tokio::test(start_paused = true)]
 async fn who_finds_no_room_in_time_is_refused_and_others_are_not() {
     let service = service(options()).await;
-    let first = stuck(&service, 60 << 10);
+    let first = stuck(&service, "mallory:evil", 60 << 10, 0);
     tokio::time::sleep(TIME / 2).await;
-    let second = stuck(&service, 60 << 10);
+    let second = stuck(&service, "mallory:evil", 60 << 10, 0);
     tokio::task::yield_now().await;
     let refused = send(&service, "mallory:evil", 60 << 10).await;
     assert_eq!(refused.status, 503);
@@ -94,7 +105,7 @@ async fn who_finds_no_room_in_time_is_refused_and_others_are_not() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_given_up_makes_room() {
     let service = service(options()).await;
-    let stuck = stuck(&service, 8 << 20);
+    let stuck = stuck(&service, "mallory:evil", 8 << 20, 0);
     tokio::task::yield_now().await;
     let waits = {
         let service = Arc::clone(&service);
@@ -104,4 +115,37 @@ async fn a_request_that_is_given_up_makes_room() {
     assert!(!waits.is_finished());
     stuck.abort();
     assert_eq!(waits.await.expect("no panic"), 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_do_not_come_take_nothing_from_others() {
+    let service = service(options()).await;
+    let projects: Vec<String> = (0..8)
+        .map(|number| format!("m{number}:evil{number}"))
+        .collect();
+    let stuck: Vec<_> = projects
+        .iter()
+        .map(|token| stuck(&service, token, 8 << 20, 0))
+        .collect();
+    tokio::task::yield_now().await;
+    assert_eq!(send(&service, "bob:good", 60 << 10).await.status, 400);
+    for request in stuck {
+        assert_eq!(request.await.expect("no panic"), 408);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_of_two_projects_leave_room_for_others() {
+    let service = service(options()).await;
+    let mut stopped = Vec::new();
+    for token in ["m1:evil1", "m2:evil2"] {
+        for _ in 0..4 {
+            stopped.push(stuck(&service, token, 8 << 20, 60 << 10));
+        }
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(send(&service, "bob:good", 60 << 10).await.status, 400);
+    for request in stopped {
+        assert!(matches!(request.await.expect("no panic"), 408 | 503));
+    }
 }

@@ -169,6 +169,13 @@ pub(crate) struct Limits<'a> {
 /// Smaller bodies hold no room: a connection's buffers are as large.
 const SMALL_BYTES: usize = 16 << 10;
 
+/// What a larger body holds at first; it doubles as the body comes.
+const FIRST_BYTES: usize = 64 << 10;
+
+/// A body that holds room waits no longer than this for more of it: those of several callers could
+/// wait for each other.
+const GROW_WAIT: Duration = Duration::from_secs(1);
+
 /// Who found no room may ask again after so long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -195,33 +202,35 @@ where
     if size.lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
-    // Of what does not say how long it is, the most: then nobody has to wait in the middle.
+    // Of what does not say how long it is, the most: then no body waits for another of its caller in
+    // the middle.
     let size = size.upper().and_then(|upper| usize::try_from(upper).ok());
     let size = size.map_or(bytes_max, |size| size.min(bytes_max));
     let mut held = None;
     if size > SMALL_BYTES {
-        let found = room.hold(caller(), size, timeout).await;
+        let found = room.reserve(caller(), size, timeout).await;
         held = Some(found.ok_or_else(no_room)?);
     }
-    let mut collected = std::pin::pin!(collect(body, bytes_max));
-    let result = match at_once(collected.as_mut()).await {
+    let reading = Reading {
+        bytes_max,
+        held,
+        // Less than the body has, so that the answer says what was waited for.
+        wait: timeout / 2,
+    };
+    let mut collected = std::pin::pin!(reading.collect(body));
+    match at_once(collected.as_mut()).await {
         Some(result) => result,
         None => match placewright_net::within(timeout, collected).await {
             Some(result) => result,
             None => Err(ApiError::new(408, "The body did not arrive in time.")),
         },
-    };
-    let bytes = result?;
-    if let Some(held) = &mut held {
-        held.shrink(bytes.len());
     }
-    Ok(Content { bytes, _held: held })
 }
 
 fn no_room() -> ApiError {
     ApiError::unavailable(
         "Try again later: other requests' bodies hold the room that placement.bodies_bytes_max \
-         allows, of which one project has half.",
+         allows, of which one project has a quarter.",
     )
     .with_retry_after(RETRY_AFTER)
 }
@@ -282,31 +291,67 @@ where
         .unwrap_or(false)
 }
 
-async fn collect<B>(mut body: B, bytes_max: usize) -> ApiResult<Bytes>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-    B::Error: fmt::Display,
-{
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| ApiError::bad_request(format!("Unreadable body: {error}")))?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        if first.len().max(all.len()) + data.len() > bytes_max {
-            return Err(too_large(bytes_max));
-        }
-        // Most bodies arrive in one piece, which is not copied.
-        if first.is_empty() && all.is_empty() {
-            first = data;
-        } else {
-            if all.is_empty() {
-                all.extend_from_slice(&first);
+/// How a body is read.
+struct Reading {
+    bytes_max: usize,
+    /// The room reserved for it; none for a small one.
+    held: Option<Held>,
+    /// Time to wait for the first of that room.
+    wait: Duration,
+}
+
+impl Reading {
+    async fn collect<B>(mut self, mut body: B) -> ApiResult<Content>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        let mut first = Bytes::new();
+        let mut all = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame
+                .map_err(|error| ApiError::bad_request(format!("Unreadable body: {error}")))?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            let total = first.len().max(all.len()) + data.len();
+            if total > self.bytes_max {
+                return Err(too_large(self.bytes_max));
             }
-            all.extend_from_slice(&data);
+            self.hold(total).await?;
+            // Most bodies arrive in one piece, which is not copied.
+            if first.is_empty() && all.is_empty() {
+                first = data;
+            } else {
+                if all.is_empty() {
+                    all.extend_from_slice(&first);
+                }
+                all.extend_from_slice(&data);
+            }
+        }
+        let bytes = if all.is_empty() { first } else { all.freeze() };
+        if let Some(held) = &mut self.held {
+            held.shrink(bytes.len());
+        }
+        let _held = self.held;
+        Ok(Content { bytes, _held })
+    }
+
+    /// Holds room for so many bytes, and for what the buffer grows by with them.
+    async fn hold(&mut self, bytes: usize) -> ApiResult<()> {
+        let Some(held) = &mut self.held else {
+            return Ok(());
+        };
+        let wait = if held.is_only_reserved() {
+            self.wait
+        } else {
+            GROW_WAIT.min(self.wait)
+        };
+        let bytes = bytes.max(FIRST_BYTES).next_power_of_two();
+        if held.grow(bytes, wait).await {
+            Ok(())
+        } else {
+            Err(no_room())
         }
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
 }

@@ -1,7 +1,6 @@
 //! Memory that requests share: what all of them may hold together, and what those of one caller may.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -41,17 +40,46 @@ pub struct Held {
 impl Held {
     /// Gives back what is over so many bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
-        let excess = self.own.num_permits().saturating_sub(bytes.div_ceil(UNIT));
-        drop(self.own.split(excess));
-        drop(self.all.split(excess));
+        for part in [&mut self.own, &mut self.all] {
+            let excess = part.num_permits().saturating_sub(bytes.div_ceil(UNIT));
+            drop(part.split(excess));
+        }
+    }
+
+    /// Holds so many bytes of what all share, as far as they were reserved; false when others leave no
+    /// room for them in that time.
+    pub(crate) async fn grow(&mut self, bytes: usize, most: Duration) -> bool {
+        let wanted = bytes.div_ceil(UNIT).min(self.own.num_permits());
+        let missing = wanted.saturating_sub(self.all.num_permits());
+        let Ok(missing @ 1..) = u32::try_from(missing) else {
+            return missing == 0;
+        };
+        let total = self.all.semaphore();
+        let found = match Arc::clone(total).try_acquire_many_owned(missing) {
+            Ok(more) => Some(more),
+            Err(_) => {
+                let more = Arc::clone(total).acquire_many_owned(missing);
+                let found = tokio::time::timeout(most, more).await;
+                found.ok().and_then(Result::ok)
+            }
+        };
+        let Some(more) = found else { return false };
+        self.all.merge(more);
+        true
+    }
+
+    /// True when nothing of what all share is held yet.
+    pub(crate) fn is_only_reserved(&self) -> bool {
+        self.all.num_permits() == 0
     }
 }
 
 impl Room {
-    /// Room for so many bytes, of which one caller has at most half: nobody keeps out all others.
+    /// Room for so many bytes, of which one caller has at most a quarter: nobody keeps out all others,
+    /// nor do two.
     pub(crate) fn new(bytes: usize) -> Self {
-        let units = bytes.div_ceil(UNIT).clamp(2, Semaphore::MAX_PERMITS);
-        Self::of(Arc::new(Semaphore::new(units)), units / 2)
+        let units = bytes.div_ceil(UNIT).clamp(4, Semaphore::MAX_PERMITS);
+        Self::of(Arc::new(Semaphore::new(units)), units / 4)
     }
 
     /// Room of a semaphore whose permits stand for [`UNIT`] bytes each, of which one caller has at most so many.
@@ -72,26 +100,26 @@ impl Room {
         Some(Held { own, all })
     }
 
-    /// The same, and waits for it: each caller's requests in their order, and first for those before
-    /// them.
-    pub(crate) async fn hold(&self, caller: Caller, bytes: usize, most: Duration) -> Option<Held> {
-        if let Some(held) = self.try_hold(caller, bytes) {
-            return Some(held);
-        }
-        tokio::time::timeout(most, self.wait(caller, bytes))
-            .await
-            .ok()
-            .flatten()
-    }
-
-    fn wait(&self, caller: Caller, bytes: usize) -> impl Future<Output = Option<Held>> + Send {
+    /// Reserves so many bytes of what the caller may hold, and waits for them: each caller's requests
+    /// wait for its own only. What all share is held by [`Held::grow`], as the bytes come: who sends
+    /// nothing takes nothing from others.
+    pub(crate) async fn reserve(
+        &self,
+        caller: Caller,
+        bytes: usize,
+        most: Duration,
+    ) -> Option<Held> {
         let units = self.units(bytes);
-        let (own, all) = (self.own(caller), Arc::clone(&self.total));
-        async move {
-            let own = own.acquire_many_owned(units).await.ok()?;
-            let all = all.acquire_many_owned(units).await.ok()?;
-            Some(Held { own, all })
-        }
+        let own = self.own(caller);
+        let own = match Arc::clone(&own).try_acquire_many_owned(units) {
+            Ok(own) => own,
+            Err(_) => {
+                let found = tokio::time::timeout(most, own.acquire_many_owned(units)).await;
+                found.ok()?.ok()?
+            }
+        };
+        let all = Arc::clone(&self.total).try_acquire_many_owned(0).ok()?;
+        Some(Held { own, all })
     }
 
     fn units(&self, bytes: usize) -> u32 {
@@ -137,26 +165,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_caller_has_half_and_waits_for_itself() {
+    async fn one_caller_has_a_quarter_and_waits_for_itself() {
         let room = Room::new(64 << 10);
-        let [a, b, c] = callers();
-        let first = room.hold(a, 20 << 10, SOON).await.expect("room");
-        assert!(room.try_hold(a, 20 << 10).is_none());
-        assert!(room.hold(a, 20 << 10, SOON).await.is_none());
-        let second = room
-            .hold(b, 32 << 10, SOON)
-            .await
-            .expect("room for another");
-        assert!(room.try_hold(c, 20 << 10).is_none(), "all of it is held");
-        drop(second);
-        assert!(room.try_hold(c, 20 << 10).is_some());
+        let [a, b, _] = callers();
+        let first = room.reserve(a, 10 << 10, SOON).await.expect("room");
+        assert!(room.try_hold(a, 10 << 10).is_none());
+        assert!(room.reserve(a, 10 << 10, SOON).await.is_none());
+        assert!(room.reserve(b, 16 << 10, SOON).await.is_some());
         let waiting = tokio::spawn({
             let room = room.clone();
-            async move { room.hold(a, 20 << 10, LONG).await.is_some() }
+            async move { room.reserve(a, 10 << 10, LONG).await.is_some() }
         });
         tokio::task::yield_now().await;
         drop(first);
         assert!(waiting.await.expect("no panic"));
+    }
+
+    #[tokio::test]
+    async fn what_all_share_is_held_only_as_it_grows() {
+        let room = Room::new(16 << 10);
+        let [a, b, _] = callers();
+        let mut many = Vec::new();
+        for _ in 0..4 {
+            many.push(room.reserve(a, 1 << 10, SOON).await.expect("room"));
+        }
+        let mut held = room.reserve(b, 4 << 10, SOON).await.expect("room");
+        assert!(held.is_only_reserved());
+        assert!(held.grow(1 << 10, SOON).await && !held.is_only_reserved());
+        let rest = Arc::clone(&room.total)
+            .try_acquire_many_owned(14)
+            .expect("room");
+        assert!(many[0].grow(1 << 10, SOON).await);
+        assert!(!held.grow(2 << 10, SOON).await, "all of it is held");
+        drop(rest);
+        assert!(held.grow(1 << 30, SOON).await, "no more than was reserved");
+        held.shrink(1 << 10);
+        assert_eq!(room.total.available_permits(), 14);
     }
 
     #[tokio::test]
@@ -165,8 +209,8 @@ mod tests {
         let [a, ..] = callers();
         let mut held = room.try_hold(a, 1 << 30).expect("room");
         assert!(room.try_hold(a, 1).is_none());
-        held.shrink(16 << 10);
-        assert!(room.try_hold(a, 16 << 10).is_some());
+        held.shrink(8 << 10);
+        assert!(room.try_hold(a, 8 << 10).is_some());
     }
 
     #[tokio::test]
