@@ -37,17 +37,22 @@ impl Block {
     #[must_use]
     #[inline]
     pub fn room_for(&self, amount: i32) -> u64 {
-        let headroom = &self.headroom;
-        #[cfg(target_arch = "x86_64")]
-        if let Some(v4) = pulp::x86::V4::try_new() {
-            return wide_at_least(v4, headroom, amount) & self.present;
-        }
-        let has_room = pulp::Arch::new().dispatch(
-            #[inline(always)]
-            || at_least(headroom, amount),
-        );
-        has_room & self.present
+        slots_at_least(&self.headroom, amount) & self.present
     }
+}
+
+/// Which of 64 values are at least so large, with the widest vector instructions that the processor
+/// has.
+#[inline]
+pub(crate) fn slots_at_least(values: &[i32; BLOCK_SLOTS], least: i32) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(v4) = pulp::x86::V4::try_new() {
+        return wide_at_least(v4, values, least);
+    }
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || at_least(values, least),
+    )
 }
 
 /// As [`at_least`], with AVX-512 comparisons that yield masks: 2 ns.

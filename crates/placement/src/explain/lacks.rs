@@ -2,7 +2,7 @@
 
 use super::constraint::Part;
 use super::effects::Ledger;
-use crate::column::{BLOCK_SLOTS, Block};
+use crate::column::{BLOCK_SLOTS, Block, slots_at_least};
 use crate::ids::{ClassId, ProviderId};
 use crate::slot_set::bits;
 use crate::state::State;
@@ -135,17 +135,22 @@ impl<'a> ClassBlock<'a> {
         }
         let irregular = if self.at_once { block.irregular } else { 0 };
         let regular = block.present & !irregular & block.room_for(0);
-        let unit_fits = match i32::try_from(self.amount) {
-            Ok(amount) => compare(units, |unit| unit >= amount),
-            Err(_) => 0,
-        };
-        let room = block.headroom[bit];
         let same = match lack {
-            Lack::Units => !unit_fits,
-            Lack::Amount(_) => unit_fits & compare(&block.headroom, |other| other == room),
+            Lack::Units => !self.unit_fits(units),
+            Lack::Amount(_) => {
+                let room = block.headroom[bit];
+                let more = room.checked_add(1);
+                let has_more = more.map_or(0, |more| block.room_for(more));
+                self.unit_fits(units) & block.room_for(room) & !has_more
+            }
             Lack::Condition | Lack::Inventory => 0,
         };
         regular & same | own
+    }
+
+    /// Of the 64, those whose `max_unit` allows the amount.
+    fn unit_fits(&self, units: &[i32; BLOCK_SLOTS]) -> u64 {
+        i32::try_from(self.amount).map_or(0, |amount| slots_at_least(units, amount))
     }
 
     /// Of the 64, a superset of the providers that lack no more than this score.
@@ -162,14 +167,6 @@ impl<'a> ClassBlock<'a> {
             Err(_) => 0,
         }
     }
-}
-
-#[inline]
-fn compare(numbers: &[i32; BLOCK_SLOTS], holds: impl Fn(i32) -> bool) -> u64 {
-    let bits = numbers.iter().enumerate();
-    bits.fold(0, |mask, (bit, number)| {
-        mask | u64::from(holds(*number)) << bit
-    })
 }
 
 /// What a provider lacks of a class, computed from its record.
