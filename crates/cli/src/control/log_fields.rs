@@ -2,7 +2,7 @@
 //! and faster, because each request logs a line.
 
 use std::error::Error;
-use std::fmt::{self, Debug};
+use std::fmt::{self, Debug, Write as _};
 
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::{RecordFields, VisitOutput as _};
@@ -17,24 +17,39 @@ impl<'writer> FormatFields<'writer> for LogFields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
         let mut fast = FieldWriter {
             writer,
+            gathered: String::with_capacity(GATHERED_BYTES),
             is_empty: true,
             result: Ok(()),
         };
         fields.record(&mut fast);
+        fast.flush();
         fast.result
     }
 }
 
+/// The usual length of the fields of a request's line.
+const GATHERED_BYTES: usize = 512;
+
 struct FieldWriter<'a> {
     writer: Writer<'a>,
+    /// Fields that are not written yet: each write to the writer passes through several layers.
+    gathered: String,
     is_empty: bool,
     result: fmt::Result,
 }
 
 impl FieldWriter<'_> {
+    fn flush(&mut self) {
+        if self.result.is_ok() && !self.gathered.is_empty() {
+            self.result = self.writer.write_str(&self.gathered);
+            self.gathered.clear();
+        }
+    }
+
     /// Delegates a field to the default visitor: messages, whose control characters it escapes,
     /// fields from the `log` crate, and everything in colour.
     fn usually(&mut self, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
+        self.flush();
         if self.result.is_ok() {
             let mut usual = DefaultVisitor::new(self.writer.by_ref(), self.is_empty);
             record(&mut usual);
@@ -48,21 +63,16 @@ impl FieldWriter<'_> {
         self.writer.has_ansi_escapes() || name == "message" || name.starts_with("log.")
     }
 
-    fn write(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
-        if self.result.is_ok() {
-            let name = field.name();
-            self.result = self
-                .begin(name.strip_prefix("r#").unwrap_or(name))
-                .and_then(|()| value(&mut self.writer));
-        }
-    }
-
-    fn begin(&mut self, name: &str) -> fmt::Result {
+    /// Begins a field; its value goes into the text that is returned.
+    fn begin(&mut self, field: &Field) -> &mut String {
+        let name = field.name();
         if !std::mem::take(&mut self.is_empty) {
-            self.writer.write_char(' ')?;
+            self.gathered.push(' ');
         }
-        self.writer.write_str(name)?;
-        self.writer.write_char('=')
+        self.gathered
+            .push_str(name.strip_prefix("r#").unwrap_or(name));
+        self.gathered.push('=');
+        &mut self.gathered
     }
 }
 
@@ -71,14 +81,14 @@ impl Visit for FieldWriter<'_> {
         if self.is_usual(field) {
             return self.usually(|usual| usual.record_str(field, value));
         }
-        self.write(field, |writer| {
-            if !is_plain(value) {
-                return write!(writer, "{value:?}");
-            }
-            writer.write_char('"')?;
-            writer.write_str(value)?;
-            writer.write_char('"')
-        });
+        if is_plain(value) {
+            let text = self.begin(field);
+            text.push('"');
+            text.push_str(value);
+            text.push('"');
+        } else {
+            self.record_debug(field, &value);
+        }
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
@@ -86,7 +96,7 @@ impl Visit for FieldWriter<'_> {
             return self.usually(|usual| usual.record_u64(field, value));
         }
         let mut digits = itoa::Buffer::new();
-        self.write(field, |writer| writer.write_str(digits.format(value)));
+        self.begin(field).push_str(digits.format(value));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
@@ -97,7 +107,10 @@ impl Visit for FieldWriter<'_> {
         if self.is_usual(field) {
             return self.usually(|usual| usual.record_debug(field, value));
         }
-        self.write(field, |writer| write!(writer, "{value:?}"));
+        let written = write!(self.begin(field), "{value:?}");
+        if self.result.is_ok() {
+            self.result = written;
+        }
     }
 }
 

@@ -97,8 +97,9 @@ impl<'v> Check<'v> {
     fn new(formats: Formats) -> Self {
         Self {
             formats,
-            path: Vec::new(),
-            schema_path: Vec::new(),
+            // As deep as the schemas are: most bodies are valid, and pay for nothing else.
+            path: Vec::with_capacity(8),
+            schema_path: Vec::with_capacity(16),
             best: None,
         }
     }
@@ -273,15 +274,20 @@ impl<'v> Check<'v> {
                 format!("{} should be non-empty", python::repr(value))
             });
         }
+        let mut has_unknown = false;
         for (key, member) in members {
+            let mut is_known = false;
             if let Some((name, inner)) = schema.properties.iter().find(|(name, _)| name == key) {
                 self.member(key, member, inner, "properties", name);
+                is_known = true;
             }
             for (pattern, inner) in schema.pattern_properties {
                 if pattern.matches(key) {
                     self.member(key, member, inner, "patternProperties", pattern.source());
+                    is_known = true;
                 }
             }
+            has_unknown |= !is_known;
         }
         for name in schema.required {
             if !members.iter().any(|(key, _)| key == name) {
@@ -297,7 +303,7 @@ impl<'v> Check<'v> {
                     .iter()
                     .any(|(pattern, _)| pattern.matches(key))
         };
-        if !schema.additional_properties && members.iter().any(|(key, _)| !is_known(key)) {
+        if !schema.additional_properties && has_unknown {
             self.fail(value, schema, "additionalProperties", || {
                 let keys = members.iter().map(|(key, _)| key.as_ref());
                 let mut extras: Vec<&str> = keys.filter(|key| !is_known(key)).collect();
