@@ -10,7 +10,6 @@ use placewright_journal::{AppendError, Journal};
 
 use crate::feed::Block;
 use crate::shared::{Decided, Group, Progress, Shared, State};
-use crate::writer::settle;
 use crate::{Commit, Machine, StoreError, SubmitError, snapshot};
 
 /// Figures of a successful append, from which the writer decides how long to gather commands.
@@ -51,7 +50,9 @@ pub(crate) fn commit<M: Machine>(
     match appended {
         Ok(()) => {
             let appended = succeed(shared, groups, entries, took);
-            settle(shared, journal);
+            // By the writer itself, although the next commands may wait: waking a thread for it costs
+            // more processor time, and meanwhile more of them gather for the next append.
+            journal.settle();
             return Some(appended);
         }
         Err(AppendError::Conflict { .. }) => decide_again(shared, journal, groups),

@@ -352,7 +352,6 @@ fn start<M: Machine>(
     let stop = Arc::new(AtomicBool::new(false));
     let snapshot_journal = journal.another()?;
     let history_journal = journal.another()?;
-    let settling_journal = journal.another()?;
     let history = spawn(Task::EngineHistory, move || {
         history::run(history_journal, &history_receiver);
     })?;
@@ -364,9 +363,7 @@ fn start<M: Machine>(
     };
     let ahead = {
         let shared = Arc::clone(shared);
-        spawn(Task::EngineAhead, move || {
-            writer::run_ahead(&shared, settling_journal);
-        })?
+        spawn(Task::EngineAhead, move || writer::run_ahead(&shared))?
     };
     let writer = {
         let shared = Arc::clone(shared);

@@ -113,10 +113,6 @@ pub(crate) struct Queue<M: Machine> {
     pub(crate) ahead_busy: bool,
     /// Whether an append is under way.
     pub(crate) appending: bool,
-    /// Whether the journal has to be settled after the last append; see [`Journal::settle`].
-    ///
-    /// [`Journal::settle`]: placewright_journal::Journal::settle
-    pub(crate) settle_due: bool,
     pub(crate) closed: bool,
 }
 
@@ -152,7 +148,6 @@ impl<M: Machine> Queue<M> {
             writer_wakes_at: 0,
             ahead_busy: false,
             appending: false,
-            settle_due: false,
             closed: false,
         }
     }

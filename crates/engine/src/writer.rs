@@ -1,8 +1,8 @@
 //! The two threads that make waiting commands durable.
 //!
 //! The writer decides what waits, appends it, answers it, and starts over: in the usual load one
-//! thread is woken once a batch. A second thread settles the journal between two appends; and while
-//! the writer waits for the disk, it decides ahead, when enough commands wait to be worth it.
+//! thread is woken once a batch. While it waits for the disk, a second thread decides ahead, when
+//! enough commands wait to be worth it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -126,31 +126,12 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
     groups
 }
 
-/// Settles the journal after an append, which waits for the disk. When commands wait already, the
-/// second thread does it while the writer decides them; should it not be done when the next append
-/// begins, that append does it or waits for it. Otherwise waking that thread would cost more.
-pub(crate) fn settle<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
-    let mut queue = shared.queue.lock();
-    if queue.waiting.is_empty() {
-        drop(queue);
-        journal.settle();
-    } else {
-        queue.settle_due = true;
-        shared.ahead_wake.notify_one();
-    }
-}
-
-/// The second thread: settles the journal after an append, and decides while the writer waits for
-/// the disk.
-pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Journal>) {
+/// The second thread: decides while the writer waits for the disk.
+pub(crate) fn run_ahead<M: Machine>(shared: &Arc<Shared<M>>) {
     let mut decider = Decider::new();
     let options = &shared.options;
     let mut queue = shared.queue.lock();
     while !queue.closed {
-        if std::mem::take(&mut queue.settle_due) {
-            MutexGuard::unlocked(&mut queue, || journal.settle());
-            continue;
-        }
         let useful = queue.appending
             && queue.waiting.len() >= options.ahead_commands_min
             && !queue.has_enough(options);

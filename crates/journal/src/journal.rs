@@ -23,8 +23,7 @@ pub trait Journal: Send {
     /// succeed.
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
-    /// Does work that an append has deferred and that the next one would do otherwise. It may be
-    /// called on another handle, so that the next append can be prepared meanwhile.
+    /// Does work that an append has deferred and that the next one would do otherwise.
     fn settle(&mut self) {}
 
     /// Visits the entries from `from` on, in order, until the end or until the visitor breaks.
