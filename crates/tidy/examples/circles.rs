@@ -22,7 +22,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let modules = Modules::read(&root)?;
             for circle in modules.circles() {
                 let (circled, files) = (circle.members.len(), modules.files());
-                writeln!(out, "{name}: {circled} of {files} files: {}", circle.members.join(" "))?;
+                writeln!(
+                    out,
+                    "{name}: {circled} of {files} files: {}",
+                    circle.members.join(" ")
+                )?;
                 for (from, to, path) in circle.uses.iter().filter(|_| only.is_some()) {
                     writeln!(out, "    {from} -> {to}: {path}")?;
                 }

@@ -21,8 +21,10 @@ pub struct Function {
 ///
 /// If the file is not made of Rust's tokens. The text names the file.
 pub fn functions(file: &SourceFile) -> Result<Vec<Function>, String> {
-    let stream: TokenStream =
-        file.text.parse().map_err(|error| format!("{}: {error}", file.path))?;
+    let stream: TokenStream = file
+        .text
+        .parse()
+        .map_err(|error| format!("{}: {error}", file.path))?;
     let mut found = Vec::new();
     gather(stream, &mut found);
     number(&mut found);
@@ -46,7 +48,10 @@ fn gather(stream: TokenStream, found: &mut Vec<Function>) {
         }
         if let Some(end) = end_of_body(&tokens[at..]) {
             let lines = (end + 1).saturating_sub(keyword.span().start().line);
-            found.push(Function { name: name.to_string(), lines });
+            found.push(Function {
+                name: name.to_string(),
+                lines,
+            });
         }
     }
 }

@@ -22,7 +22,9 @@ pub const UPDATE: &str = "UPDATE_RATCHET";
 /// If something grew or is new, if the list says more than there is, or if the list cannot be read
 /// or written. The text says what to do.
 pub fn hold(name: &str, found: &Entries) -> Result<(), String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("known").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("known")
+        .join(name);
     let text = fs::read_to_string(&path).map_err(|error| cannot(&path, &error))?;
     let known = parse(&text).map_err(|line| format!("{}: `{line}`", path.display()))?;
     let next = match std::env::var(UPDATE).as_deref() {
@@ -34,7 +36,11 @@ pub fn hold(name: &str, found: &Entries) -> Result<(), String> {
         fs::write(&path, print(&text, &next)).map_err(|error| cannot(&path, &error))?;
     }
     let wrong = compare(&next, found);
-    if wrong.is_empty() { Ok(()) } else { Err(advice(&path, &wrong)) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(advice(&path, &wrong))
+    }
 }
 
 /// The list after what was `found`: lower where that is lower, without what is gone, and with what
@@ -76,7 +82,9 @@ pub fn compare(known: &Entries, found: &Entries) -> Vec<String> {
                 wrong.push(format!("grew: {name}: {size}, at most {limit}"));
             }
             Some(&limit) if size < limit => {
-                wrong.push(format!("better: {name}: {size}, the list still says {limit}"));
+                wrong.push(format!(
+                    "better: {name}: {size}, the list still says {limit}"
+                ));
             }
             Some(_) => {}
         }
@@ -104,7 +112,9 @@ fn cannot(path: &Path, error: &std::io::Error) -> String {
 
 /// The entries of a list, or the first line that is none.
 fn parse(text: &str) -> Result<Entries, &str> {
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
             let (size, name) = line.split_once(' ').ok_or(line)?;
@@ -115,7 +125,10 @@ fn parse(text: &str) -> Result<Entries, &str> {
 
 /// The list as a file, with the comments that `before` begins with.
 fn print(before: &str, entries: &Entries) -> String {
-    let comments = before.lines().filter(|line| line.starts_with('#')).map(str::to_owned);
+    let comments = before
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(str::to_owned);
     let lines = entries.iter().map(|(name, size)| format!("{size} {name}"));
     comments.chain(lines).map(|line| line + "\n").collect()
 }
@@ -125,7 +138,10 @@ mod tests {
     use super::{Entries, compare, ratchet};
 
     fn entries(entries: &[(&str, usize)]) -> Entries {
-        entries.iter().map(|&(name, size)| (name.to_owned(), size)).collect()
+        entries
+            .iter()
+            .map(|&(name, size)| (name.to_owned(), size))
+            .collect()
     }
 
     #[test]

@@ -27,7 +27,10 @@ pub fn crates(root: &Path) -> Result<BTreeMap<String, Uses>, String> {
     let mut found = BTreeMap::new();
     let entries = fs::read_dir(root.join("crates")).map_err(|error| error.to_string())?;
     for entry in entries {
-        let path = entry.map_err(|error| error.to_string())?.path().join("Cargo.toml");
+        let path = entry
+            .map_err(|error| error.to_string())?
+            .path()
+            .join("Cargo.toml");
         if !path.is_file() {
             continue;
         }
@@ -48,9 +51,9 @@ pub fn crates(root: &Path) -> Result<BTreeMap<String, Uses>, String> {
 ///
 /// If it cannot be read. The text names it.
 pub fn table(path: &Path) -> Result<Table, String> {
-    let text =
-        fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    text.parse().map_err(|error| format!("{}: {error}", path.display()))
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    text.parse()
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Everything of the workspace that a crate uses, directly or through others.
@@ -71,7 +74,10 @@ pub fn closure(crates: &BTreeMap<String, Uses>, name: &str) -> BTreeSet<String> 
 fn uses(manifest: &Table) -> Uses {
     let mut uses = Uses::default();
     let platforms = manifest.get("target").and_then(Value::as_table);
-    let tables = platforms.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    let tables = platforms
+        .into_iter()
+        .flat_map(Table::values)
+        .filter_map(Value::as_table);
     for table in std::iter::once(manifest).chain(tables) {
         let Some(dependencies) = table.get("dependencies").and_then(Value::as_table) else {
             continue;

@@ -11,8 +11,10 @@ use crate::source::SourceFile;
 ///
 /// If the file is not made of Rust's tokens. The text names the file.
 pub fn mentions(file: &SourceFile, path: &[&str]) -> Result<usize, String> {
-    let stream: TokenStream =
-        file.text.parse().map_err(|error| format!("{}: {error}", file.path))?;
+    let stream: TokenStream = file
+        .text
+        .parse()
+        .map_err(|error| format!("{}: {error}", file.path))?;
     Ok(count(stream, path))
 }
 

@@ -71,29 +71,39 @@ impl Modules {
     pub fn read(root: &Path) -> Result<Self, String> {
         let mut parser = Parser::default();
         parser.file(root)?;
-        Ok(Self { modules: parser.modules })
+        Ok(Self {
+            modules: parser.modules,
+        })
     }
 
     /// How many modules have a file.
     #[must_use]
     pub fn files(&self) -> usize {
-        self.modules.iter().enumerate().filter(|(at, module)| module.owner == *at).count()
+        self.modules
+            .iter()
+            .enumerate()
+            .filter(|(at, module)| module.owner == *at)
+            .count()
     }
 
     /// The circles among the modules, the largest first.
     #[must_use]
     pub fn circles(&self) -> Vec<Circle> {
         let uses = self.uses();
-        let reach: Vec<BTreeSet<usize>> =
-            (0..self.modules.len()).map(|from| reachable(&uses, from)).collect();
-        let mut done = BTreeSet::new();
+        let reach: Vec<BTreeSet<usize>> = (0..self.modules.len())
+            .map(|from| reachable(&uses, from))
+            .collect();
+        let mut done: BTreeSet<usize> = BTreeSet::new();
         let mut circles = Vec::new();
         for from in 0..self.modules.len() {
             if !reach[from].contains(&from) || done.contains(&from) {
                 continue;
             }
-            let members: BTreeSet<usize> =
-                reach[from].iter().copied().filter(|&to| reach[to].contains(&from)).collect();
+            let members: BTreeSet<usize> = reach[from]
+                .iter()
+                .copied()
+                .filter(|&to| reach[to].contains(&from))
+                .collect();
             done.extend(&members);
             circles.push(self.circle(&members, &uses));
         }
@@ -104,13 +114,16 @@ impl Modules {
     fn circle(&self, members: &BTreeSet<usize>, uses: &Uses) -> Circle {
         let mut names: Vec<String> = members.iter().map(|&member| self.name(member)).collect();
         names.sort();
-        let inner = uses.iter().filter(|((from, to), _)| {
-            members.contains(from) && members.contains(to)
-        });
+        let inner = uses
+            .iter()
+            .filter(|((from, to), _)| members.contains(from) && members.contains(to));
         let uses = inner
             .map(|(&(from, to), path)| (self.name(from), self.name(to), path.join("::")))
             .collect();
-        Circle { members: names, uses }
+        Circle {
+            members: names,
+            uses,
+        }
     }
 
     fn name(&self, module: usize) -> String {

@@ -14,7 +14,14 @@ use placewright_tidy::source::{rust_files, workspace};
 const HTTP_LEVEL: &str = "APIs";
 
 /// What only a service that speaks HTTP needs. A client of HTTP has `reqwest`.
-const HTTP: [&str; 6] = ["axum", "http-body-util", "hyper", "hyper-util", "matchit", "tower"];
+const HTTP: [&str; 6] = [
+    "axum",
+    "http-body-util",
+    "hyper",
+    "hyper-util",
+    "matchit",
+    "tower",
+];
 
 /// What an agent or a cell does without: it decides nothing about places.
 const NO_SCHEDULER: [&str; 2] = ["agent", "cell"];
@@ -28,19 +35,33 @@ const DECIDERS: [&str; 2] = ["crates/placement/", "crates/conductor/"];
 /// The levels of ARCHITECTURE.md, the highest first, with their crates.
 fn levels() -> Vec<(String, BTreeSet<String>)> {
     let page = fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it can be read");
-    let (_, section) = page.split_once("\n## Levels\n").expect("it has a section \"Levels\"");
+    let (_, section) = page
+        .split_once("\n## Levels\n")
+        .expect("it has a section \"Levels\"");
     let section = section.split("\n## ").next().unwrap_or(section);
-    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let rows = section
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1);
     let levels: Vec<_> = rows
         .filter_map(|row| {
             let mut cells = row.trim_matches('|').split('|');
             let name = cells.next()?.trim().to_owned();
-            let crates = cells.next()?.split('`').skip(1).step_by(2).map(str::to_owned);
+            let crates = cells
+                .next()?
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .map(str::to_owned);
             Some((name, crates.collect::<BTreeSet<String>>()))
         })
         .filter(|(_, crates)| !crates.is_empty())
         .collect();
-    assert!(levels.len() > 2, "the table of levels has {} rows", levels.len());
+    assert!(
+        levels.len() > 2,
+        "the table of levels has {} rows",
+        levels.len()
+    );
     levels
 }
 
@@ -94,7 +115,10 @@ fn no_crate_uses_one_above_it() {
 fn what_is_below_the_apis_knows_no_http() {
     let crates = crates();
     let levels = levels();
-    let (_, apis) = levels.iter().find(|(name, _)| name == HTTP_LEVEL).expect("APIs are a level");
+    let (_, apis) = levels
+        .iter()
+        .find(|(name, _)| name == HTTP_LEVEL)
+        .expect("APIs are a level");
     let mut found = Entries::new();
     let mut below = manifests::closure(&crates, "control");
     below.insert("control".to_owned());
@@ -102,7 +126,11 @@ fn what_is_below_the_apis_knows_no_http() {
         if apis.contains(&name) {
             found.insert(format!("control links {name}"), 1);
         } else {
-            for used in crates[&name].others.iter().filter(|used| HTTP.contains(&used.as_str())) {
+            for used in crates[&name]
+                .others
+                .iter()
+                .filter(|used| HTTP.contains(&used.as_str()))
+            {
                 found.insert(format!("control links {used} through {name}"), 1);
             }
         }
@@ -115,7 +143,10 @@ fn agents_and_cells_do_not_link_the_scheduler() {
     let crates = crates();
     let mut found = Entries::new();
     for name in NO_SCHEDULER {
-        assert!(crates.contains_key(name), "no crate `{name}`: name its successor here");
+        assert!(
+            crates.contains_key(name),
+            "no crate `{name}`: name its successor here"
+        );
         if manifests::closure(&crates, name).contains("scheduler") {
             found.insert(format!("{name} links scheduler"), 1);
         }
@@ -129,10 +160,16 @@ fn ranked_candidates_are_claimed_in_one_place() {
     let mut found = Entries::new();
     for file in rust_files(&workspace()).expect("the sources can be read") {
         let product = file.path.contains("/src/") && !file.path.ends_with("/tests.rs");
-        if !product || DECIDERS.iter().any(|decider| file.path.starts_with(decider)) {
+        if !product
+            || DECIDERS
+                .iter()
+                .any(|decider| file.path.starts_with(decider))
+        {
             continue;
         }
-        let named = CLAIMS.iter().map(|path| mentions(&file, path).expect("it is Rust"));
+        let named = CLAIMS
+            .iter()
+            .map(|path| mentions(&file, path).expect("it is Rust"));
         let named: usize = named.sum();
         if named > 0 {
             found.insert(file.path, named);
@@ -168,7 +205,11 @@ fn all_modules() -> Vec<(String, Modules)> {
         let folder = folder.expect("it can be read").path();
         for root in ["src/lib.rs", "src/main.rs"].map(|root| folder.join(root)) {
             if root.is_file() {
-                let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name = folder
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
                 let modules = Modules::read(&root).expect("the modules can be read");
                 found.push((name, modules));
             }
@@ -180,5 +221,9 @@ fn all_modules() -> Vec<(String, Modules)> {
 }
 
 fn describe(circle: &Circle) -> String {
-    format!("{} files: {}", circle.members.len(), circle.members.join(" "))
+    format!(
+        "{} files: {}",
+        circle.members.len(),
+        circle.members.join(" ")
+    )
 }

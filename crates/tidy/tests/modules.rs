@@ -19,14 +19,20 @@ fn circles(files: &[(&str, &str)]) -> Vec<Circle> {
 }
 
 fn members(circles: &[Circle]) -> Vec<String> {
-    circles.iter().map(|circle| circle.members.join(" ")).collect()
+    circles
+        .iter()
+        .map(|circle| circle.members.join(" "))
+        .collect()
 }
 
 #[test]
 fn two_that_use_each_other_are_a_circle() {
     let found = circles(&[
         ("lib.rs", "mod a; mod b; mod c; pub use a::A;"),
-        ("a.rs", "use crate::b::B; use crate::c; pub struct A(B, c::C);"),
+        (
+            "a.rs",
+            "use crate::b::B; use crate::c; pub struct A(B, c::C);",
+        ),
         ("b.rs", "pub struct B; fn f(_: &super::a::A) {}"),
         ("c.rs", "pub struct C;"),
     ]);
@@ -43,9 +49,18 @@ fn two_that_use_each_other_are_a_circle() {
 #[test]
 fn a_re_export_is_no_use_and_leads_to_the_definition() {
     let found = circles(&[
-        ("lib.rs", "mod a; mod b; pub use a::{A as First, Other}; pub use b::*; pub struct Root;"),
-        ("a.rs", "use crate::Root; pub struct A(Root); pub struct Other;"),
-        ("b.rs", "use crate::{First, Other}; pub struct B(First, Other); type R = super::Root;"),
+        (
+            "lib.rs",
+            "mod a; mod b; pub use a::{A as First, Other}; pub use b::*; pub struct Root;",
+        ),
+        (
+            "a.rs",
+            "use crate::Root; pub struct A(Root); pub struct Other;",
+        ),
+        (
+            "b.rs",
+            "use crate::{First, Other}; pub struct B(First, Other); type R = super::Root;",
+        ),
     ]);
     assert_eq!(members(&found), [""; 0]);
 }
@@ -63,7 +78,10 @@ fn a_re_export_that_is_also_used_is_a_use() {
 fn a_module_and_its_child_can_be_a_circle() {
     let found = circles(&[
         ("main.rs", "mod a; fn main() { a::run() }"),
-        ("a.rs", "mod inner; pub fn run() { inner::go() } pub fn help() {}"),
+        (
+            "a.rs",
+            "mod inner; pub fn run() { inner::go() } pub fn help() {}",
+        ),
         ("a/inner.rs", "use super::*; pub fn go() { help() }"),
     ]);
     assert_eq!(members(&found), ["a a::inner"]);
@@ -78,7 +96,10 @@ fn tests_and_other_crates_do_not_count() {
             "pub struct A; #[cfg(test)] mod tests { use crate::b::B; } \
              #[cfg(test)] use crate::b::B; /* crate::b::B */ const T: &str = \"crate::b::B\";",
         ),
-        ("b.rs", "use super::fmt; pub struct B(crate::a::A); impl fmt::Debug for B {}"),
+        (
+            "b.rs",
+            "use super::fmt; pub struct B(crate::a::A); impl fmt::Debug for B {}",
+        ),
     ]);
     assert_eq!(members(&found), [""; 0]);
 }
@@ -86,7 +107,10 @@ fn tests_and_other_crates_do_not_count() {
 #[test]
 fn modules_inside_a_file_belong_to_it() {
     let found = circles(&[
-        ("lib.rs", "mod a { pub mod b { pub fn f() { super::super::c::f() } } } mod c;"),
+        (
+            "lib.rs",
+            "mod a { pub mod b { pub fn f() { super::super::c::f() } } } mod c;",
+        ),
         ("c.rs", "pub fn f() { if false { crate::a::b::f() } }"),
     ]);
     assert_eq!(members(&found), ["c crate"]);

@@ -68,12 +68,20 @@ impl Shown for fn(u8) {
     }
 }
 "##;
-    let file = SourceFile { path: "text.rs".to_owned(), text: text.to_owned() };
+    let file = SourceFile {
+        path: "text.rs".to_owned(),
+        text: text.to_owned(),
+    };
     let found: BTreeMap<String, usize> = functions(&file)
         .expect("it is Rust")
         .into_iter()
         .map(|function| (function.name, function.lines))
         .collect();
     let expected = [("one", 1), ("two", 10), ("inner", 2), ("one#2", 2)];
-    assert_eq!(found, expected.map(|(name, lines)| (name.to_owned(), lines)).into());
+    assert_eq!(
+        found,
+        expected
+            .map(|(name, lines)| (name.to_owned(), lines))
+            .into()
+    );
 }

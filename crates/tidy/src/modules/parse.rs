@@ -8,8 +8,9 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use super::{Import, Module};
 
 /// The words after which a module's item has its name.
-const ITEMS: [&str; 10] =
-    ["struct", "enum", "union", "trait", "type", "const", "static", "fn", "mod", "mut"];
+const ITEMS: [&str; 10] = [
+    "struct", "enum", "union", "trait", "type", "const", "static", "fn", "mod", "mut",
+];
 
 #[derive(Default)]
 pub(super) struct Parser {
@@ -37,7 +38,14 @@ impl Parser {
     fn read(&mut self, file: &Path, children: &Path, module: usize) -> Result<(), String> {
         let text = fs::read_to_string(file).map_err(|error| says(file, &error))?;
         let stream: TokenStream = text.parse().map_err(|error| says(file, &error))?;
-        self.stream(stream, Place { module, children, top: true })
+        self.stream(
+            stream,
+            Place {
+                module,
+                children,
+                top: true,
+            },
+        )
     }
 
     fn stream(&mut self, stream: TokenStream, place: Place<'_>) -> Result<(), String> {
@@ -50,16 +58,31 @@ impl Parser {
     }
 
     /// Reads what begins with a token, and says where the next begins.
-    fn token(&mut self, tokens: &[TokenTree], at: usize, place: Place<'_>) -> Result<usize, String> {
+    fn token(
+        &mut self,
+        tokens: &[TokenTree],
+        at: usize,
+        place: Place<'_>,
+    ) -> Result<usize, String> {
         match &tokens[at] {
             TokenTree::Punct(punct) if punct.as_char() == '#' => {
                 let Some(TokenTree::Group(group)) = tokens.get(at + 1) else {
                     return Ok(at + 1);
                 };
-                Ok(if is_for_tests(group) { after_item(tokens, at + 2) } else { at + 2 })
+                Ok(if is_for_tests(group) {
+                    after_item(tokens, at + 2)
+                } else {
+                    at + 2
+                })
             }
             TokenTree::Group(group) => {
-                self.stream(group.stream(), Place { top: false, ..place })?;
+                self.stream(
+                    group.stream(),
+                    Place {
+                        top: false,
+                        ..place
+                    },
+                )?;
                 Ok(at + 1)
             }
             TokenTree::Ident(ident) => match ident.to_string().as_str() {
@@ -97,10 +120,22 @@ impl Parser {
         parent.children.insert(name.clone(), child);
         let own_file = !matches!(tokens.get(at + 2), Some(TokenTree::Group(_)));
         let owner = if own_file { child } else { parent.owner };
-        self.modules.push(Module { path, parent: place.module, owner, ..Module::default() });
+        self.modules.push(Module {
+            path,
+            parent: place.module,
+            owner,
+            ..Module::default()
+        });
         let children = place.children.join(&name);
         if let Some(TokenTree::Group(body)) = tokens.get(at + 2) {
-            self.stream(body.stream(), Place { module: child, children: &children, top: true })?;
+            self.stream(
+                body.stream(),
+                Place {
+                    module: child,
+                    children: &children,
+                    top: true,
+                },
+            )?;
         } else {
             self.read(&file_of(place.children, &name), &children, child)?;
         }
@@ -113,7 +148,11 @@ impl Parser {
         module.words.insert(word.to_owned());
         if place.top {
             // `macro_rules! name`
-            let name = if word == "macro_rules" { tokens.get(at + 2) } else { tokens.get(at + 1) };
+            let name = if word == "macro_rules" {
+                tokens.get(at + 2)
+            } else {
+                tokens.get(at + 1)
+            };
             if let Some(TokenTree::Ident(name)) = name
                 && (ITEMS.contains(&word) || word == "macro_rules")
             {
@@ -144,7 +183,11 @@ fn says(file: &Path, error: &dyn std::fmt::Display) -> String {
 
 fn file_of(directory: &Path, name: &str) -> PathBuf {
     let file = directory.join(format!("{name}.rs"));
-    if file.is_file() { file } else { directory.join(name).join("mod.rs") }
+    if file.is_file() {
+        file
+    } else {
+        directory.join(name).join("mod.rs")
+    }
 }
 
 fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
@@ -181,7 +224,8 @@ fn is_for_tests(attribute: &Group) -> bool {
 /// Where the item that begins at `at` is over.
 fn after_item(tokens: &[TokenTree], at: usize) -> usize {
     let inside = tokens[at.min(tokens.len())..].iter().take_while(|token| {
-        let body = matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+        let body =
+            matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
         !body && !ends(token)
     });
     at + inside.count() + 1
@@ -205,7 +249,11 @@ fn use_tree(tokens: &[TokenTree], prefix: &[String], public: bool, imports: &mut
                     path.clear();
                 }
                 TokenTree::Punct(punct) if punct.as_char() == '*' => {
-                    imports.push(Import { path: std::mem::take(&mut path), name: None, public });
+                    imports.push(Import {
+                        path: std::mem::take(&mut path),
+                        name: None,
+                        public,
+                    });
                 }
                 _ => {}
             }

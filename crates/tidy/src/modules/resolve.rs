@@ -102,7 +102,9 @@ impl Modules {
                 self.modules[at].children.get(first)?;
             }
         }
-        while let Some(&child) = rest.first().and_then(|name| self.modules[module].children.get(name))
+        while let Some(&child) = rest
+            .first()
+            .and_then(|name| self.modules[module].children.get(name))
         {
             module = child;
             rest = &rest[1..];
@@ -143,7 +145,10 @@ impl Modules {
     }
 
     fn descend<'p>(&self, mut at: usize, mut rest: &'p [String]) -> (usize, &'p [String]) {
-        while let Some(&child) = rest.first().and_then(|name| self.modules[at].children.get(name)) {
+        while let Some(&child) = rest
+            .first()
+            .and_then(|name| self.modules[at].children.get(name))
+        {
             at = child;
             rest = &rest[1..];
         }
@@ -152,5 +157,8 @@ impl Modules {
 }
 
 fn named<'m>(module: &'m Module, name: &str) -> Option<&'m Import> {
-    module.imports.iter().find(|import| import.name.as_deref() == Some(name))
+    module
+        .imports
+        .iter()
+        .find(|import| import.name.as_deref() == Some(name))
 }
