@@ -1,0 +1,117 @@
+//! Which module uses which, and which use one another in a circle.
+
+use std::fs;
+
+use placewright_tidy::modules::{Circle, Modules};
+use tempfile::TempDir;
+
+/// Writes files, the first of which is the root of a crate, and reads its circles.
+fn circles(files: &[(&str, &str)]) -> Vec<Circle> {
+    let folder = TempDir::new().expect("there is room");
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
+        fs::write(path, text).expect("it can be written");
+    }
+    let modules = Modules::read(&folder.path().join(files[0].0)).expect("it can be read");
+    assert_eq!(modules.files(), files.len());
+    modules.circles()
+}
+
+fn members(circles: &[Circle]) -> Vec<String> {
+    circles
+        .iter()
+        .map(|circle| circle.members.join(" "))
+        .collect()
+}
+
+#[test]
+fn two_that_use_each_other_are_a_circle() {
+    let found = circles(&[
+        ("lib.rs", "mod a; mod b; mod c; pub use a::A;"),
+        (
+            "a.rs",
+            "use crate::b::B; use crate::c; pub struct A(B, c::C);",
+        ),
+        ("b.rs", "pub struct B; fn f(_: &super::a::A) {}"),
+        ("c.rs", "pub struct C;"),
+    ]);
+    assert_eq!(members(&found), ["a b"]);
+    assert_eq!(
+        found[0].uses,
+        [
+            ("a".to_owned(), "b".to_owned(), "crate::b::B".to_owned()),
+            ("b".to_owned(), "a".to_owned(), "super::a::A".to_owned()),
+        ],
+    );
+}
+
+#[test]
+fn a_re_export_is_no_use_and_leads_to_the_definition() {
+    let found = circles(&[
+        (
+            "lib.rs",
+            "mod a; mod b; pub use a::{A as First, Other}; pub use b::*; pub struct Root;",
+        ),
+        (
+            "a.rs",
+            "use crate::Root; pub struct A(Root); pub struct Other;",
+        ),
+        (
+            "b.rs",
+            "use crate::{First, Other}; pub struct B(First, Other); type R = super::Root;",
+        ),
+    ]);
+    assert_eq!(members(&found), [""; 0]);
+}
+
+#[test]
+fn a_re_export_that_is_also_used_is_a_use() {
+    let found = circles(&[
+        ("lib.rs", "mod a; pub use a::A; pub struct Root(A);"),
+        ("a.rs", "pub struct A(Option<Box<crate::Root>>);"),
+    ]);
+    assert_eq!(members(&found), ["a crate"]);
+}
+
+#[test]
+fn a_module_and_its_child_can_be_a_circle() {
+    let found = circles(&[
+        ("main.rs", "mod a; fn main() { a::run() }"),
+        (
+            "a.rs",
+            "mod inner; pub fn run() { inner::go() } pub fn help() {}",
+        ),
+        ("a/inner.rs", "use super::*; pub fn go() { help() }"),
+    ]);
+    assert_eq!(members(&found), ["a a::inner"]);
+}
+
+#[test]
+fn tests_and_other_crates_do_not_count() {
+    let found = circles(&[
+        ("lib.rs", "mod a; mod b; use std::fmt;"),
+        (
+            "a.rs",
+            "pub struct A; #[cfg(test)] mod tests { use crate::b::B; } \
+             #[cfg(test)] use crate::b::B; /* crate::b::B */ const T: &str = \"crate::b::B\";",
+        ),
+        (
+            "b.rs",
+            "use super::fmt; pub struct B(crate::a::A); impl fmt::Debug for B {}",
+        ),
+    ]);
+    assert_eq!(members(&found), [""; 0]);
+}
+
+#[test]
+fn modules_inside_a_file_belong_to_it() {
+    let found = circles(&[
+        (
+            "lib.rs",
+            "mod a { pub mod b { pub fn f() { super::super::c::f() } } } mod c;",
+        ),
+        ("c.rs", "pub fn f() { if false { crate::a::b::f() } }"),
+    ]);
+    assert_eq!(members(&found), ["c crate"]);
+}

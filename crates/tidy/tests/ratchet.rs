@@ -1,0 +1,87 @@
+//! Files of more than 500 lines and functions of more than 70 are listed, and only get shorter.
+
+use std::collections::BTreeMap;
+
+use placewright_tidy::functions::functions;
+use placewright_tidy::known::{Entries, hold};
+use placewright_tidy::source::{SourceFile, rust_files, workspace};
+
+/// The lines that a file may have.
+const FILE_MAX: usize = 500;
+
+/// The lines that a function may have: what fits a screen.
+const FUNCTION_MAX: usize = 70;
+
+fn sources() -> Vec<SourceFile> {
+    let sources = rust_files(&workspace()).expect("the sources can be read");
+    // A test that reads nothing would pass.
+    assert!(sources.len() > 500, "only {} files found", sources.len());
+    sources
+}
+
+#[test]
+fn no_file_grows_past_its_limit() {
+    let mut long = Entries::new();
+    for file in sources() {
+        if file.lines() > FILE_MAX {
+            long.insert(file.path.clone(), file.lines());
+        }
+    }
+    if let Err(advice) = hold("files.txt", &long) {
+        panic!("{advice}");
+    }
+}
+
+#[test]
+fn no_function_grows_past_its_limit() {
+    let mut long = Entries::new();
+    for file in sources() {
+        for function in functions(&file).expect("the sources are Rust") {
+            if function.lines > FUNCTION_MAX {
+                long.insert(format!("{} {}", file.path, function.name), function.lines);
+            }
+        }
+    }
+    if let Err(advice) = hold("functions.txt", &long) {
+        panic!("{advice}");
+    }
+}
+
+#[test]
+fn functions_are_found_with_their_lines() {
+    let text = r##"
+fn one() { "fn not_this() {" ; }
+// fn nor_this() {
+trait Shown { fn no_body(&self) -> u8; }
+impl Shown for fn(u8) {
+    fn two(
+        &self,
+    ) -> Vec<u8>
+    where
+        u8: Copy,
+    {
+        fn inner() {
+        }
+        r#"}"#.into()
+    }
+    fn one() {
+    }
+}
+"##;
+    let file = SourceFile {
+        path: "text.rs".to_owned(),
+        text: text.to_owned(),
+    };
+    let found: BTreeMap<String, usize> = functions(&file)
+        .expect("it is Rust")
+        .into_iter()
+        .map(|function| (function.name, function.lines))
+        .collect();
+    let expected = [("one", 1), ("two", 10), ("inner", 2), ("one#2", 2)];
+    assert_eq!(
+        found,
+        expected
+            .map(|(name, lines)| (name.to_owned(), lines))
+            .into()
+    );
+}
