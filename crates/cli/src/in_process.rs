@@ -8,7 +8,8 @@ use hyper::body::Bytes;
 use hyper::{Request, Response};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::Engine;
-use placewright_server::{Body, ControlMachine, HttpMetrics, ServerOptions, Service};
+use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
+use placewright_server::{ControlMachine, PlacementOptions, Service};
 use prometheus_client::registry::Registry;
 
 /// A service on this engine. Its streams end when it is dropped.
@@ -21,15 +22,15 @@ pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Serv
     let (policy, _) = Policy::load(&PolicyConfig::default())?;
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
-    let options = ServerOptions::default();
-    Ok(Arc::new(Service::new(
-        options,
-        engine,
+    let gateway = Gateway::new(
+        HttpOptions::default(),
         authenticator,
         policy,
         metrics,
         Arc::new(registry),
-    )))
+    );
+    let options = PlacementOptions::default();
+    Ok(Arc::new(Service::new(Arc::new(gateway), engine, options)))
 }
 
 /// Sends a GET request as an administrator: a path with its query.

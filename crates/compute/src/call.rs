@@ -1,6 +1,5 @@
 //! The context of a request after authentication and routing, and what handlers do with it.
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Rule, Target};
 use placewright_conductor::super_conductor::{Bound, Command, Outcome, Refusal};
@@ -9,14 +8,12 @@ use placewright_control::Views;
 use placewright_engine::{Reading, SubmitError};
 use placewright_link::{Act, LinkError};
 use placewright_placement::Timestamp;
-use placewright_server::Held;
-use serde::Serialize;
 use serde_json::Value;
+use placewright_http::{ApiError, ApiResult};
 
-use crate::error::{ApiError, ApiResult, sentence};
+use crate::error::{self, sentence};
+use crate::core::Core;
 use crate::query::Query;
-use crate::routes::Operation;
-use crate::service::Core;
 use crate::version::Version;
 
 /// How often a change is read and submitted again after it conflicted with a concurrent one.
@@ -27,11 +24,11 @@ pub(crate) struct Call<'a> {
     pub(crate) core: &'a Core,
     pub(crate) version: Version,
     pub(crate) identity: &'a Identity,
-    pub(crate) parameters: Vec<(&'a str, String)>,
-    pub(crate) query: Query,
+    pub(crate) parameters: &'a [(&'static str, String)],
+    pub(crate) query: Query<'a>,
     pub(crate) body: &'a [u8],
     /// Scheme and host of the API as the client addresses it, for links.
-    pub(crate) origin: String,
+    pub(crate) origin: &'a str,
     /// The project in the path, with a slash before it; empty if the path has none.
     pub(crate) prefix: &'a str,
     pub(crate) at: Timestamp,
@@ -39,28 +36,7 @@ pub(crate) struct Call<'a> {
     pub(crate) reading: Option<Mutex<Reading>>,
 }
 
-/// How often an answer is made anew because the store failed to keep what it was made of.
-const READINGS_MAX: usize = 3;
-
 impl Call<'_> {
-    /// Answers, when all that the answer shows is durable.
-    pub(crate) async fn answer(&mut self, operation: &Operation) -> ApiResult<Reply> {
-        if operation.method != "GET" {
-            return (operation.answer)(self).await;
-        }
-        for _ in 0..READINGS_MAX {
-            self.reading = Some(Mutex::default());
-            let answer = (operation.answer)(self).await;
-            let reading = self.reading.take().map(Mutex::into_inner);
-            if self.core.conductor.end(reading.unwrap_or_default()).await {
-                return answer;
-            }
-        }
-        Err(ApiError::unavailable(
-            "The store fails to keep changes: try again later.",
-        ))
-    }
-
     /// A parameter of the path.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         let mut parameters = self.parameters.iter();
@@ -87,7 +63,7 @@ impl Call<'_> {
     /// Checks a policy rule for an object of the caller, or of nobody in particular.
     pub(crate) fn allow(&self, rule: Rule) -> ApiResult<()> {
         let target = Target::own(self.identity);
-        Ok(self.core.placement.allow(rule, self.identity, &target)?)
+        self.check(rule, &target)
     }
 
     /// Checks a policy rule for an object that belongs to a project and a user.
@@ -95,7 +71,14 @@ impl Call<'_> {
         let target = Target::new()
             .with("project_id", Some(project))
             .with("user_id", Some(user));
-        Ok(self.core.placement.allow(rule, self.identity, &target)?)
+        self.check(rule, &target)
+    }
+
+    fn check(&self, rule: Rule, target: &Target<'_>) -> ApiResult<()> {
+        let allowed = self.core.gateway.authorize(rule, self.identity, target);
+        allowed.map_err(|error| {
+            error.with_detail(format!("Policy does not allow {rule} to be performed."))
+        })
     }
 
     /// Whether a policy rule allows the caller the operation.
@@ -173,33 +156,33 @@ impl Call<'_> {
             tracing::warn!("{text}");
             // Details of the store's failure are shown to operators only.
             match self.sees_all_projects() {
-                true => ApiError::unavailable(text),
-                false => ApiError::unavailable("The change was not made: try again later."),
+                true => error::unavailable(text),
+                false => error::unavailable("The change was not made: try again later."),
             }
         })
     }
 
     /// Submits a command; a refusal becomes a 409 or 404.
     pub(crate) async fn carry_out(&self, command: Command) -> ApiResult<Outcome> {
-        Ok(self.submit(command).await??)
+        self.submit(command).await?.map_err(error::of_refusal)
     }
 
     /// Makes a cell carry out an operation; a refusal becomes a 409.
     pub(crate) async fn act(&self, cell: CellId, act: Act) -> ApiResult<()> {
         let reply = self.core.conductor.act(cell, act).await;
-        match reply.map_err(|error| self.of_link(error))? {
+        match reply.map_err(|error| self.of_link(&error))? {
             CellReply::Accepted => Ok(()),
             CellReply::Refused(why) => Err(ApiError::conflict(sentence(&why))),
         }
     }
 
     /// Converts an error of a link. The names and addresses of cells are shown to operators only.
-    pub(crate) fn of_link(&self, error: LinkError) -> ApiError {
-        let told = ApiError::from(error);
-        match told.status {
+    pub(crate) fn of_link(&self, error: &LinkError) -> ApiError {
+        let told = error::of_link(error);
+        match told.status() {
             503 if !self.sees_all_projects() => {
-                tracing::warn!("{}", told.message);
-                ApiError::unavailable("What has the server does not answer now: try again later.")
+                tracing::warn!("{}", told.detail());
+                error::unavailable("What has the server does not answer now: try again later.")
             }
             _ => told,
         }
@@ -216,51 +199,10 @@ impl Call<'_> {
             match self.submit(command).await? {
                 Ok(_) => return Ok(value),
                 Err(Refusal::Changed) => {}
-                Err(refusal) => return Err(refusal.into()),
+                Err(refusal) => return Err(error::of_refusal(refusal)),
             }
         }
         let message = "Others change the same thing all the time: try again.";
         Err(ApiError::conflict(message))
-    }
-}
-
-/// The response of a handler that succeeded.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) body: Option<Vec<u8>>,
-    /// A long body instead of that.
-    pub(crate) pieces: Vec<Bytes>,
-    /// The room that it holds until its client has taken it.
-    pub(crate) held: Option<Held>,
-    pub(crate) location: Option<String>,
-}
-
-impl Reply {
-    /// A response without a body.
-    pub(crate) fn empty(status: u16) -> Self {
-        Self {
-            status,
-            body: None,
-            pieces: Vec::new(),
-            held: None,
-            location: None,
-        }
-    }
-
-    /// A response with a JSON body.
-    pub(crate) fn json(status: u16, value: &impl Serialize) -> ApiResult<Self> {
-        let body = serde_json::to_vec(value).map_err(|error| {
-            ApiError::new(500, format!("The answer cannot be written: {error}"))
-        })?;
-        Ok(Self {
-            body: Some(body),
-            ..Self::empty(status)
-        })
-    }
-
-    pub(crate) fn with_location(mut self, location: String) -> Self {
-        self.location = Some(location);
-        self
     }
 }

@@ -1,88 +1,48 @@
-//! Error responses, in the form of the compute API.
+//! Error responses in the form of the compute API, and what else becomes one.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use placewright_conductor::super_conductor;
+use placewright_http::{ApiError, title};
 use placewright_link::LinkError;
-use placewright_server::Denied;
 use serde_json::{Value, json};
 
-/// An error response. The request has changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApiError {
-    pub(crate) status: u16,
-    pub(crate) message: Cow<'static, str>,
-    pub(crate) challenge: Option<String>,
-    pub(crate) retry_after_s: Option<u64>,
+/// When a client may try again that was refused because something does not answer.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A 404 for an object that does not exist, or that the caller may not see.
+pub(crate) fn missing(what: &str, id: &str) -> ApiError {
+    ApiError::not_found(format!("There is no {what} {id}."))
 }
 
-/// The result of a handler, or the error response.
-pub(crate) type ApiResult<T> = Result<T, ApiError>;
+/// A 404 for a path that does not exist in the requested version.
+pub(crate) fn nothing_here() -> ApiError {
+    ApiError::not_found("The resource could not be found.")
+}
 
-impl ApiError {
-    pub(crate) fn new(status: u16, message: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            status,
-            message: message.into(),
-            challenge: None,
-            retry_after_s: None,
-        }
-    }
+/// A 503 after which the client may try again.
+pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>) -> ApiError {
+    ApiError::unavailable(message).with_retry_after(RETRY_AFTER)
+}
 
-    pub(crate) fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(400, message)
+/// The JSON body of an error response.
+pub(crate) fn body(error: &ApiError) -> Value {
+    let status = error.status();
+    let message = match error.detail() {
+        "" => title(status),
+        detail => detail,
+    };
+    if status == 401 {
+        // In other clouds a proxy in front of the API answers these, in this form.
+        return json!({"error": {
+            "code": 401, "title": "Unauthorized", "message": message,
+        }});
     }
-
-    /// A 400 that names the wrong field of a body or query.
-    pub(crate) fn field(field: &str, message: impl std::fmt::Display) -> Self {
-        Self::new(400, format!("{field}: {message}"))
-    }
-
-    pub(crate) fn forbidden(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(403, message)
-    }
-
-    pub(crate) fn not_found(what: &str, id: &str) -> Self {
-        Self::new(404, format!("There is no {what} {id}."))
-    }
-
-    /// A 404 for a path that does not exist in the requested version.
-    pub(crate) fn nothing_here() -> Self {
-        Self::new(404, "The resource could not be found.")
-    }
-
-    pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(409, message)
-    }
-
-    pub(crate) fn too_large(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(413, message)
-    }
-
-    pub(crate) fn not_implemented(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(501, message)
-    }
-
-    pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            retry_after_s: Some(1),
-            ..Self::new(503, message)
-        }
-    }
-
-    /// The JSON body of the response.
-    pub(crate) fn body(&self) -> Value {
-        if self.status == 401 {
-            // In other clouds a proxy in front of the API answers these, in this form.
-            return json!({"error": {
-                "code": 401, "title": "Unauthorized", "message": self.message,
-            }});
-        }
-        let mut body = serde_json::Map::new();
-        let value = json!({"code": self.status, "message": self.message});
-        body.insert(kind(self.status).to_owned(), value);
-        Value::Object(body)
-    }
+    let mut body = serde_json::Map::new();
+    let value = json!({"code": status, "message": message});
+    body.insert(kind(status).to_owned(), value);
+    Value::Object(body)
 }
 
 /// The key of the error object for a status.
@@ -103,45 +63,31 @@ fn kind(status: u16) -> &'static str {
     }
 }
 
-impl From<Denied> for ApiError {
-    fn from(denied: Denied) -> Self {
-        Self {
-            status: denied.status,
-            message: denied.message.into(),
-            challenge: denied.challenge,
-            retry_after_s: denied.retry_after_s,
-        }
-    }
-}
-
 /// The response to a refusal of the conductor for which no handler has its own message.
-impl From<super_conductor::Refusal> for ApiError {
-    fn from(refusal: super_conductor::Refusal) -> Self {
-        use super_conductor::Refusal;
-        match refusal {
-            Refusal::NotFound { what, id } => Self::not_found(what, &id),
-            Refusal::TooManyBytes { most } => Self::forbidden(format!(
-                "The records of the project's servers would have more than {most} bytes; \
-                 compute.project_bytes_max allows no more."
-            )),
-            Refusal::TooMany { .. } => Self::forbidden(sentence(&refusal.to_string())),
-            Refusal::Exists { .. }
-            | Refusal::InUse { .. }
-            | Refusal::WrongState { .. }
-            | Refusal::Changed
-            | Refusal::Placement(_) => Self::conflict(sentence(&refusal.to_string())),
-        }
+pub(crate) fn of_refusal(refusal: super_conductor::Refusal) -> ApiError {
+    use super_conductor::Refusal;
+    match refusal {
+        Refusal::NotFound { what, id } => missing(what, &id),
+        Refusal::TooManyBytes { most } => ApiError::forbidden(format!(
+            "The records of the project's servers would have more than {most} bytes; \
+             compute.project_bytes_max allows no more."
+        )),
+        Refusal::TooMany { .. } => ApiError::forbidden(sentence(&refusal.to_string())),
+        Refusal::Exists { .. }
+        | Refusal::InUse { .. }
+        | Refusal::WrongState { .. }
+        | Refusal::Changed
+        | Refusal::Placement(_) => ApiError::conflict(sentence(&refusal.to_string())),
     }
 }
 
-impl From<LinkError> for ApiError {
-    fn from(error: LinkError) -> Self {
-        match &error {
-            LinkError::Refused { why, .. } => Self::conflict(sentence(why)),
-            LinkError::Unreachable { .. }
-            | LinkError::TimedOut { .. }
-            | LinkError::Unavailable { .. } => Self::unavailable(sentence(&error.to_string())),
-        }
+/// The response when a cell cannot be reached, or does not do what it was asked for.
+pub(crate) fn of_link(error: &LinkError) -> ApiError {
+    match error {
+        LinkError::Refused { why, .. } => ApiError::conflict(sentence(why)),
+        LinkError::Unreachable { .. }
+        | LinkError::TimedOut { .. }
+        | LinkError::Unavailable { .. } => unavailable(sentence(&error.to_string())),
     }
 }
 

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::error::{ApiError, ApiResult};
 
 /// A JSON object whose fields are taken out one by one while it is parsed.
 pub(crate) struct Fields<'a> {
@@ -286,11 +285,13 @@ pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use placewright_http::{ApiError, ApiResult};
+
+use super::*;
     use serde_json::json;
 
     fn message<T: std::fmt::Debug>(result: ApiResult<T>) -> String {
-        result.unwrap_err().message.into_owned()
+        result.unwrap_err().detail().to_owned()
     }
 
     #[test]

@@ -7,16 +7,17 @@ pub(crate) mod extra_specs;
 use placewright_auth::Rule;
 use placewright_conductor::Control;
 use placewright_conductor::super_conductor::{Change, Command, Flavor};
+use placewright_http::{ApiError, ApiResult};
 
+use crate::error;
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 
 /// Finds a flavor that the caller may see.
 pub(crate) fn find<'s>(call: &Call<'_>, control: &'s Control, id: &str) -> ApiResult<&'s Flavor> {
     let flavor = control.conductor.flavors().get(id);
     flavor
         .filter(|flavor| is_visible(call, flavor))
-        .ok_or_else(|| ApiError::not_found("flavor", id))
+        .ok_or_else(|| error::missing("flavor", id))
 }
 
 /// Whether the caller may see and use a flavor.

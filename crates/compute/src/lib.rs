@@ -2,7 +2,8 @@
 //! servers.
 //!
 //! [`ComputeService`] answers requests without sockets, so tests call [`ComputeService::handle`].
-//! Authentication, policies, limits and metrics are those of the placement service. Each write is
+//! Authentication, policies, limits and metrics are those of the [`Gateway`](placewright_http::Gateway)
+//! that all REST services share. Each write is
 //! one command of control ([`placewright_control::Conductor`]); reads are computed from control's
 //! state and the cells' latest reports. This crate selects no hosts: it checks requests and formats
 //! what the states contain.
@@ -12,6 +13,7 @@
 
 mod admin;
 mod call;
+mod core;
 mod cost;
 mod error;
 mod fields;

@@ -1,9 +1,9 @@
 //! Pagination of lists: limit, marker, and the link to the next page.
 
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult};
 
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 
 /// The most items of a page, and the default limit.
 pub(crate) const LIMIT_MAX: usize = 1000;

@@ -1,40 +1,41 @@
 //! Query strings of requests.
 
-use percent_encoding::percent_decode_str;
+use std::ops::Deref;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use placewright_http::{ApiError, ApiResult, QueryError, Syntax};
 use placewright_placement::Timestamp;
 
-use crate::error::{ApiError, ApiResult};
 use crate::fields::parse_boolean;
 use crate::options::Limits;
 use crate::time;
 
-/// The decoded parameters of a query, in their order.
-#[derive(Debug, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
+/// The decoded parameters of a query, read as the values that the API has.
+#[derive(Debug)]
+pub(crate) struct Query<'a>(placewright_http::Query<'a>);
 
-impl Query {
-    /// Splits and decodes a query string.
-    pub(crate) fn parse(text: &str, limits: &Limits) -> ApiResult<Self> {
-        let parts = || text.split('&').filter(|pair| !pair.is_empty());
-        let (count, most) = (parts().count(), limits.parameters_max);
-        if count > most {
-            return Err(ApiError::bad_request(format!(
-                "The query has {count} parameters; compute.parameters_max allows {most}."
-            )));
-        }
-        let mut pairs = Vec::with_capacity(count);
-        for pair in parts() {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            pairs.push((decode(key)?, decode(value)?));
-        }
-        Ok(Self(pairs))
+impl<'a> Deref for Query<'a> {
+    type Target = placewright_http::Query<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
+}
 
-    /// The value of a key; the last one if it is repeated.
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        let mut pairs = self.0.iter().rev();
-        let (_, value) = pairs.find(|(name, _)| name == key)?;
-        Some(value)
+impl<'a> Query<'a> {
+    /// Splits and decodes a query string.
+    pub(crate) fn parse(text: &'a str, limits: &Limits) -> ApiResult<Self> {
+        let syntax = Syntax {
+            separators: &['&'],
+            parameters_max: limits.parameters_max,
+        };
+        let query = placewright_http::Query::parse(text, syntax);
+        query.map(Self).map_err(|error| match error {
+            QueryError::TooMany { count, most } => ApiError::bad_request(format!(
+                "The query has {count} parameters; compute.parameters_max allows {most}."
+            )),
+            QueryError::NotUtf8(_) => not_utf8(),
+        })
     }
 
     /// A key that occurs more than once, except those that may.
@@ -44,18 +45,6 @@ impl Query {
         names.sort_unstable();
         let mut pairs = names.windows(2).filter(|pair| pair[0] == pair[1]);
         pairs.next().map(|pair| pair[0])
-    }
-
-    /// All values of a key.
-    pub(crate) fn all<'q>(&'q self, key: &'q str) -> impl Iterator<Item = &'q str> {
-        let pairs = self.0.iter().filter(move |(name, _)| name == key);
-        pairs.map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// The value of a key as an integer that is not negative.
@@ -117,37 +106,32 @@ impl Query {
             if !text.is_empty() {
                 text.push('&');
             }
-            encode(name, &mut text);
+            text.extend(utf8_percent_encode(name, ENCODED));
             text.push('=');
-            encode(value, &mut text);
+            text.extend(utf8_percent_encode(value, ENCODED));
         }
         text
     }
 }
 
-fn encode(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' => {
-                out.push(byte.into());
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-}
+/// What is not written as it is in a query: all but letters, digits and a few signs.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b':');
 
-/// Decodes percent signs, and plus signs as blanks.
-fn decode(text: &str) -> ApiResult<String> {
-    let spaced = text.replace('+', " ");
-    decode_path(&spaced)
-}
-
-/// Decodes percent signs only.
+/// Decodes percent signs in a part of a path.
 pub(crate) fn decode_path(text: &str) -> ApiResult<String> {
-    match percent_decode_str(text).decode_utf8() {
+    match placewright_http::decode(text) {
         Ok(text) => Ok(text.into_owned()),
-        Err(_) => Err(ApiError::bad_request("The URL is not in UTF-8.")),
+        Err(_) => Err(not_utf8()),
     }
+}
+
+fn not_utf8() -> ApiError {
+    ApiError::bad_request("The URL is not in UTF-8.")
 }
 
 #[cfg(test)]
@@ -173,7 +157,7 @@ mod tests {
         assert_eq!(query.repeated(&["a"]), None);
         let error = parse(&"name=a&".repeat(600)).unwrap_err();
         assert_eq!(
-            error.message,
+            error.detail(),
             "The query has 600 parameters; compute.parameters_max allows 64."
         );
     }

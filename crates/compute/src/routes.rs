@@ -4,10 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use matchit::Router;
+use placewright_http::{ApiResult, Reply};
 
 use crate::admin::{aggregates, hypervisors, keypairs, limits, server_groups, services, zones};
-use crate::call::{Call, Reply};
-use crate::error::ApiResult;
+use crate::call::Call;
 use crate::flavors::{access, catalog, extra_specs};
 use crate::servers::{
     actions, create, delete, instance_actions, list, metadata, migrations, parts, show, tags,
@@ -27,6 +27,13 @@ pub(crate) struct Operation {
     pub(crate) answer: for<'c> fn(&'c Call<'c>) -> Answering<'c>,
 }
 
+impl Operation {
+    /// Whether requests have a body.
+    pub(crate) fn takes_body(&self) -> bool {
+        matches!(self.method, "POST" | "PUT")
+    }
+}
+
 /// A path and its methods.
 pub(crate) struct Entry {
     /// The path below `/v2.1`, with parameters in braces.
@@ -38,6 +45,12 @@ impl Entry {
     /// Whether bodies may contain a server's specification with its user data, and so be large.
     pub(crate) fn is_about_servers(&self) -> bool {
         matches!(self.path, "/servers" | "/servers/{server_id}/action")
+    }
+
+    /// The names of the parameters in the path, in their order.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let parts = self.path.split('/');
+        parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
     }
 
     /// The operation of a method in a version, and whether the path has the method in any version.

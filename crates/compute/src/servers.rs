@@ -27,9 +27,10 @@ use placewright_auth::Rule;
 use placewright_conductor::{Control, InstanceId};
 use placewright_control::Views;
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult};
 
+use crate::error;
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 use seen::Seen;
 
 /// Finds the server of the path, and checks a policy rule.
@@ -44,7 +45,7 @@ pub(crate) fn find<'s>(
     rule: Rule,
 ) -> ApiResult<Seen<'s>> {
     let text = call.parameter("server_id");
-    let missing = || ApiError::not_found("server", text);
+    let missing = || error::missing("server", text);
     let id = InstanceId(Uuid::try_parse(text).map_err(|_| missing())?);
     let seen = Seen::find(control, views, id).ok_or_else(missing)?;
     let (project, user) = (&seen.mapping.project, &seen.mapping.user);

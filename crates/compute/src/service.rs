@@ -1,60 +1,61 @@
-//! The HTTP service: one request from its head to its response.
+//! The compute API's service: the way of its requests from the dispatcher to a handler.
 
 use std::fmt;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Incoming};
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::body::Body as HttpBody;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, Uri};
 use matchit::Router;
+use parking_lot::Mutex;
 use placewright_auth::Identity;
-use placewright_control::{Conductor, Runtime};
-use placewright_scheduler::translate::TranslateOptions;
-use placewright_server::{
-    Body, Content, Exchange, HttpMetrics, HttpService, Ranker, ServerOptions, Service,
+use placewright_control::Runtime;
+use placewright_http::{
+    Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed,
 };
 
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
-use crate::images::Images;
-use crate::options::{ComputeOptions, Limits};
+use crate::call::Call;
+use crate::core::Core;
+use crate::options::ComputeOptions;
 use crate::query::{Query, decode_path};
 use crate::routes::{self, Entry, Operation, TABLE};
 use crate::version::{self, NoVersion, Version};
-use crate::{cost, time, versions};
+use crate::{cost, error, time, versions};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
+/// How often an answer is made anew because the store failed to keep what it was made of.
+const READINGS_MAX: usize = 3;
+
 /// The compute API without sockets: it takes requests and returns responses.
 pub struct ComputeService {
-    core: Arc<Core>,
-}
-
-/// The data that all requests share.
-pub(crate) struct Core {
-    pub(crate) placement: Arc<Service>,
-    pub(crate) conductor: Conductor,
-    pub(crate) ranker: Ranker,
-    options: ComputeOptions,
+    core: Core,
     router: Router<usize>,
 }
 
-impl Core {
-    pub(crate) fn translate(&self) -> &TranslateOptions {
-        &self.options.translate
-    }
+/// A request after its routing.
+pub(crate) enum Asked {
+    /// The list of versions.
+    Versions { origin: String },
+    /// The only version.
+    Version { origin: String },
+    /// An operation of that version.
+    Operation(Box<Found>),
+}
 
-    pub(crate) fn images(&self) -> &Images {
-        &self.options.images
-    }
-
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.options.limits
-    }
+/// A request for an operation.
+pub(crate) struct Found {
+    entry: &'static Entry,
+    operation: &'static Operation,
+    version: Version,
+    parameters: Vec<(&'static str, String)>,
+    /// Scheme and host of the API as the client addresses it, for links.
+    origin: String,
+    /// The project in the path, with a slash before it; empty if the path has none.
+    prefix: String,
 }
 
 impl fmt::Debug for ComputeService {
@@ -67,123 +68,30 @@ impl fmt::Debug for ComputeService {
 }
 
 impl ComputeService {
-    /// The compute API of a running control, with the authentication, policies and limits of the
-    /// placement service.
-    pub fn new(placement: Arc<Service>, runtime: &Runtime, options: ComputeOptions) -> Self {
+    /// The compute API of a running control.
+    pub fn new(gateway: Arc<Gateway>, runtime: &Runtime, options: ComputeOptions) -> Self {
         Self {
-            core: Arc::new(Core {
-                placement,
+            core: Core {
+                gateway,
                 conductor: runtime.conductor().clone(),
                 ranker: runtime.ranker().clone(),
                 options,
-                router: routes::router(),
-            }),
+            },
+            router: routes::router(),
         }
     }
 
     /// Answers a request. Errors are responses too.
-    pub async fn handle<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
+    pub async fn handle<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        remote: Option<SocketAddr>,
+    ) -> Response<Body>
     where
-        B: HttpBody<Data = Bytes> + Unpin + Send,
+        B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
     {
-        let (parts, mut body) = request.into_parts();
-        let mut exchange = Exchange::new(remote);
-        let placement = &self.core.placement;
-        let response = if placement.is_preflight(&parts) {
-            None
-        } else if let Some(page) = placement.common_page(&parts, &mut exchange).await {
-            Some(page)
-        } else {
-            let mut version = None;
-            let answer = self
-                .answer(&parts, &mut body, &mut exchange, &mut version)
-                .await;
-            Some(self.respond(answer, version, &exchange))
-        };
-        placement
-            .finish(&parts, body, response, &exchange, remote)
-            .await
-    }
-
-    async fn answer<B>(
-        &self,
-        parts: &Parts,
-        body: &mut B,
-        exchange: &mut Exchange,
-        version: &mut Option<Version>,
-    ) -> ApiResult<Reply>
-    where
-        B: HttpBody<Data = Bytes> + Unpin + Send,
-        B::Error: fmt::Display,
-    {
-        let core = &*self.core;
-        core.placement.check_head(parts)?;
-        let origin = self.origin(parts);
-        let path = parts.uri.path();
-        if matches!(path, "" | "/") {
-            exchange.set_route("/");
-            return Reply::json(300, &versions::list(&origin));
-        }
-        let rest = match path.strip_prefix("/v2.1") {
-            Some("" | "/") => {
-                exchange.set_route("/v2.1");
-                return Reply::json(200, &versions::one(&origin));
-            }
-            Some(rest) if rest.starts_with('/') => rest,
-            _ => return Err(ApiError::nothing_here()),
-        };
-        let negotiated = version::negotiate(&parts.headers).map_err(|error| no_version(&error))?;
-        *version = Some(negotiated);
-        let identity = core.placement.identify(parts, exchange).await?;
-        exchange.set_identity(&identity);
-        let (prefix, resource) = project_prefix(rest, identity.project_id())?;
-        let found = core.router.at(resource);
-        let found = found.map_err(|_| ApiError::nothing_here())?;
-        let entry: &'static Entry = TABLE.get(*found.value).ok_or_else(ApiError::nothing_here)?;
-        exchange.set_route(entry.path);
-        let operation = operation_of(entry, &parts.method, negotiated)?;
-        let mut parameters = Vec::with_capacity(2);
-        for (name, value) in found.params.iter() {
-            parameters.push((name, decode_path(value)?));
-        }
-        let content = if matches!(parts.method, Method::POST | Method::PUT) {
-            check_content_type(parts)?;
-            read_body(core, entry, &identity, body).await?
-        } else {
-            Content::default()
-        };
-        let query = Query::parse(parts.uri.query().unwrap_or(""), core.limits())?;
-        if cost::is_high(entry.path, operation.method, &content) {
-            let work = Work {
-                core: Arc::clone(&self.core),
-                operation,
-                version: negotiated,
-                parameters: own(parameters),
-                query,
-                content,
-                origin,
-                prefix: prefix.to_owned(),
-                identity: Arc::clone(&identity),
-            };
-            let mut reply = core.placement.run_costly(&identity, work.run()).await??;
-            let bytes = reply.pieces.iter().map(Bytes::len).sum();
-            reply.held = core.placement.hold_answer(&identity, bytes)?;
-            return Ok(reply);
-        }
-        let mut call = Call {
-            core,
-            version: negotiated,
-            identity: &identity,
-            parameters,
-            query,
-            body: &content,
-            origin,
-            prefix,
-            at: time::now(),
-            reading: None,
-        };
-        call.answer(operation).await
+        placewright_http::handle(self, request, remote).await
     }
 
     /// Scheme and host of the API as the client addresses it.
@@ -202,45 +110,177 @@ impl ComputeService {
         format!("http://{}", host.unwrap_or("localhost"))
     }
 
-    fn respond(
+    fn find(
         &self,
-        answer: ApiResult<Reply>,
-        version: Option<Version>,
-        exchange: &Exchange,
-    ) -> Response<Body> {
-        let (reply, error) = match answer {
-            Ok(reply) => (reply, None),
-            Err(error) => {
-                let body = error.body().to_string().into_bytes();
-                let reply = Reply {
-                    body: Some(body),
-                    ..Reply::empty(error.status)
-                };
-                (reply, Some(error))
-            }
-        };
-        let has_body = reply.body.is_some() || !reply.pieces.is_empty();
-        let body = match reply.body {
-            Some(body) => Body::Whole(body.into()),
-            None => Body::of_pieces(reply.pieces, reply.held),
-        };
-        let mut response = Response::new(body);
-        *response.status_mut() =
-            StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        if has_body {
-            let json = HeaderValue::from_static("application/json");
-            headers.insert(header::CONTENT_TYPE, json);
+        parts: &Parts,
+        identity: &Identity,
+        version: Version,
+        exchange: &mut Exchange<Version>,
+    ) -> ApiResult<Found> {
+        let rest = parts.uri.path().strip_prefix(PREFIX).unwrap_or("");
+        let (prefix, resource) = project_prefix(rest, identity.project_id())?;
+        let found = self.router.at(resource);
+        let found = found.map_err(|_| error::nothing_here())?;
+        let entry: &'static Entry = TABLE.get(*found.value).ok_or_else(error::nothing_here)?;
+        exchange.set_route(entry.path);
+        let operation = operation_of(entry, &parts.method, version)?;
+        let mut parameters = Vec::with_capacity(2);
+        for (name, (_, value)) in entry.parameters().zip(found.params.iter()) {
+            parameters.push((name, decode_path(value)?));
         }
+        if operation.takes_body() {
+            check_content_type(parts)?;
+        }
+        Ok(Found {
+            entry,
+            operation,
+            version,
+            parameters,
+            origin: self.origin(parts),
+            prefix: prefix.to_owned(),
+        })
+    }
+
+    /// The most bytes of a body, and the option that says so.
+    fn body_limit(&self, entry: &Entry) -> (&'static str, usize) {
+        let limits = self.core.limits();
+        if entry.is_about_servers() {
+            ("server_body_bytes_max", limits.server_body_bytes_max)
+        } else {
+            ("body_bytes_max", limits.body_bytes_max)
+        }
+    }
+}
+
+/// What all paths of the API but that of the list of versions begin with.
+const PREFIX: &str = "/v2.1";
+
+impl Api for ComputeService {
+    type Version = Version;
+    type Request = Asked;
+
+    fn gateway(&self) -> &Gateway {
+        &self.core.gateway
+    }
+
+    fn admit(&self, parts: &Parts, exchange: &mut Exchange<Version>) -> ApiResult<Access> {
+        let path = parts.uri.path();
+        if matches!(path, "" | "/") {
+            exchange.set_route("/");
+            return Ok(Access::Open);
+        }
+        match path.strip_prefix(PREFIX) {
+            Some("" | "/") => {
+                exchange.set_route(PREFIX);
+                return Ok(Access::Open);
+            }
+            Some(rest) if rest.starts_with('/') => {}
+            _ => return Err(error::nothing_here()),
+        }
+        let version = version::negotiate(&parts.headers).map_err(|error| no_version(&error))?;
+        exchange.set_version(version, None);
+        Ok(Access::Identified)
+    }
+
+    fn route(
+        &self,
+        parts: &Parts,
+        identity: Option<&Identity>,
+        exchange: &mut Exchange<Version>,
+    ) -> ApiResult<Routed<Asked>> {
+        let (Some(identity), Some(version)) = (identity, exchange.version()) else {
+            let origin = self.origin(parts);
+            return Ok(Routed {
+                request: match parts.uri.path() {
+                    "" | "/" => Asked::Versions { origin },
+                    _ => Asked::Version { origin },
+                },
+                body_bytes_max: None,
+            });
+        };
+        let found = self.find(parts, identity, version, exchange)?;
+        let (_, most) = self.body_limit(found.entry);
+        Ok(Routed {
+            body_bytes_max: found.operation.takes_body().then_some(most),
+            request: Asked::Operation(Box::new(found)),
+        })
+    }
+
+    fn body_too_large(&self, request: &Asked, error: ApiError) -> ApiError {
+        let Asked::Operation(found) = request else {
+            return error;
+        };
+        let (option, most) = self.body_limit(found.entry);
+        error.with_detail(format!(
+            "The body is too long; compute.{option} allows {most} bytes."
+        ))
+    }
+
+    fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
+        match request {
+            Asked::Operation(found) => {
+                cost::is_high(found.entry.path, found.operation.method, body)
+            }
+            Asked::Versions { .. } | Asked::Version { .. } => false,
+        }
+    }
+
+    async fn run(
+        self: &Arc<Self>,
+        request: &Asked,
+        uri: &Uri,
+        identity: Option<&Identity>,
+        body: &[u8],
+    ) -> ApiResult<Reply> {
+        let (found, identity) = match (request, identity) {
+            (Asked::Versions { origin }, _) => {
+                return Reply::value(300, &versions::list(origin));
+            }
+            (Asked::Version { origin }, _) => return Reply::value(200, &versions::one(origin)),
+            (Asked::Operation(found), Some(identity)) => (found, identity),
+            // A request for an operation is never admitted as open.
+            (Asked::Operation(_), None) => return Err(error::nothing_here()),
+        };
+        let mut call = Call {
+            core: &self.core,
+            version: found.version,
+            identity,
+            parameters: &found.parameters,
+            query: Query::parse(uri.query().unwrap_or(""), self.core.limits())?,
+            body,
+            origin: &found.origin,
+            prefix: &found.prefix,
+            at: time::now(),
+            reading: None,
+        };
+        carry_out(&mut call, found.operation).await
+    }
+
+    fn error_body(
+        &self,
+        _: &Parts,
+        error: &ApiError,
+        exchange: &Exchange<Version>,
+    ) -> (Vec<u8>, Option<&'static str>) {
+        if exchange.is_page() {
+            return (error.detail().as_bytes().to_vec(), None);
+        }
+        let body = error::body(error).to_string().into_bytes();
+        (body, Some("application/json"))
+    }
+
+    fn put_headers(
+        &self,
+        headers: &mut HeaderMap,
+        _: Option<&ApiError>,
+        exchange: &Exchange<Version>,
+    ) {
         let mut put = |name: HeaderName, text: &str| {
             if let Ok(value) = HeaderValue::from_str(text) {
                 headers.insert(name, value);
             }
         };
-        if let Some(location) = &reply.location {
-            put(header::LOCATION, location);
-        }
-        if let Some(version) = version {
+        if let Some(version) = exchange.version() {
             put(version::HEADER, &format!("compute {version}"));
             put(version::OLD_HEADER, &version.to_string());
             put(
@@ -248,17 +288,26 @@ impl ComputeService {
                 "OpenStack-API-Version, X-OpenStack-Nova-API-Version",
             );
         }
-        if let Some(error) = error {
-            if let Some(challenge) = &error.challenge {
-                put(header::WWW_AUTHENTICATE, challenge);
-            }
-            if let Some(seconds) = error.retry_after_s {
-                put(header::RETRY_AFTER, &seconds.to_string());
-            }
-        }
         put(COMPUTE_REQUEST_ID, exchange.request_id());
-        response
     }
+}
+
+/// Calls a handler. What it shows is durable when this returns.
+async fn carry_out(call: &mut Call<'_>, operation: &Operation) -> ApiResult<Reply> {
+    if operation.method != "GET" {
+        return (operation.answer)(call).await;
+    }
+    for _ in 0..READINGS_MAX {
+        call.reading = Some(Mutex::default());
+        let answer = (operation.answer)(call).await;
+        let reading = call.reading.take().map(Mutex::into_inner);
+        if call.core.conductor.end(reading.unwrap_or_default()).await {
+            return answer;
+        }
+    }
+    Err(error::unavailable(
+        "The store fails to keep changes: try again later.",
+    ))
 }
 
 fn operation_of(
@@ -268,51 +317,9 @@ fn operation_of(
 ) -> ApiResult<&'static Operation> {
     let (operation, is_known) = entry.operation(method.as_str(), version);
     operation.ok_or_else(|| match is_known {
-        true => ApiError::nothing_here(),
+        true => error::nothing_here(),
         false => ApiError::new(405, "The method is not allowed here."),
     })
-}
-
-/// An authenticated and parsed request with its handler, owned so that it can run on another
-/// thread.
-struct Work {
-    core: Arc<Core>,
-    operation: &'static Operation,
-    version: Version,
-    parameters: Vec<(String, String)>,
-    query: Query,
-    content: Content,
-    origin: String,
-    prefix: String,
-    identity: Arc<Identity>,
-}
-
-impl Work {
-    async fn run(self) -> ApiResult<Reply> {
-        let parameters = self.parameters.iter();
-        let mut call = Call {
-            core: &self.core,
-            version: self.version,
-            identity: &self.identity,
-            parameters: parameters
-                .map(|(name, value)| (name.as_str(), value.clone()))
-                .collect(),
-            query: self.query,
-            body: &self.content,
-            origin: self.origin,
-            prefix: &self.prefix,
-            at: time::now(),
-            reading: None,
-        };
-        call.answer(self.operation).await
-    }
-}
-
-fn own(parameters: Vec<(&str, String)>) -> Vec<(String, String)> {
-    let owned = parameters.into_iter();
-    owned
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
 }
 
 fn no_version(error: &NoVersion) -> ApiError {
@@ -340,7 +347,7 @@ fn project_prefix<'p>(path: &'p str, own: Option<&str>) -> ApiResult<(&'p str, &
     }
     let (prefix, rest) = path.split_at(1 + first.len());
     if rest.is_empty() {
-        return Err(ApiError::nothing_here());
+        return Err(error::nothing_here());
     }
     if own != Some(first) {
         return Err(ApiError::bad_request(format!(
@@ -348,34 +355,6 @@ fn project_prefix<'p>(path: &'p str, own: Option<&str>) -> ApiResult<(&'p str, &
         )));
     }
     Ok((prefix, rest))
-}
-
-/// The body of a request, which must not be longer than its route needs.
-async fn read_body<B>(
-    core: &Core,
-    entry: &Entry,
-    identity: &Identity,
-    body: &mut B,
-) -> ApiResult<Content>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-    B::Error: fmt::Display,
-{
-    let limits = core.limits();
-    let (option, most) = if entry.is_about_servers() {
-        ("server_body_bytes_max", limits.server_body_bytes_max)
-    } else {
-        ("body_bytes_max", limits.body_bytes_max)
-    };
-    let read = core.placement.read_body_up_to(body, identity, most).await;
-    read.map_err(|denied| {
-        let mut error = ApiError::from(denied);
-        if error.status == 413 {
-            error.message =
-                format!("The body is too long; compute.{option} allows {most} bytes.").into();
-        }
-        error
-    })
 }
 
 fn check_content_type(parts: &Parts) -> ApiResult<()> {
@@ -387,27 +366,5 @@ fn check_content_type(parts: &Parts) -> ApiResult<()> {
             415,
             format!("The content type is {other}; it must be application/json."),
         )),
-    }
-}
-
-impl HttpService for ComputeService {
-    fn options(&self) -> &ServerOptions {
-        HttpService::options(&*self.core.placement)
-    }
-
-    fn metrics(&self) -> &HttpMetrics {
-        HttpService::metrics(&*self.core.placement)
-    }
-
-    fn stopping(&self) {
-        HttpService::stopping(&*self.core.placement);
-    }
-
-    fn handle(
-        self: &Arc<Self>,
-        request: Request<Incoming>,
-        remote: SocketAddr,
-    ) -> impl Future<Output = Response<Body>> + Send {
-        ComputeService::handle(self, request, Some(remote))
     }
 }

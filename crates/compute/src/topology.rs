@@ -10,9 +10,9 @@ use placewright_scheduler::select::rules::hard;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult};
 
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
 /// The name of the scheduler hint, and of the rule in a server group.
@@ -217,7 +217,7 @@ mod tests {
             ),
             (json!(vec![json!("relation=same"); 17]), "t: "),
         ] {
-            let message = read("t", &value).unwrap_err().message;
+            let message = read("t", &value).unwrap_err().detail().to_owned();
             assert!(message.starts_with(expected), "{value}: {message}");
         }
     }

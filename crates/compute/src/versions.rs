@@ -1,9 +1,9 @@
 //! Version discovery: how clients find the API.
 
 use serde_json::{Value, json};
+use placewright_http::{ApiResult, Reply};
 
-use crate::call::{Call, Reply};
-use crate::error::ApiResult;
+use crate::call::Call;
 use crate::version::{NEWEST, OLDEST, Version};
 
 /// The list of versions, at `/`.
@@ -13,7 +13,7 @@ pub(crate) fn list(origin: &str) -> Value {
 
 /// The only version, at `/v2.1`.
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
-    Reply::json(200, &one(&call.origin))
+    Reply::value(200, &one(call.origin))
 }
 
 pub(crate) fn one(origin: &str) -> Value {

@@ -5,18 +5,20 @@
 //! hosts report is kept in memory only. `docs/scheduler-api.md` describes the interface.
 
 use std::fmt;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Incoming};
+use hyper::body::Body as HttpBody;
 use hyper::http::request::Parts;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response, Uri};
 use parking_lot::Mutex;
-use placewright_auth::Target;
-use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
+use placewright_auth::{Identity, Target};
+use placewright_http::{
+    Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed, latin1_path,
+};
+use placewright_placement::{Command, Outcome, Refusal, State};
 use placewright_scheduler::contention::Contention;
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::request::{self, Unreadable};
@@ -25,17 +27,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::costly::CostlyError;
-use crate::http::body::{Body, Content};
-use crate::http::date;
-use crate::http::error::ApiError;
-use crate::http::own::{self, Page};
-use crate::http::reply::Reply;
-use crate::http::routes::{self, Needs};
-use crate::http::service::{Exchange, Service, answer, checks};
-use crate::metrics::HttpMetrics;
-use crate::options::ServerOptions;
-use crate::server::HttpService;
+use crate::clock::now;
+use crate::http::routes::Needs;
+use crate::http::service::{Service, checks};
 
 mod capacity;
 mod cause;
@@ -51,7 +45,7 @@ mod refused;
 mod why;
 
 use kept::Shelf;
-use path::{Path, Route};
+use path::{Operation, Path, Route};
 use reasons::Reasons;
 use refused::Answer;
 
@@ -136,11 +130,6 @@ impl Core {
     }
 }
 
-/// The present time of the system clock, for placement's records.
-fn now() -> Timestamp {
-    Timestamp(date::now_us())
-}
-
 /// A request after authentication and routing.
 struct Call<'a> {
     core: &'a Arc<Core>,
@@ -167,9 +156,7 @@ impl Call<'_> {
 
 /// A response with a JSON body.
 fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
-    let text = serde_json::to_vec(value)
-        .map_err(|error| ApiError::new(500, format!("cannot write the answer: {error}")))?;
-    Ok(Reply::text(status, "application/json", text))
+    Ok(Reply::value(status, value)?)
 }
 
 impl SchedulerService {
@@ -192,76 +179,90 @@ impl SchedulerService {
     }
 
     /// Answers a request. Errors are responses too.
-    pub async fn handle<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
+    pub async fn handle<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        remote: Option<SocketAddr>,
+    ) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
     {
-        let (parts, mut body) = request.into_parts();
-        let mut exchange = Exchange::new(remote);
-        let placement = &self.core.placement;
-        let response = if placement.is_preflight(&parts) {
-            None
-        } else {
-            let answer = self.answer(&parts, &mut body, &mut exchange).await;
-            Some(match answer {
-                Ok(reply) => answer::accepted(&parts, reply, &exchange),
-                Err(refused) => refused.respond(&parts, &exchange),
-            })
-        };
-        placement
-            .finish(&parts, body, response, &exchange, remote)
-            .await
+        placewright_http::handle(self, request, remote).await
+    }
+}
+
+/// A request after its routing.
+pub(crate) struct Asked {
+    path: Path,
+    operation: Operation,
+}
+
+impl Api for SchedulerService {
+    type Version = ();
+    type Request = Asked;
+
+    fn gateway(&self) -> &Gateway {
+        &self.core.placement.gateway
     }
 
-    async fn answer<B>(&self, parts: &Parts, body: &mut B, exchange: &mut Exchange) -> Answer<Reply>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        let placement = &self.core.placement;
-        let options = &placement.options;
-        let path = routes::decode_path(parts.uri.path());
-        checks::check_head(parts, options.head_bytes_max)?;
-        if let Some(page @ (Page::Metrics | Page::Health | Page::Ready)) = Page::find(&path) {
-            exchange.route = page.path();
-            return Ok(own::show(placement, page, parts, None).await?);
-        }
-        let identity = placement.authenticate(&parts.headers, exchange).await?;
-        exchange.set_identity(&identity);
-        let path = Path::find(&path)?;
-        exchange.route = path.route.path();
+    fn admit(&self, _: &Parts, _: &mut Exchange) -> ApiResult<Access> {
+        Ok(Access::Identified)
+    }
+
+    fn route(
+        &self,
+        parts: &Parts,
+        identity: Option<&Identity>,
+        exchange: &mut Exchange,
+    ) -> ApiResult<Routed<Asked>> {
+        let path = Path::find(&latin1_path(parts.uri.path()))?;
+        exchange.set_route(path.route.path());
         let operation = path.route.operation(&parts.method)?;
-        let target = Target::own(&identity);
-        placement.authorize(operation.rule, &identity, &target)?;
-        let content = if operation.has_body {
-            checks::check_needs(Needs::JsonBody, &parts.headers)?;
-            placement.content(body, Some(&identity), usize::MAX).await?
-        } else {
-            Content::default()
-        };
-        let query = parts.uri.query().unwrap_or("");
-        if operation.cost.is_high(content.len()) {
-            let caller = placement.costly.caller(&identity);
-            let (core, method) = (Arc::clone(&self.core), parts.method.clone());
-            let query = query.to_owned();
-            let work = async move {
-                let call = Call {
-                    core: &core,
-                    query: &query,
-                    body: &content,
-                };
-                run(&path, method.as_str(), &call).await
-            };
-            let answer = placement.costly.run(caller, work).await;
-            return answer.map_err(CostlyError::to_api)?;
+        if let Some(identity) = identity {
+            let target = Target::own(identity);
+            self.gateway().authorize(operation.rule, identity, &target)?;
         }
+        if operation.has_body {
+            checks::check_needs(Needs::JsonBody, &parts.headers)?;
+        }
+        Ok(Routed {
+            body_bytes_max: operation.has_body.then_some(usize::MAX),
+            request: Asked { path, operation },
+        })
+    }
+
+    fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
+        request.operation.cost.is_high(body.len())
+    }
+
+    async fn run(
+        self: &Arc<Self>,
+        request: &Asked,
+        uri: &Uri,
+        _: Option<&Identity>,
+        body: &[u8],
+    ) -> ApiResult<Reply> {
         let call = Call {
             core: &self.core,
-            query,
-            body: &content,
+            query: uri.query().unwrap_or(""),
+            body,
         };
-        run(&path, parts.method.as_str(), &call).await
+        Ok(run(&request.path, request.operation.method, &call).await?)
+    }
+
+    fn error_body(
+        &self,
+        parts: &Parts,
+        error: &ApiError,
+        exchange: &Exchange,
+    ) -> (Vec<u8>, Option<&'static str>) {
+        let body = if parts.method == Method::HEAD {
+            Vec::new()
+        } else {
+            refused::body(error, exchange.request_id())
+        };
+        (body, Some("application/json"))
     }
 }
 
@@ -281,27 +282,5 @@ async fn run(path: &Path, method: &str, call: &Call<'_>) -> Answer<Reply> {
         (Route::Aggregate, _) => fleet::remove_aggregate(call, uuid),
         (Route::Topology, "PUT") => fleet::put_topology(call).await,
         (Route::Topology, _) => fleet::show_topology(call).await,
-    }
-}
-
-impl HttpService for SchedulerService {
-    fn options(&self) -> &ServerOptions {
-        &self.core.placement.options
-    }
-
-    fn metrics(&self) -> &HttpMetrics {
-        &self.core.placement.metrics
-    }
-
-    fn stopping(&self) {
-        self.core.placement.stopping.send_replace(true);
-    }
-
-    fn handle(
-        self: &Arc<Self>,
-        request: Request<Incoming>,
-        remote: SocketAddr,
-    ) -> impl Future<Output = Response<Body>> + Send {
-        SchedulerService::handle(self, request, Some(remote))
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use placewright_engine::Options;
 use placewright_journal::{Faults, Faulty, MemoryJournal};
-use placewright_server::ServerOptions;
+use placewright_http::HttpOptions;
 use support::{Answer, HOST, OTHER, call, create_host, service_on};
 
 /// Polls a request until it has to wait.
@@ -29,7 +29,7 @@ async fn start(request: &mut Pin<&mut impl Future<Output = Answer>>) {
 async fn setting_traits_does_not_wait_for_the_changes_of_others() {
     let faults = Faults::new();
     let journal = Faulty::new(MemoryJournal::new(), faults.clone());
-    let service = service_on(journal, ServerOptions::default(), Options::default(), "").await;
+    let service = service_on(journal, HttpOptions::default(), Options::default(), "").await;
     create_host(&service, HOST).await;
     faults.hold();
     let done = faults.appends();
@@ -59,7 +59,7 @@ async fn a_change_that_is_too_large_for_the_store_is_its_callers_own_matter() {
         record_bytes_max: 16_384,
         ..Options::default()
     };
-    let service = service_on(MemoryJournal::new(), ServerOptions::default(), options, "").await;
+    let service = service_on(MemoryJournal::new(), HttpOptions::default(), options, "").await;
     create_host(&service, HOST).await;
     let path = format!("/resource_providers/{HOST}/aggregates");
     let many: Vec<String> = (0..2_000)

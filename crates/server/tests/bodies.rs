@@ -12,17 +12,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Request;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use placewright_server::{ServerOptions, Service};
+use placewright_http::HttpOptions;
+use placewright_server::Service;
 use support::{Answer, call, service};
 
 const PATH: &str = "/allocations/00000000-0000-4000-8000-00000000000c";
 const TIME: Duration = Duration::from_secs(10);
 
-fn options() -> ServerOptions {
-    ServerOptions {
+fn options() -> HttpOptions {
+    HttpOptions {
         bodies_bytes_max: 256 << 10,
         body_timeout: TIME,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placewright_server::{Server, ServerOptions, Stopped, Successor};
+use placewright_http::{HttpOptions, Server, Stopped, Successor};
 use support::service;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -30,7 +30,7 @@ struct Running {
     task: JoinHandle<Stopped>,
 }
 
-async fn run(options: ServerOptions) -> Running {
+async fn run(options: HttpOptions) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     run_on(listener, Vec::new(), options).await
 }
@@ -38,7 +38,7 @@ async fn run(options: ServerOptions) -> Running {
 async fn run_on(
     listener: TcpListener,
     inherited: Vec<TcpStream>,
-    options: ServerOptions,
+    options: HttpOptions,
 ) -> Running {
     let server = Server::<placewright_server::Service>::new(service(options).await);
     let address = listener.local_addr().unwrap();
@@ -99,11 +99,11 @@ async fn is_open(stream: &mut TcpStream) -> bool {
     quiet.is_err()
 }
 
-fn limits(connections_max: usize, connections_per_peer_max: usize) -> ServerOptions {
-    ServerOptions {
+fn limits(connections_max: usize, connections_per_peer_max: usize) -> HttpOptions {
+    HttpOptions {
         connections_max,
         connections_per_peer_max,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     }
 }
 
@@ -158,10 +158,10 @@ async fn one_peer_cannot_take_all() {
 
 #[tokio::test]
 async fn a_new_connection_has_less_time_than_a_kept_one_and_a_head_that_began_its_own() {
-    let running = run(ServerOptions {
+    let running = run(HttpOptions {
         first_byte_timeout: Duration::from_millis(300),
         head_timeout: Duration::from_millis(1500),
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     })
     .await;
     let mut kept = running.kept(1).await;
@@ -185,7 +185,7 @@ async fn a_new_connection_has_less_time_than_a_kept_one_and_a_head_that_began_it
 
 #[tokio::test]
 async fn a_request_has_one_host() {
-    let running = run(ServerOptions::default()).await;
+    let running = run(HttpOptions::default()).await;
     for (head, status) in [
         ("GET / HTTP/1.1\r\nHost: a\r\n", "HTTP/1.1 200"),
         ("GET / HTTP/1.1\r\nHost:\r\n", "HTTP/1.1 200"),
@@ -210,10 +210,10 @@ async fn a_request_has_one_host() {
 #[tokio::test]
 async fn after_a_pause_what_has_arrived_is_read_first() {
     let time = Duration::from_millis(200);
-    let running = run(ServerOptions {
+    let running = run(HttpOptions {
         keep_alive_timeout: time,
         body_timeout: time,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     })
     .await;
     for _ in 0..5 {
@@ -259,7 +259,7 @@ async fn another_server_goes_on_with_kept_connections() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let same = listener.into_std().unwrap();
     let listener = TcpListener::from_std(same.try_clone().unwrap()).unwrap();
-    let old = run_on(listener, Vec::new(), ServerOptions::default()).await;
+    let old = run_on(listener, Vec::new(), HttpOptions::default()).await;
     let mut kept = old.kept(1).await;
     let mut silent = old.connect(1).await;
     let mut busy = old.busy(1).await;
@@ -289,7 +289,7 @@ async fn another_server_goes_on_with_kept_connections() {
         .into_iter()
         .map(|stream| TcpStream::from_std(stream).unwrap());
     let listener = TcpListener::from_std(same).unwrap();
-    let running = run_on(listener, inherited.collect(), ServerOptions::default()).await;
+    let running = run_on(listener, inherited.collect(), HttpOptions::default()).await;
     assert!(read_some(&mut kept).await.starts_with("HTTP/1.1 200"));
     assert!(read_some(&mut new).await.starts_with("HTTP/1.1 200"));
     for stream in [&mut silent, &mut busy, &mut last, &mut once] {

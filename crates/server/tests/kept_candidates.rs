@@ -7,32 +7,18 @@
 
 mod support;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use placewright_placement::{Command, Timestamp};
-use placewright_server::{ControlMachine, HttpMetrics, ServerOptions, Service, submit_placement};
-use prometheus_client::registry::Registry;
+use placewright_http::HttpOptions;
+use placewright_server::{ControlMachine, Service, submit_placement};
 use support::{call, get};
 
 /// A service on an engine that others may use too.
 fn service_of(engine: &Engine<ControlMachine>) -> Arc<Service> {
-    let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
-    let config = PolicyConfig::default();
-    let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), "{}").unwrap();
-    let mut registry = Registry::default();
-    let metrics = HttpMetrics::new(&mut registry);
-    Arc::new(Service::new(
-        ServerOptions::default(),
-        engine.clone(),
-        authenticator,
-        policy,
-        metrics,
-        Arc::new(registry),
-    ))
+    support::service_of(engine, HttpOptions::default(), "")
 }
 
 fn uuid(number: u64) -> String {

@@ -9,23 +9,19 @@
 mod support;
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use hyper::body::Body as _;
-use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
     Timestamp,
 };
-use placewright_server::{
-    Body, ControlMachine, HttpMetrics, ServerOptions, Service, submit_placement,
-};
-use prometheus_client::registry::Registry;
+use placewright_http::{Body, HttpOptions};
+use placewright_server::{ControlMachine, PlacementOptions, Service, submit_placement};
 use serde_json::Value;
-use support::{Answer, call, get, service};
+use support::{Answer, Setup, call, get, service};
 use uuid::Uuid;
 
 const HOSTS: u32 = 2_600;
@@ -49,22 +45,10 @@ async fn submit(engine: &Store, command: Command) {
 }
 
 /// A service, and its engine, through which tests load data without requests.
-async fn service_and_engine(options: ServerOptions) -> (Arc<Service>, Store) {
+async fn service_and_engine(options: impl Into<Setup>) -> (Arc<Service>, Store) {
     let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
     submit(&engine, Command::SyncStandardNames { at: at() }).await;
-    let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
-    let config = PolicyConfig::default();
-    let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), "{}").unwrap();
-    let mut registry = Registry::default();
-    let metrics = HttpMetrics::new(&mut registry);
-    let service = Arc::new(Service::new(
-        options,
-        engine.clone(),
-        authenticator,
-        policy,
-        metrics,
-        Arc::new(registry),
-    ));
+    let service = support::service_of(&engine, options, "");
     (service, engine)
 }
 
@@ -97,7 +81,7 @@ async fn provider(engine: &Store, uuid: Uuid, parent: Option<Uuid>, classes: &[&
 }
 
 /// Many hosts, every tenth of them with a child provider.
-async fn many(options: ServerOptions) -> (Arc<Service>, Store) {
+async fn many(options: HttpOptions) -> (Arc<Service>, Store) {
     let (service, engine) = service_and_engine(options).await;
     for number in 0..HOSTS {
         provider(&engine, host(number), None, &["VCPU", "MEMORY_MB"]).await;
@@ -123,7 +107,7 @@ fn listed(answer: &Answer, key: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn large_answers_say_what_small_ones_say() {
-    let (service, _) = many(ServerOptions::default()).await;
+    let (service, _) = many(HttpOptions::default()).await;
     let path = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:2";
     assert!(is_in_pieces(&service, path).await);
     assert!(!is_in_pieces(&service, &format!("{path}&limit=100")).await);
@@ -158,7 +142,7 @@ async fn large_answers_say_what_small_ones_say() {
 
 #[tokio::test]
 async fn large_lists_say_what_each_item_says() {
-    let (service, engine) = many(ServerOptions::default()).await;
+    let (service, engine) = many(HttpOptions::default()).await;
     assert!(is_in_pieces(&service, "/resource_providers").await);
     let all = get("/resource_providers").send(&service).await;
     let all = listed(&all, "resource_providers");
@@ -205,9 +189,9 @@ async fn large_lists_say_what_each_item_says() {
 
 #[tokio::test]
 async fn an_answer_that_would_be_too_large_is_refused() {
-    let options = ServerOptions {
+    let options = HttpOptions {
         answer_bytes_max: 1 << 20,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let (service, _) = many(options).await;
     let groups: String = (0..20).fold(String::new(), |mut text, number| {
@@ -230,9 +214,9 @@ async fn an_answer_that_would_be_too_large_is_refused() {
 
 #[tokio::test]
 async fn what_clients_do_not_take_is_bounded_together() {
-    let options = ServerOptions {
+    let options = HttpOptions {
         answers_bytes_max: 1 << 20,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let (service, _) = many(options).await;
     let mut held = Vec::new();
@@ -331,9 +315,9 @@ fn lists_of_too_many() -> Vec<TooLarge> {
 
 #[tokio::test]
 async fn requests_that_change_too_much_are_refused() {
-    let options = ServerOptions {
+    let options = PlacementOptions {
         entries_max: 100,
-        ..ServerOptions::default()
+        ..PlacementOptions::default()
     };
     let service = service(options).await;
     support::create_host(&service, support::HOST).await;
@@ -354,9 +338,9 @@ async fn requests_that_change_too_much_are_refused() {
 
 #[tokio::test]
 async fn queries_with_too_many_groups_are_refused() {
-    let options = ServerOptions {
+    let options = PlacementOptions {
         groups_max: 8,
-        ..ServerOptions::default()
+        ..PlacementOptions::default()
     };
     let service = service(options).await;
     support::create_host(&service, support::HOST).await;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use http_body_util::BodyExt as _;
 use placewright_engine::Options;
 use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
-use placewright_server::{Body, ServerOptions, Service};
+use placewright_http::{Body, HttpOptions};
+use placewright_server::Service;
 use serde_json::Value;
 use support::{CONSUMER, HOST, call, claim, create_host, get, service, service_on, service_with};
 
@@ -20,7 +21,7 @@ use support::{CONSUMER, HOST, call, claim, create_host, get, service, service_on
 async fn a_service_is_not_ready_while_its_store_fails() {
     let faults = Faults::new();
     let journal = Faulty::new(MemoryJournal::new(), faults.clone());
-    let service = service_on(journal, ServerOptions::default(), Options::default(), "").await;
+    let service = service_on(journal, HttpOptions::default(), Options::default(), "").await;
     let ready = async || get("/readyz").send(&service).await;
     let change = async |status| {
         let answer = call("PUT", "/traits/CUSTOM_X").send(&service).await;
@@ -41,9 +42,9 @@ async fn a_service_is_not_ready_while_its_store_fails() {
 
 #[tokio::test]
 async fn open_pages_need_neither_token_nor_version() {
-    let options = ServerOptions {
+    let options = HttpOptions {
         metrics_on_apis: true,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let service = service(options).await;
     create_host(&service, HOST).await;
@@ -76,7 +77,7 @@ async fn open_pages_need_neither_token_nor_version() {
 
 #[tokio::test]
 async fn tenants_see_no_metrics() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     let answer = get("/metrics").send(&service).await;
     assert_eq!(answer.status, 404);
     assert!(answer.text.contains("health.listen"), "{}", answer.text);
@@ -84,7 +85,7 @@ async fn tenants_see_no_metrics() {
 
 #[tokio::test]
 async fn the_description_follows_the_version() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     let ask = |query: &str| {
         let path = format!("/placewright/v1/openapi.json{query}");
         let service = &service;
@@ -112,7 +113,7 @@ async fn the_description_follows_the_version() {
 
 #[tokio::test]
 async fn an_explanation_names_what_is_missing() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let ask = |query: &'static str| get(query);
     let path = "/placewright/v1/explain?resources=VCPU:16,MEMORY_MB:1&required=HW_CPU_X86_AVX";
@@ -203,7 +204,7 @@ impl Events {
 
 #[tokio::test]
 async fn every_change_is_followed_in_order_and_can_be_resumed() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     let mut live = Events::follow(&service, "/placewright/v1/changes", "").await;
     create_host(&service, HOST).await;
     let path = format!("/allocations/{CONSUMER}");
@@ -263,7 +264,7 @@ async fn what_cannot_be_followed_is_told() {
         snapshots_kept: 1,
         ..Options::default()
     };
-    let service = service_with(ServerOptions::default(), engine, "").await;
+    let service = service_with(HttpOptions::default(), engine, "").await;
     let follow = |query: &str| {
         let path = format!("/placewright/v1/changes{query}");
         let service = &service;

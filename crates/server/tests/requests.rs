@@ -2,12 +2,12 @@
 
 mod support;
 
-use placewright_server::{Cors, ServerOptions};
+use placewright_http::{Cors, HttpOptions};
 use support::{call, get, service, service_with};
 
 #[tokio::test]
 async fn checks_come_in_their_order() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     // Each request is wrong in all the checks from its own on.
     let worst = || {
         call("PATCH", "/nope")
@@ -75,7 +75,7 @@ async fn checks_come_in_their_order() {
 
 #[tokio::test]
 async fn headers_tell_version_and_request_and_how_long_to_keep() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     let answer = get("/").header("x-auth-token", "").send(&service).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("openstack-api-version"), "placement 1.39");
@@ -108,7 +108,7 @@ async fn headers_tell_version_and_request_and_how_long_to_keep() {
 
 #[tokio::test]
 async fn errors_have_the_form_that_is_asked_for() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     let head = call("HEAD", "/traits").send(&service).await;
     assert_eq!(
         (head.status, head.text.as_str(), head.header("allow")),
@@ -137,9 +137,9 @@ async fn errors_have_the_form_that_is_asked_for() {
         .send(&service)
         .await;
     assert_eq!(unknown.json()["code"], "401 Unauthorized");
-    let too_large = ServerOptions {
+    let too_large = HttpOptions {
         body_bytes_max: 10,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let small = support::service(too_large).await;
     let answer = call("POST", "/resource_providers")
@@ -165,9 +165,9 @@ async fn cross_origin_requests_are_answered_for_known_origins() {
         allowed_origins: vec!["http://a".into()],
         ..Cors::default()
     };
-    let options = ServerOptions {
+    let options = HttpOptions {
         cors: Some(cors),
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let service = service(options).await;
     let ask = |method, origin| {
@@ -201,7 +201,7 @@ async fn cross_origin_requests_are_answered_for_known_origins() {
 async fn policies_decide_before_anything_is_looked_at() {
     let policy = "\"placement:traits:list\": \"role:watcher\"";
     let service = service_with(
-        ServerOptions::default(),
+        HttpOptions::default(),
         placewright_engine::Options::default(),
         policy,
     )

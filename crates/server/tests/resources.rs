@@ -7,12 +7,12 @@
 
 mod support;
 
-use placewright_server::ServerOptions;
+use placewright_http::HttpOptions;
 use support::{CONSUMER, HOST, OTHER, call, claim, create_host, get, service};
 
 #[tokio::test]
 async fn providers_are_created_and_found() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let body =
         format!(r#"{{"name": "part", "uuid": "{{{OTHER}}}", "parent_provider_uuid": "{HOST}"}}"#);
@@ -76,7 +76,7 @@ async fn providers_are_created_and_found() {
 
 #[tokio::test]
 async fn providers_are_moved_and_deleted() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let body =
         format!(r#"{{"name": "part", "uuid": "{OTHER}", "parent_provider_uuid": "{HOST}"}}"#);
@@ -128,7 +128,7 @@ async fn providers_are_moved_and_deleted() {
 
 #[tokio::test]
 async fn inventories_are_shown_as_they_were_written() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let path = format!("/resource_providers/{HOST}/inventories");
     let body = r#"{"resource_provider_generation": 1.0, "inventories": {
@@ -197,7 +197,7 @@ async fn inventories_are_shown_as_they_were_written() {
 
 #[tokio::test]
 async fn claims_are_all_or_nothing_and_know_their_generation() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let path = format!("/allocations/{CONSUMER}");
     let put = |body: String| call("PUT", &path).json(body);
@@ -250,7 +250,7 @@ async fn claims_are_all_or_nothing_and_know_their_generation() {
 
 #[tokio::test]
 async fn what_is_held_is_shown_replaced_and_given_back() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let path = format!("/allocations/{CONSUMER}");
     let put = |body: String| call("PUT", &path).json(body);
@@ -309,7 +309,7 @@ async fn what_is_held_is_shown_replaced_and_given_back() {
 
 #[tokio::test]
 async fn candidates_are_written_as_each_version_wants_them() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let ask = |version| get("/allocation_candidates?resources=VCPU:2").version(version);
     let new = ask("placement latest").send(&service).await;
@@ -369,7 +369,7 @@ async fn candidates_are_written_as_each_version_wants_them() {
 
 #[tokio::test]
 async fn names_of_classes_and_traits_are_custom_ones_in_one_line() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     let put = |path| call("PUT", path);
     for (path, status) in [
         ("/traits/CUSTOM_X", 201),
@@ -425,7 +425,7 @@ async fn names_of_classes_and_traits_are_custom_ones_in_one_line() {
 
 #[tokio::test]
 async fn a_reshape_moves_inventory_and_what_is_held_of_it() {
-    let service = service(ServerOptions::default()).await;
+    let service = service(HttpOptions::default()).await;
     create_host(&service, HOST).await;
     let child =
         format!(r#"{{"name": "numa", "uuid": "{OTHER}", "parent_provider_uuid": "{HOST}"}}"#);

@@ -14,7 +14,8 @@ use std::time::Duration;
 use fleet::{Fleet, GROUP, RACK_1, RACK_2, ask, host, instance, text};
 use placewright_engine::Options;
 use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
-use placewright_server::{KeepOptions, ServerOptions};
+use placewright_http::HttpOptions;
+use placewright_server::KeepOptions;
 use serde_json::{Value, json};
 use support::{call, get, service_on};
 
@@ -115,7 +116,7 @@ async fn a_store_that_fails_halfway_keeps_no_claim() {
     for fault in [Fault::Io, Fault::LostAnswer] {
         let faults = Faults::new();
         let journal = Faulty::new(MemoryJournal::new(), faults.clone());
-        let options = ServerOptions::default();
+        let options = HttpOptions::default();
         let placement = service_on(journal, options, Options::default(), "").await;
         let fleet = Fleet::on(placement, KeepOptions::default());
         fleet.add_host(1).await;

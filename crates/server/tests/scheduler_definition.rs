@@ -22,7 +22,8 @@ use placewright_scheduler::prepare::{PrepareOptions, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::select::Scheduler;
 use placewright_scheduler::translate::target::{ComputeNode, Target};
-use placewright_server::{KeepOptions, SchedulerService, ServerOptions, Service};
+use placewright_http::HttpOptions;
+use placewright_server::{KeepOptions, SchedulerService, Service};
 use serde_json::{Value, json};
 use support::{call, get, service};
 use uuid::Uuid;
@@ -92,7 +93,7 @@ struct Host {
 /// A fleet with both of its services, and what the test knows of it.
 struct Fleet {
     placement: Arc<Service>,
-    scheduler: SchedulerService,
+    scheduler: Arc<SchedulerService>,
     hosts: BTreeMap<Uuid, Host>,
     /// The members of each server group, with their hosts.
     members: BTreeMap<Uuid, Vec<Uuid>>,
@@ -137,15 +138,15 @@ impl Surroundings for Fleet {
 
 impl Fleet {
     async fn new(dice: &mut Dice) -> Self {
-        let placement = service(ServerOptions::default()).await;
+        let placement = service(HttpOptions::default()).await;
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
         let mut fleet = Self {
-            scheduler: SchedulerService::new(
+            scheduler: Arc::new(SchedulerService::new(
                 Arc::clone(&placement),
                 scheduler,
                 KeepOptions::default(),
-            ),
+            )),
             placement,
             hosts: BTreeMap::new(),
             members: BTreeMap::new(),

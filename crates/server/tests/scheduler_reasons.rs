@@ -15,7 +15,8 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prefilter::PrefilterOptions;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{KeepOptions, SchedulerService, ServerOptions};
+use placewright_http::HttpOptions;
+use placewright_server::{KeepOptions, SchedulerService};
 use serde_json::{Value, json};
 use support::service;
 
@@ -142,10 +143,10 @@ async fn a_refusal_of_a_prefilter_says_whose() {
         },
         ..PrepareOptions::default()
     };
-    let placement = service(ServerOptions::default()).await;
+    let placement = service(HttpOptions::default()).await;
     let scheduler = Scheduler::new(config, options).unwrap();
     let keep = KeepOptions::default();
-    let scheduler = SchedulerService::new(Arc::clone(&placement), scheduler, keep);
+    let scheduler = Arc::new(SchedulerService::new(Arc::clone(&placement), scheduler, keep));
     let fleet = Fleet {
         placement,
         scheduler,

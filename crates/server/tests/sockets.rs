@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_server::{Server, ServerOptions, Stopped};
+use placewright_http::{HttpOptions, Server, Stopped};
 use support::{HOST, call, create_host, service};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,12 +20,12 @@ use tokio::task::JoinHandle;
 
 struct Running {
     address: SocketAddr,
-    server: Server,
+    server: Server<placewright_server::Service>,
     stop: Arc<Notify>,
     task: JoinHandle<Stopped>,
 }
 
-async fn run(options: ServerOptions) -> Running {
+async fn run(options: HttpOptions) -> Running {
     let server = Server::new(service(options).await);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -72,7 +72,7 @@ const ROOT: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[tokio::test]
 async fn connections_are_kept_and_requests_may_follow_each_other_at_once() {
-    let running = run(ServerOptions::default()).await;
+    let running = run(HttpOptions::default()).await;
     let mut stream = running.connect().await;
     for _ in 0..3 {
         stream.write_all(ROOT).await.unwrap();
@@ -95,7 +95,7 @@ async fn connections_are_kept_and_requests_may_follow_each_other_at_once() {
 
 #[tokio::test]
 async fn a_refused_request_leaves_the_connection_usable_unless_it_says_otherwise() {
-    let running = run(ServerOptions::default()).await;
+    let running = run(HttpOptions::default()).await;
     let put = |extra: &str, length: usize| {
         format!(
             "PUT /resource_providers/x HTTP/1.1\r\nHost: x\r\nX-Auth-Token: bob\r\n\
@@ -121,9 +121,9 @@ async fn a_refused_request_leaves_the_connection_usable_unless_it_says_otherwise
 
 #[tokio::test]
 async fn broken_requests_are_told_so_and_cut() {
-    let options = ServerOptions {
+    let options = HttpOptions {
         head_bytes_max: 8192,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let running = run(options).await;
     let long = format!(
@@ -150,12 +150,12 @@ async fn broken_requests_are_told_so_and_cut() {
 
 #[tokio::test]
 async fn slow_clients_are_cut_and_harm_nobody() {
-    let options = ServerOptions {
+    let options = HttpOptions {
         first_byte_timeout: Duration::from_millis(1000),
         keep_alive_timeout: Duration::from_millis(1000),
         head_timeout: Duration::from_millis(1000),
         body_timeout: Duration::from_millis(1000),
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let running = run(options).await;
     let mut half_head = running.connect().await;
@@ -182,10 +182,10 @@ async fn slow_clients_are_cut_and_harm_nobody() {
 
 #[tokio::test]
 async fn the_time_for_a_head_starts_anew_with_each_answer_and_stands_still_before_it() {
-    let running = run(ServerOptions {
+    let running = run(HttpOptions {
         keep_alive_timeout: Duration::from_millis(1000),
         head_timeout: Duration::from_millis(1000),
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     })
     .await;
     // Each pause is far shorter than the limit, for a machine that is busy; together they are
@@ -221,10 +221,10 @@ async fn the_time_for_a_head_starts_anew_with_each_answer_and_stands_still_befor
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_of_an_answer_is_cut() {
-    let options = ServerOptions {
+    let options = HttpOptions {
         write_timeout: Duration::from_millis(300),
         metrics_on_apis: true,
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let running = run(options).await;
     let service = running.server.service();
@@ -265,7 +265,7 @@ async fn metric(running: &Running, name: &str) -> String {
 
 #[tokio::test]
 async fn a_stop_lets_requests_end_and_closes_the_rest() {
-    let running = run(ServerOptions::default()).await;
+    let running = run(HttpOptions::default()).await;
     let mut idle = running.connect().await;
     idle.write_all(ROOT).await.unwrap();
     assert!(read_some(&mut idle).await.starts_with("HTTP/1.1 200"));
@@ -301,9 +301,9 @@ async fn a_stop_lets_requests_end_and_closes_the_rest() {
 
 #[tokio::test]
 async fn a_stop_does_not_wait_for_ever() {
-    let options = ServerOptions {
+    let options = HttpOptions {
         drain_timeout: Duration::from_millis(100),
-        ..ServerOptions::default()
+        ..HttpOptions::default()
     };
     let running = run(options).await;
     let mut sending = running.connect().await;

@@ -235,7 +235,7 @@ fn take_disk(host: u64, number: u64, kind: u64) -> Command {
     }
 }
 
-async fn ask(service: &SchedulerService, body: String) -> anyhow::Result<(u16, String)> {
+async fn ask(service: &Arc<SchedulerService>, body: String) -> anyhow::Result<(u16, String)> {
     let request = Request::post("/v1/destinations")
         .header("x-auth-token", "admin")
         .header("content-type", "application/json")
@@ -244,7 +244,7 @@ async fn ask(service: &SchedulerService, body: String) -> anyhow::Result<(u16, S
 }
 
 async fn send(
-    service: &SchedulerService,
+    service: &Arc<SchedulerService>,
     request: Request<Full<Bytes>>,
 ) -> anyhow::Result<(u16, String)> {
     let response = service.handle(request, None).await;

@@ -19,7 +19,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placewright_server::Successor;
+use placewright_http::Successor;
 
 use by_hand::Predecessor;
 

@@ -12,9 +12,8 @@ use placewright_conductor::CellId;
 use placewright_control::{AuditMetrics, CellConfig, Conductor, Runtime};
 use placewright_engine::{Engine, Observer};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
-use placewright_server::{
-    ControlMachine, HttpMetrics, HttpService, SchedulerService, Server, Service, Stopped,
-};
+use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
+use placewright_server::{ControlMachine, SchedulerService, Service, store_fails};
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -42,7 +41,8 @@ pub(crate) struct Running {
     pub(crate) shares: Shares,
     /// What is needed to hand over to a successor.
     pub(crate) restart: Arc<Restart>,
-    placement: (Server, Port),
+    gateway: Arc<Gateway>,
+    placement: (Server<Service>, Port),
     scheduler: Option<(Server<SchedulerService>, Port)>,
     compute: Option<(Server<ComputeService>, Port)>,
     asks: Option<TcpListener>,
@@ -96,15 +96,23 @@ impl Running {
             }
         };
         let threads = ApiThreads::start(options)?;
-        let service = Service::new(
-            wire::server(options),
-            engine.clone(),
+        let gateway = Gateway::new(
+            wire::http(options),
             checked.authenticator,
             checked.policy,
             metrics,
             Arc::new(registry),
         );
-        let service = service.with_costly_work(threads.costly_work());
+        let store = engine.clone();
+        let gateway = gateway
+            .with_costly_work(threads.costly_work())
+            .with_readiness(move || store_fails(&store));
+        let gateway = Arc::new(gateway);
+        let service = Service::new(
+            Arc::clone(&gateway),
+            engine.clone(),
+            wire::placement(options),
+        );
         let placement = Server::new(service).with_limits(shares.api);
         let service = placement.service();
         let scheduler =
@@ -117,7 +125,7 @@ impl Running {
         let compute = open(sockets.compute)?
             .zip(runtime.as_ref())
             .map(|(port, runtime)| {
-                let service = compute_api(options, service, runtime)?;
+                let service = compute_api(options, &gateway, runtime)?;
                 anyhow::Ok((Server::new(service).with_limits(shares.api), port))
             })
             .transpose()?;
@@ -125,13 +133,14 @@ impl Running {
             .map(|port| (Server::new(scheduler).with_limits(shares.api), port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = Port::open(sockets.placement, &mut inherited)?;
-        vital.set(Arc::clone(service) as _);
+        vital.set(Arc::clone(&gateway) as _);
         let mut running = Self {
             engine,
             runtime,
             token: checked.token,
             shares,
             restart: Arc::default(),
+            gateway,
             placement: (placement, port),
             scheduler,
             compute,
@@ -171,8 +180,8 @@ impl Running {
 
     /// From now on, reads the files of authentication and policies again with each signal.
     pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
-        let service = Arc::clone(self.placement.0.service());
-        let reread = access::reread_on(hang_ups, wire::policy(options), service);
+        let gateway = Arc::clone(&self.gateway);
+        let reread = access::reread_on(hang_ups, wire::policy(options), gateway);
         placewright_tasks::spawn(Task::Access, reread);
     }
 
@@ -376,7 +385,7 @@ fn limits(options: &ComputeApiOptions) -> Limits {
 /// The compute API of a running control.
 fn compute_api(
     options: &Options,
-    service: &Arc<Service>,
+    gateway: &Arc<Gateway>,
     runtime: &Runtime,
 ) -> anyhow::Result<ComputeService> {
     let images = match &options.compute.images_file {
@@ -395,5 +404,5 @@ fn compute_api(
             .decide(|scheduler, _| scheduler.translate_options()),
         images: Arc::new(images),
     };
-    Ok(ComputeService::new(Arc::clone(service), runtime, options))
+    Ok(ComputeService::new(Arc::clone(gateway), runtime, options))
 }

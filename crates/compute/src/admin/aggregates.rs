@@ -7,10 +7,11 @@ use placewright_conductor::Control;
 use placewright_conductor::super_conductor::{Aggregate, Change, Command};
 use serde_json::{Value, json};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{number, zones};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::{self, Fields};
 use crate::time;
 
@@ -46,7 +47,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     let mut values = values.await;
     values.sort_by_key(|(at, _)| *at);
     let values: Vec<Value> = values.into_iter().map(|(_, value)| value).collect();
-    Reply::json(200, &json!({"aggregates": values}))
+    Reply::value(200, &json!({"aggregates": values}))
 }
 
 /// Finds the aggregate of the path by its integer id or UUID.
@@ -57,13 +58,13 @@ fn find<'s>(call: &Call<'_>, control: &'s Control) -> ApiResult<(Uuid, &'s Aggre
         Ok(uuid) => rows.find(|(known, _)| **known == uuid),
         Err(_) => rows.find(|(known, _)| number(**known).to_string() == text),
     };
-    let found = found.ok_or_else(|| ApiError::not_found("aggregate", text))?;
+    let found = found.ok_or_else(|| error::missing("aggregate", text))?;
     Ok((*found.0, found.1))
 }
 
 async fn reply(call: &Call<'_>, uuid: Uuid, row: Aggregate) -> ApiResult<Reply> {
     let value = call.read(|control, _| shown(call, control, uuid, &row));
-    Reply::json(200, &json!({"aggregate": value.await}))
+    Reply::value(200, &json!({"aggregate": value.await}))
 }
 
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
@@ -72,7 +73,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
         let (uuid, row) = find(call, control)?;
         Ok(shown(call, control, uuid, row))
     });
-    Reply::json(200, &json!({"aggregate": value.await?}))
+    Reply::value(200, &json!({"aggregate": value.await?}))
 }
 
 /// Parses the name and the zone in a body.
@@ -268,7 +269,7 @@ pub(crate) async fn action(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(rule)?;
     replace(call, |control, _, row| {
         let host = control.conductor.host_names().get(name);
-        let host = host.ok_or_else(|| ApiError::not_found("host", name))?;
+        let host = host.ok_or_else(|| error::missing("host", name))?;
         match (is_added, row.hosts.binary_search(host)) {
             (true, Err(place)) => row.hosts.insert(place, *host),
             (false, Ok(place)) => drop(row.hosts.remove(place)),
@@ -276,7 +277,7 @@ pub(crate) async fn action(call: &Call<'_>) -> ApiResult<Reply> {
                 let message = format!("Host {name} is in the aggregate already.");
                 return Err(ApiError::conflict(message));
             }
-            (false, Err(_)) => return Err(ApiError::not_found("host in the aggregate", name)),
+            (false, Err(_)) => return Err(error::missing("host in the aggregate", name)),
         }
         Ok(())
     })

@@ -7,11 +7,12 @@ use placewright_conductor::{Control, HostId, InstanceId};
 use placewright_control::Views;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::hosts::HostRow;
 use super::number;
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::page;
 
 /// The resource classes that hypervisors show, summed over a host's tree of providers.
@@ -178,7 +179,7 @@ async fn listed(call: &Call<'_>, path: &str, is_detailed: bool) -> ApiResult<Rep
     if rows.is_empty()
         && let Some(pattern) = pattern
     {
-        return Err(ApiError::not_found(
+        return Err(error::missing(
             "hypervisor whose name contains",
             pattern,
         ));
@@ -223,7 +224,7 @@ async fn listed(call: &Call<'_>, path: &str, is_detailed: bool) -> ApiResult<Rep
             body["hypervisors_links"] = links;
         }
     }
-    Reply::json(200, &body)
+    Reply::value(200, &body)
 }
 
 /// Finds the hypervisor of the path.
@@ -238,7 +239,7 @@ fn find<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResul
         let mut rows = HostRow::all(control, views).into_iter();
         rows.find(|row| number(row.id.0).to_string() == text)
     };
-    found.ok_or_else(|| ApiError::not_found("hypervisor", text))
+    found.ok_or_else(|| error::missing("hypervisor", text))
 }
 
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
@@ -257,7 +258,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
         }
         Ok(value)
     });
-    Reply::json(200, &json!({"hypervisor": value.await?}))
+    Reply::value(200, &json!({"hypervisor": value.await?}))
 }
 
 pub(crate) async fn statistics(call: &Call<'_>) -> ApiResult<Reply> {
@@ -279,7 +280,7 @@ pub(crate) async fn statistics(call: &Call<'_>) -> ApiResult<Reply> {
         sum.put(&mut value);
         value
     });
-    Reply::json(200, &json!({"hypervisor_statistics": value.await}))
+    Reply::value(200, &json!({"hypervisor_statistics": value.await}))
 }
 
 /// Hosts whose name contains the text in the path, before version 2.53.
@@ -315,12 +316,12 @@ async fn matching(call: &Call<'_>, wants_servers: bool) -> ApiResult<Reply> {
     });
     let values = values.await;
     if values.is_empty() {
-        return Err(ApiError::not_found(
+        return Err(error::missing(
             "hypervisor whose name contains",
             pattern,
         ));
     }
-    Reply::json(200, &json!({"hypervisors": values}))
+    Reply::value(200, &json!({"hypervisors": values}))
 }
 
 /// A host's uptime is not known, but old clients ask for it.
@@ -336,5 +337,5 @@ pub(crate) async fn uptime(call: &Call<'_>) -> ApiResult<Reply> {
         value["uptime"] = json!("");
         Ok(value)
     });
-    Reply::json(200, &json!({"hypervisor": value.await?}))
+    Reply::value(200, &json!({"hypervisor": value.await?}))
 }

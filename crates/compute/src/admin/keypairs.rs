@@ -5,11 +5,11 @@ use md5::{Digest as _, Md5};
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Bound, Command, Keypair, Refusal};
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::call::Call;
 use crate::fields::Fields;
-use crate::{page, time};
+use crate::{error, page, time};
 
 /// The most characters of a public key; one of RSA with 16,384 bits has 2,800.
 const KEY_MAX: usize = 16_384;
@@ -55,7 +55,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
             body["keypairs_links"] = links;
         }
     }
-    Reply::json(200, &body)
+    Reply::value(200, &body)
 }
 
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
@@ -65,7 +65,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     let row = call.read(|control, _| control.conductor.keypairs().get(&key).cloned());
     let row = row
         .await
-        .ok_or_else(|| ApiError::not_found("key pair", name))?;
+        .ok_or_else(|| error::missing("key pair", name))?;
     let mut value = brief(call, name, &row);
     value["user_id"] = json!(user);
     value["id"] = json!(crate::admin::number(uuid::Uuid::from_u128(id_of(
@@ -75,7 +75,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     value["updated_at"] = json!(null);
     value["deleted"] = json!(false);
     value["deleted_at"] = json!(null);
-    Reply::json(200, &json!({"keypair": value}))
+    Reply::value(200, &json!({"keypair": value}))
 }
 
 /// The integer id of a key pair.
@@ -149,12 +149,12 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
             let message = format!("There is a key pair {name} already.");
             return Err(ApiError::conflict(message));
         }
-        Err(refusal) => return Err(refusal.into()),
+        Err(refusal) => return Err(error::of_refusal(refusal)),
     }
     let mut value = brief(call, name, &row);
     value["user_id"] = json!(user);
     let status = if call.version.since(2) { 201 } else { 200 };
-    Reply::json(status, &json!({"keypair": value}))
+    Reply::value(status, &json!({"keypair": value}))
 }
 
 fn check_name(call: &Call<'_>, name: &str) -> ApiResult<()> {

@@ -3,9 +3,10 @@
 use placewright_auth::Rule;
 use placewright_conductor::Control;
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 
 /// The usage of a project.
 #[derive(Default)]
@@ -77,7 +78,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
             absolute[key] = json!(0);
         }
     }
-    Reply::json(200, &json!({"limits": {"rate": [], "absolute": absolute}}))
+    Reply::value(200, &json!({"limits": {"rate": [], "absolute": absolute}}))
 }
 
 /// The quotas of the request's version, each as `show` formats its limit and usage.
@@ -122,7 +123,7 @@ fn quota_set(
 pub(crate) async fn quotas(call: &Call<'_>) -> ApiResult<Reply> {
     let project = call.parameter("project_id");
     call.allow_on(Rule::QuotasShow, project, call.user())?;
-    Reply::json(
+    Reply::value(
         200,
         &quota_set(call, project, &Used::default(), |limit, _| json!(limit)),
     )
@@ -131,7 +132,7 @@ pub(crate) async fn quotas(call: &Call<'_>) -> ApiResult<Reply> {
 pub(crate) async fn default_quotas(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::QuotasDefaults)?;
     let project = call.parameter("project_id");
-    Reply::json(
+    Reply::value(
         200,
         &quota_set(call, project, &Used::default(), |limit, _| json!(limit)),
     )
@@ -142,16 +143,16 @@ pub(crate) async fn detailed_quotas(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow_on(Rule::QuotasDetail, project, call.user())?;
     let used = call.read(|control, _| Used::of(control, project)).await;
     let detail = |limit, used| json!({"limit": limit, "in_use": used, "reserved": 0});
-    Reply::json(200, &quota_set(call, project, &used, detail))
+    Reply::value(200, &quota_set(call, project, &used, detail))
 }
 
 /// The list of extensions, by which old clients detect features; it is empty.
 pub(crate) async fn extensions(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ExtensionsList)?;
-    Reply::json(200, &json!({"extensions": []}))
+    Reply::value(200, &json!({"extensions": []}))
 }
 
 pub(crate) async fn extension(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::ExtensionsList)?;
-    Err(ApiError::not_found("extension", call.parameter("alias")))
+    Err(error::missing("extension", call.parameter("alias")))
 }

@@ -7,9 +7,10 @@ use placewright_scheduler::request::{GroupPolicy, ServerGroup as Request, Topolo
 use placewright_scheduler::select::rules::of_group;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
 
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::{self, Fields};
 use crate::page;
 use crate::slices::Sliced;
@@ -97,7 +98,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
             Some(shown(call, control, *uuid, row))
         })
     });
-    Reply::json(200, &json!({"server_groups": groups.await}))
+    Reply::value(200, &json!({"server_groups": groups.await}))
 }
 
 /// Finds the group of the path.
@@ -107,7 +108,7 @@ fn find<'s>(
     rule: Rule,
 ) -> ApiResult<(Uuid, &'s ServerGroup)> {
     let text = call.parameter("server_group_id");
-    let missing = || ApiError::not_found("server group", text);
+    let missing = || error::missing("server group", text);
     let uuid = Uuid::try_parse(text).map_err(|_| missing())?;
     let row = control.conductor.groups().get(&uuid).ok_or_else(missing)?;
     if row.project != call.project() && !call.sees_all_projects() {
@@ -122,7 +123,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
         let (uuid, row) = find(call, control, Rule::ServerGroupsShow)?;
         Ok(shown(call, control, uuid, row))
     });
-    Reply::json(200, &json!({"server_group": group.await?}))
+    Reply::value(200, &json!({"server_group": group.await?}))
 }
 
 pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
@@ -187,10 +188,10 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
                 "The project has {most} server groups; compute.server_groups_max allows no more."
             )));
         }
-        Err(refusal) => return Err(refusal.into()),
+        Err(refusal) => return Err(error::of_refusal(refusal)),
     }
     let group = call.read(|control, _| shown(call, control, uuid, &row));
-    Reply::json(200, &json!({"server_group": group.await}))
+    Reply::value(200, &json!({"server_group": group.await}))
 }
 
 /// Rejects topology rules that a group cannot have.

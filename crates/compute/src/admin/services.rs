@@ -6,11 +6,12 @@ use placewright_conductor::super_conductor::{Change, Command, Refusal, Service};
 use placewright_link::Act;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::hosts::HostRow;
 use super::{number, zones};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::Fields;
 use crate::time;
 
@@ -52,7 +53,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
         let values = rows.map(|row| shown(call, &row, zones::of_host(control, row.id)));
         values.collect::<Vec<_>>()
     });
-    Reply::json(200, &json!({"services": services.await}))
+    Reply::value(200, &json!({"services": services.await}))
 }
 
 /// Changes an operator's settings of a host's service.
@@ -128,15 +129,15 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
     .map_err(|error| no_service(error, host))?;
     let service = call.try_read(|control, views| {
         let row = HostRow::find(control, views, host);
-        let row = row.ok_or_else(|| ApiError::not_found("service", &host.to_string()))?;
+        let row = row.ok_or_else(|| error::missing("service", &host.to_string()))?;
         Ok(shown(call, &row, zones::of_host(control, host)))
     });
-    Reply::json(200, &json!({"service": service.await?}))
+    Reply::value(200, &json!({"service": service.await?}))
 }
 
 fn no_service(error: ApiError, host: HostId) -> ApiError {
-    match error.status {
-        404 => ApiError::not_found("service", &host.to_string()),
+    match error.status() {
+        404 => error::missing("service", &host.to_string()),
         _ => error,
     }
 }
@@ -155,13 +156,13 @@ async fn update_by_name(call: &Call<'_>) -> ApiResult<Reply> {
         "force-down" if call.version.since(11) => {
             forced_down = Some(fields.boolean("forced_down")?.unwrap_or(true));
         }
-        _ => return Err(ApiError::nothing_here()),
+        _ => return Err(error::nothing_here()),
     }
     fields.finish()?;
     let host = call.read(|control, _| control.conductor.host_names().get(name).copied());
     let host = host.await.filter(|_| binary == BINARY);
     let host =
-        host.ok_or_else(|| ApiError::not_found("service", &format!("{binary} on {name}")))?;
+        host.ok_or_else(|| error::missing("service", &format!("{binary} on {name}")))?;
     change(call, host, |service| {
         match forced_down {
             Some(forced) => service.forced_down = forced,
@@ -188,7 +189,7 @@ async fn update_by_name(call: &Call<'_>) -> ApiResult<Reply> {
     if let Some(reason) = reason {
         value["disabled_reason"] = json!(reason);
     }
-    Reply::json(200, &json!({"service": value}))
+    Reply::value(200, &json!({"service": value}))
 }
 
 /// Removes the service of a host that will not come back. Its provider in placement has to be
@@ -206,7 +207,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
         row.map(|row| (row.id, row.cell, row.name.to_owned(), row.is_up()))
     });
     let found = found.await;
-    let (host, cell, name, is_up) = found.ok_or_else(|| ApiError::not_found("service", text))?;
+    let (host, cell, name, is_up) = found.ok_or_else(|| error::missing("service", text))?;
     if is_up {
         let message = format!("Host {name} is up: its agent would bring the service back.");
         return Err(ApiError::conflict(message));
@@ -217,7 +218,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
             let message = format!("Servers or moves still hold something of host {name}.");
             return Err(ApiError::conflict(message));
         }
-        Err(refusal) => return Err(refusal.into()),
+        Err(refusal) => return Err(error::of_refusal(refusal)),
     }
     call.act(cell, Act::RemoveHost { host }).await?;
     Ok(Reply::empty(204))

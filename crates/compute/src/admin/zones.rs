@@ -6,10 +6,10 @@ use std::ops::Bound;
 use placewright_auth::Rule;
 use placewright_conductor::{Control, HostId};
 use serde_json::{Map, Value, json};
+use placewright_http::{ApiResult, Reply};
 
 use super::hosts::HostRow;
-use crate::call::{Call, Reply};
-use crate::error::ApiResult;
+use crate::call::Call;
 use crate::slices::Sliced;
 use crate::time;
 
@@ -88,7 +88,7 @@ async fn zones(call: &Call<'_>, with_hosts: bool) -> ApiResult<Reply> {
             "hosts": if with_hosts { Value::Object(zone.hosts) } else { Value::Null },
         })
     });
-    Reply::json(
+    Reply::value(
         200,
         &json!({"availabilityZoneInfo": zones.collect::<Vec<_>>()}),
     )

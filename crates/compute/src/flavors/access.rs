@@ -2,10 +2,11 @@
 
 use placewright_auth::Rule;
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{find, replace};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::Fields;
 
 fn shown(id: &str, projects: &[String]) -> Value {
@@ -26,7 +27,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
         }
         Ok(flavor.projects.clone())
     });
-    Reply::json(200, &shown(id, &projects.await?))
+    Reply::value(200, &shown(id, &projects.await?))
 }
 
 pub(crate) async fn action(call: &Call<'_>) -> ApiResult<Reply> {
@@ -55,12 +56,12 @@ pub(crate) async fn action(call: &Call<'_>) -> ApiResult<Reply> {
                 let message = format!("Project {project} may use the flavor already.");
                 return Err(ApiError::conflict(message));
             }
-            (false, false) => return Err(ApiError::not_found("access of project", project)),
+            (false, false) => return Err(error::missing("access of project", project)),
             (true, false) => flavor.projects.push(project.to_owned()),
             (false, true) => flavor.projects.retain(|known| known != project),
         }
         Ok(())
     });
     let id = call.parameter("flavor_id");
-    Reply::json(200, &shown(id, &after.await?.projects))
+    Reply::value(200, &shown(id, &after.await?.projects))
 }

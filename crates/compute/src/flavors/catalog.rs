@@ -8,10 +8,11 @@ use placewright_conductor::super_conductor::{Change, Command, Flavor, Refusal};
 use placewright_scheduler::extra_spec::ExtraSpecKey;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{find, is_visible, replace};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::Fields;
 use crate::page;
 use crate::slices::Sliced;
@@ -188,13 +189,13 @@ async fn listed(
     if let Some(links) = page::next(call, path, cut.len(), last)? {
         body["flavors_links"] = links;
     }
-    Reply::json(200, &body)
+    Reply::value(200, &body)
 }
 
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     let id = call.parameter("flavor_id");
     let flavor = call.read(|control, _| find(call, control, id).cloned());
-    Reply::json(200, &json!({"flavor": shown(call, id, &flavor.await?)}))
+    Reply::value(200, &json!({"flavor": shown(call, id, &flavor.await?)}))
 }
 
 pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
@@ -209,7 +210,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
         }),
     };
     match call.submit(command).await? {
-        Ok(_) => Reply::json(200, &json!({"flavor": shown(call, &id, &flavor)})),
+        Ok(_) => Reply::value(200, &json!({"flavor": shown(call, &id, &flavor)})),
         Err(Refusal::Changed) => {
             let message = format!("There is a flavor with the id {id} already.");
             Err(ApiError::conflict(message))
@@ -218,7 +219,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
             let message = format!("There is a flavor with the name {} already.", flavor.name);
             Err(ApiError::conflict(message))
         }
-        Err(refusal) => Err(refusal.into()),
+        Err(refusal) => Err(error::of_refusal(refusal)),
     }
 }
 
@@ -298,7 +299,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
         Ok(())
     });
     let id = call.parameter("flavor_id");
-    Reply::json(200, &json!({"flavor": shown(call, id, &flavor.await?)}))
+    Reply::value(200, &json!({"flavor": shown(call, id, &flavor.await?)}))
 }
 
 pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {

@@ -3,10 +3,11 @@
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::Flavor;
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{catalog, find, replace};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::{self, Fields};
 
 /// The most extra specs of a flavor.
@@ -33,7 +34,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow(Rule::FlavorExtraSpecsIndex)?;
     let id = call.parameter("flavor_id");
     let specs = call.try_read(|control, _| Ok(find(call, control, id)?.extra_specs.clone()));
-    Reply::json(200, &json!({"extra_specs": specs.await?}))
+    Reply::value(200, &json!({"extra_specs": specs.await?}))
 }
 
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
@@ -42,9 +43,9 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     let value = call.read(|control, _| {
         let flavor = find(call, control, id)?;
         let value = flavor.extra_specs.get(key).cloned();
-        value.ok_or_else(|| ApiError::not_found("extra spec", key))
+        value.ok_or_else(|| error::missing("extra spec", key))
     });
-    Reply::json(200, &pair(key, value.await?))
+    Reply::value(200, &pair(key, value.await?))
 }
 
 fn pair(key: &str, value: String) -> Value {
@@ -60,7 +61,7 @@ pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
     let specs = read(call, "extra_specs", fields.need("extra_specs")?)?;
     fields.finish()?;
     replace(call, |flavor| add(flavor, &specs)).await?;
-    Reply::json(200, &body)
+    Reply::value(200, &body)
 }
 
 fn add(flavor: &mut Flavor, specs: &[(String, String)]) -> ApiResult<()> {
@@ -85,7 +86,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
         }
     }
     replace(call, |flavor| add(flavor, &specs)).await?;
-    Reply::json(200, &body)
+    Reply::value(200, &body)
 }
 
 pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
@@ -93,7 +94,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     let key = call.parameter("key");
     replace(call, |flavor| match flavor.extra_specs.remove(key) {
         Some(_) => Ok(()),
-        None => Err(ApiError::not_found("extra spec", key)),
+        None => Err(error::missing("extra spec", key)),
     })
     .await?;
     Ok(Reply::empty(200))

@@ -6,10 +6,10 @@ mod rebuild;
 
 use placewright_auth::Rule;
 use serde_json::Value;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{delete, find};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::call::Call;
 use crate::fields;
 
 /// Actions of the compute API that have nothing to do with placement, and are not implemented.

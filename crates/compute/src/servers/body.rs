@@ -9,7 +9,6 @@ use placewright_scheduler::request::RequestSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::{ApiError, ApiResult};
 
 /// The body of a specification, as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -202,7 +201,9 @@ pub(crate) fn hostname(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use placewright_http::{ApiError, ApiResult};
+
+use super::*;
 
     #[test]
     fn a_body_in_two_parts_is_the_body() {

@@ -11,15 +11,16 @@ use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::body::{self, Body, Server};
 use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
 use super::hints::Hints;
 use super::wishes::{access_address, certificates, check_hostname, disk_config, read_user_data};
 use super::{metadata, tags};
+use crate::error;
 use crate::admin::zones;
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::call::Call;
 use crate::fields::{self, Fields};
 
 /// The most servers of one request.
@@ -144,7 +145,7 @@ async fn submit(
         Err(super_conductor::Refusal::NotFound { what, id }) => {
             return Err(ApiError::bad_request(format!("There is no {what} {id}.")));
         }
-        Err(refusal) => return Err(refusal.into()),
+        Err(refusal) => return Err(error::of_refusal(refusal)),
     }
     Ok(())
 }
@@ -157,7 +158,7 @@ fn accepted(
     reservation_id: &str,
 ) -> ApiResult<Reply> {
     if wish.wants_reservation {
-        return Reply::json(202, &json!({"reservation_id": reservation_id}));
+        return Reply::value(202, &json!({"reservation_id": reservation_id}));
     }
     let path = format!("/servers/{first}");
     let groups = &wish.server.security_groups;
@@ -174,7 +175,7 @@ fn accepted(
     if let Some(password) = &wish.server.admin_pass {
         server["adminPass"] = json!(password);
     }
-    let reply = Reply::json(202, &json!({"server": server}))?;
+    let reply = Reply::value(202, &json!({"server": server}))?;
     Ok(reply.with_location(call.link(&path)))
 }
 

@@ -2,10 +2,10 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::Command;
+use placewright_http::{ApiResult, Reply};
 
 use super::{find, find_unlocked};
-use crate::call::{Call, Reply};
-use crate::error::ApiResult;
+use crate::call::Call;
 
 pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     now(call, Rule::ServersDelete).await?;

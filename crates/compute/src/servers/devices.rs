@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult};
 
 use super::body::Server;
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
 /// The most networks, block devices or security groups of a server.

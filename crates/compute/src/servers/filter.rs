@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use placewright_auth::Rule;
 use placewright_placement::Timestamp;
+use placewright_http::{ApiError, ApiResult};
 
 use super::body::Shown;
 use super::pattern::Pattern;
@@ -11,7 +12,6 @@ use super::seen::Seen;
 use super::status::WORDS;
 use super::tags::TAGS_MAX;
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 
 /// The conditions of a listing of servers.
 pub(crate) struct Filter {

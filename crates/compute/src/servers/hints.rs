@@ -7,10 +7,10 @@ use placewright_placement::group::{self, Relation, Scope};
 use placewright_scheduler::request::{RequestSpec, TopologyRule};
 use serde_json::Value;
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult};
 
 use crate::admin::server_groups;
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 use crate::topology::{self, OTHERS_MAX};
 

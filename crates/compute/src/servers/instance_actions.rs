@@ -5,14 +5,14 @@ use placewright_conductor::{Action, Control, InstanceId};
 use placewright_control::Views;
 use placewright_placement::Timestamp;
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::fault;
 use super::find;
 use super::seen::Seen;
 use super::show::host_id;
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
-use crate::{page, time};
+use crate::call::Call;
+use crate::{error, page, time};
 
 /// What is known of a server besides its actions.
 struct About {
@@ -155,20 +155,20 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
             body["links"] = links;
         }
     }
-    Reply::json(200, &body)
+    Reply::value(200, &body)
 }
 
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     let (about, actions) = all(call, Rule::InstanceActionsShow).await?;
     let wanted = call.parameter("request_id");
     let found = actions.iter().find(|one| one.id == wanted);
-    let found = found.ok_or_else(|| ApiError::not_found("action", wanted))?;
+    let found = found.ok_or_else(|| error::missing("action", wanted))?;
     let mut value = shown(call, &about, found);
     let sees_all = call.may(Rule::InstanceActionsEvents);
     if sees_all || call.version.since(51) {
         value["events"] = events(call, &about, found, sees_all);
     }
-    Reply::json(200, &json!({"instanceAction": value}))
+    Reply::value(200, &json!({"instanceAction": value}))
 }
 
 /// The events of an action: the search for a host, then the steps of hosts.

@@ -2,11 +2,11 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels};
+use placewright_http::ApiResult;
 
 use super::body::Shown;
 use super::seen::Seen;
 use crate::call::Call;
-use crate::error::ApiResult;
 
 /// The present labels of a server.
 pub(crate) fn of(seen: &Seen<'_>) -> Labels {

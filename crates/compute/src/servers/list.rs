@@ -14,14 +14,14 @@ use placewright_conductor::{Control, InstanceId};
 use placewright_control::Views;
 use serde_json::Value;
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::filter::Filter;
 use super::pattern::Effort;
 use super::seen::Seen;
 use super::show::{self, Sight};
 use super::sort::{Key, Order};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::call::Call;
 use crate::page;
 use crate::slices::{Slice, Sliced};
 
@@ -74,10 +74,10 @@ async fn listed(
         text.write(&links)?;
     }
     text.push(b"}");
-    Ok(Reply {
-        pieces: text.finish(),
-        ..Reply::empty(200)
-    })
+    let bytes = text.len;
+    // A list is written where costly work is done, but not sent there.
+    let held = call.core.gateway.hold_answer(call.identity, bytes)?;
+    Ok(Reply::ready_pieces(text.finish(), held))
 }
 
 /// A long text in pieces of about the same length, which the memory of those before them will do for.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use placewright_auth::Rule;
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{find, labels};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::{self, Fields};
 
 /// The most items of a server's metadata.
@@ -38,7 +39,7 @@ async fn of_server(call: &Call<'_>, rule: Rule) -> ApiResult<BTreeMap<String, St
 }
 
 fn reply(metadata: &BTreeMap<String, String>) -> ApiResult<Reply> {
-    Reply::json(200, &json!({"metadata": metadata}))
+    Reply::value(200, &json!({"metadata": metadata}))
 }
 
 fn wish(body: &Value) -> ApiResult<BTreeMap<String, String>> {
@@ -56,9 +57,9 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     let key = call.parameter("key");
     let metadata = of_server(call, Rule::ServerMetadataShow).await?;
     let value = metadata.get(key);
-    let value = value.ok_or_else(|| ApiError::not_found("metadata item", key))?;
+    let value = value.ok_or_else(|| error::missing("metadata item", key))?;
     let pair: BTreeMap<_, _> = [(key, value)].into();
-    Reply::json(200, &json!({"meta": pair}))
+    Reply::value(200, &json!({"meta": pair}))
 }
 
 /// Adds or replaces items.
@@ -97,7 +98,7 @@ pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
         check("meta", &labels.metadata)
     });
     after.await?;
-    Reply::json(200, &json!({"meta": wish}))
+    Reply::value(200, &json!({"meta": wish}))
 }
 
 pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
@@ -105,7 +106,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
     let after = labels::change(call, Rule::ServerMetadataDelete, |labels| {
         match labels.metadata.remove(key) {
             Some(_) => Ok(()),
-            None => Err(ApiError::not_found("metadata item", key)),
+            None => Err(error::missing("metadata item", key)),
         }
     });
     after.await?;

@@ -7,14 +7,14 @@ use placewright_conductor::super_conductor::{Migration, MigrationStatus};
 use placewright_conductor::{Control, HostId, MigrationId, MoveKind};
 use placewright_control::Views;
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::seen::Seen;
 use super::{body::Shown, find};
 use crate::admin::number;
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::call::Call;
 use crate::slices::Sliced;
-use crate::{page, time};
+use crate::{error, page, time};
 
 /// A migration with what is shown of its server and hosts.
 struct Row {
@@ -197,7 +197,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
             body["migrations_links"] = links;
         }
     }
-    Reply::json(200, &body)
+    Reply::value(200, &body)
 }
 
 /// The server's live migrations that are under way.
@@ -249,19 +249,19 @@ fn shown_live(call: &Call<'_>, row: &Row) -> Value {
 pub(crate) async fn of_server(call: &Call<'_>) -> ApiResult<Reply> {
     let rows = live(call, Rule::ServerMigrationsIndex).await?;
     let values: Vec<Value> = rows.iter().map(|row| shown_live(call, row)).collect();
-    Reply::json(200, &json!({"migrations": values}))
+    Reply::value(200, &json!({"migrations": values}))
 }
 
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     let row = one(call).await?;
-    Reply::json(200, &json!({"migration": shown_live(call, &row)}))
+    Reply::value(200, &json!({"migration": shown_live(call, &row)}))
 }
 
 async fn one(call: &Call<'_>) -> ApiResult<Row> {
     let wanted = call.parameter("migration_id");
     let rows = live(call, Rule::ServerMigrationsShow).await?;
     let found = rows.into_iter().find(|row| row.has_id(wanted));
-    found.ok_or_else(|| ApiError::not_found("live migration under way", wanted))
+    found.ok_or_else(|| error::missing("live migration under way", wanted))
 }
 
 pub(crate) async fn abort(call: &Call<'_>) -> ApiResult<Reply> {

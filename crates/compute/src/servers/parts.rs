@@ -3,19 +3,19 @@
 
 use placewright_auth::Rule;
 use serde_json::json;
+use placewright_http::{ApiResult, Reply};
 
 use super::{find, show};
-use crate::call::{Call, Reply};
-use crate::error::ApiResult;
+use crate::call::Call;
 
 pub(crate) async fn addresses(call: &Call<'_>) -> ApiResult<Reply> {
     exists(call, Rule::ServersShow).await?;
-    Reply::json(200, &json!({"addresses": {}}))
+    Reply::value(200, &json!({"addresses": {}}))
 }
 
 pub(crate) async fn interfaces(call: &Call<'_>) -> ApiResult<Reply> {
     exists(call, Rule::ServerInterfacesList).await?;
-    Reply::json(200, &json!({"interfaceAttachments": []}))
+    Reply::value(200, &json!({"interfaceAttachments": []}))
 }
 
 pub(crate) async fn volumes(call: &Call<'_>) -> ApiResult<Reply> {
@@ -32,7 +32,7 @@ pub(crate) async fn volumes(call: &Call<'_>) -> ApiResult<Reply> {
         let id = volume["id"].clone();
         *volume = json!({"id": id, "volumeId": id, "serverId": server, "device": null});
     }
-    Reply::json(200, &json!({"volumeAttachments": volumes}))
+    Reply::value(200, &json!({"volumeAttachments": volumes}))
 }
 
 pub(crate) async fn security_groups(call: &Call<'_>) -> ApiResult<Reply> {
@@ -42,7 +42,7 @@ pub(crate) async fn security_groups(call: &Call<'_>) -> ApiResult<Reply> {
     });
     let groups = read.await?;
     let groups: Vec<_> = groups.iter().map(|name| json!({"name": name})).collect();
-    Reply::json(200, &json!({"security_groups": groups}))
+    Reply::value(200, &json!({"security_groups": groups}))
 }
 
 async fn exists(call: &Call<'_>, rule: Rule) -> ApiResult<()> {

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use regex::{Regex, RegexBuilder};
+use placewright_http::{ApiError, ApiResult};
 
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 
 /// The most bytes of a compiled expression; the work for a text is at most proportional to it.
 const COMPILED_BYTES_MAX: usize = 1 << 17;

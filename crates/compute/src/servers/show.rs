@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use placewright_auth::Rule;
 use serde_json::{Value, json};
+use placewright_http::{ApiResult, Reply};
 
 use super::body::{Shown, ShownFlavor};
 use super::fault;
 use super::find;
 use super::seen::Seen;
 use super::status::Status;
-use crate::call::{Call, Reply};
-use crate::error::ApiResult;
+use crate::call::Call;
 use crate::time;
 
 /// Which parts of servers the caller may see.
@@ -39,7 +39,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
         let seen = find(call, control, views, Rule::ServersShow)?;
         Ok(whole(call, &seen, sight))
     });
-    Reply::json(200, &json!({"server": server.await?}))
+    Reply::value(200, &json!({"server": server.await?}))
 }
 
 /// A single server, with fields that listings do not have.

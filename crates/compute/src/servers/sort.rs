@@ -4,11 +4,11 @@ use std::cell::OnceCell;
 use std::cmp::Ordering;
 
 use placewright_conductor::InstanceId;
+use placewright_http::{ApiError, ApiResult};
 
 use super::body::Shown;
 use super::seen::Seen;
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 
 /// The columns that servers are sorted by, the most significant first.
 pub(crate) struct Order {

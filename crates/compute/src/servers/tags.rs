@@ -2,10 +2,11 @@
 
 use placewright_auth::Rule;
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{find, labels};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::{self, Fields};
 
 /// The most tags of a server.
@@ -50,7 +51,7 @@ async fn of_server(call: &Call<'_>, rule: Rule) -> ApiResult<Vec<String>> {
 
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
     let tags = of_server(call, Rule::ServerTagsIndex).await?;
-    Reply::json(200, &json!({"tags": tags}))
+    Reply::value(200, &json!({"tags": tags}))
 }
 
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
@@ -59,7 +60,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     if tags.iter().any(|known| known == tag) {
         Ok(Reply::empty(204))
     } else {
-        Err(ApiError::not_found("tag", tag))
+        Err(error::missing("tag", tag))
     }
 }
 
@@ -101,7 +102,7 @@ pub(crate) async fn replace(call: &Call<'_>) -> ApiResult<Reply> {
         Ok(())
     })
     .await?;
-    Reply::json(200, &json!({"tags": tags}))
+    Reply::value(200, &json!({"tags": tags}))
 }
 
 pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
@@ -110,7 +111,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
         let before = labels.tags.len();
         labels.tags.retain(|known| known != tag);
         if labels.tags.len() == before {
-            return Err(ApiError::not_found("tag", tag));
+            return Err(error::missing("tag", tag));
         }
         Ok(())
     })

@@ -3,13 +3,13 @@
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command};
 use serde_json::json;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::body::Body;
 use super::show::{self, Sight};
 use super::wishes::{access_address, check_hostname, disk_config};
 use super::{find, find_unlocked, labels};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::call::Call;
 use crate::fields::Fields;
 
 pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
@@ -71,7 +71,7 @@ pub(crate) async fn update(call: &Call<'_>) -> ApiResult<Reply> {
         }
         Ok(value)
     });
-    Reply::json(200, &json!({"server": server.await?}))
+    Reply::value(200, &json!({"server": server.await?}))
 }
 
 /// Removes newer fields: before version 2.75 the responses to updates and rebuilds had fewer of

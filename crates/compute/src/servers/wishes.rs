@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use serde_json::Value;
+use placewright_http::{ApiError, ApiResult};
 
 use crate::call::Call;
-use crate::error::{ApiError, ApiResult};
 use crate::fields::{self, Fields};
 
 /// The most certificates that an image may be signed with.

@@ -18,7 +18,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{HeaderMap, Request};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_compute::{ComputeOptions, ComputeService};
-use placewright_server::{HttpMetrics, ServerOptions, Service};
+use placewright_http::{Gateway, HttpMetrics, HttpOptions};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use site::{Site, Stores};
@@ -28,7 +28,7 @@ pub const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";
 
 pub struct Api {
     pub site: Site,
-    service: ComputeService,
+    service: Arc<ComputeService>,
 }
 
 /// The status, headers and body of a response.
@@ -64,15 +64,15 @@ impl Api {
         let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
-        let placement = Service::new(
-            ServerOptions::default(),
-            site.conductor.engine().clone(),
+        let gateway = Gateway::new(
+            HttpOptions::default(),
             authenticator,
             policy,
             metrics,
             Arc::new(registry),
         );
-        let service = ComputeService::new(Arc::new(placement), &site.runtime, options);
+        let service = ComputeService::new(Arc::new(gateway), &site.runtime, options);
+        let service = Arc::new(service);
         Self { site, service }
     }
 

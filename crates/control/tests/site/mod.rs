@@ -34,9 +34,9 @@ use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, 
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
+use placewright_http::{Gateway, HttpMetrics, HttpOptions};
 use placewright_server::{
-    ControlMachine, HttpMetrics, KeepOptions, SchedulerService, ServerOptions, Service,
-    submit_placement,
+    ControlMachine, KeepOptions, PlacementOptions, SchedulerService, Service, submit_placement,
 };
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
@@ -91,14 +91,15 @@ fn service(engine: &Engine<ControlMachine>) -> Arc<Service> {
     let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
-    Arc::new(Service::new(
-        ServerOptions::default(),
-        engine.clone(),
+    let gateway = Gateway::new(
+        HttpOptions::default(),
         authenticator,
         policy,
         metrics,
         Arc::new(registry),
-    ))
+    );
+    let options = PlacementOptions::default();
+    Arc::new(Service::new(Arc::new(gateway), engine.clone(), options))
 }
 
 impl Site {

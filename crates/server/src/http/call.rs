@@ -3,15 +3,14 @@
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Query};
 
-use crate::http::error::{ApiError, ApiResult};
 use crate::http::json::{self, Json, Unread};
 use crate::http::microversion::Microversion;
-use crate::http::query::Query;
 use crate::http::refusals::{self, Attempt};
 use crate::http::schema::{self, Formats, Schema};
 use crate::http::service::Service;
-use crate::http::uuids;
+use crate::http::{query, uuids};
 
 /// An authorised and routed request, as handlers receive it.
 pub(crate) struct Call<'a> {
@@ -58,8 +57,8 @@ impl<'a> Call<'a> {
         let refuse = |reason: String| {
             ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
         };
-        let query = Query::parse(self.query).map_err(refuse)?;
-        schema::validate(&query.as_json(), schema, Formats::Query).map_err(refuse)?;
+        let query = query::parse(self.query).map_err(refuse)?;
+        schema::validate(&query::as_json(&query), schema, Formats::Query).map_err(refuse)?;
         Ok(query)
     }
 
@@ -150,9 +149,7 @@ impl<'a> Call<'a> {
         held: usize,
         advice: &str,
     ) -> ApiResult<Option<OwnedSemaphorePermit>> {
-        self.service
-            .large_answers
-            .admit(&self.service.options, bytes, held, advice)
+        self.service.gateway.admit_answer(bytes, held, advice)
     }
 
     /// Submits a command, and waits until its outcome is durable.

@@ -1,35 +1,25 @@
 //! Placewright's own pages beside the Placement API.
 //!
-//! Without authentication: `/healthz`, `/readyz`, `/placewright/v1/openapi.json`, and `/metrics` if
-//! the options allow it. Under a policy rule: `/placewright/v1/changes`, `/placewright/v1/explain`,
-//! `/placewright/v1/audit`, `/placewright/v1/audit/repair`.
+//! Without authentication: `/placewright/v1/openapi.json`. Under a policy rule:
+//! `/placewright/v1/changes`, `/placewright/v1/explain`, `/placewright/v1/audit`,
+//! `/placewright/v1/audit/repair`.
 
 mod change_json;
 pub(crate) mod changes;
 pub(crate) mod explain;
 mod openapi;
 
-use std::time::Duration;
-
 use hyper::http::request::Parts;
 use placewright_auth::{Identity, Rule, Target};
-use prometheus_client::registry::Registry;
+use placewright_http::{Access, ApiError, ApiResult, Query, Reply};
 
-use crate::health::{self, Vital};
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::query::Query;
-use crate::http::reply::Reply;
+use crate::http::microversion::Microversion;
+use crate::http::query;
 use crate::http::service::{RepairOptions, Service};
 
 /// One of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// The metrics, for Prometheus.
-    Metrics,
-    /// The liveness check: the process answers.
-    Health,
-    /// The readiness check: the service works, and is not about to stop.
-    Ready,
     /// The OpenAPI document of the Placement API.
     OpenApi,
     /// The stream of all durable changes in order.
@@ -42,11 +32,19 @@ pub(crate) enum Page {
     Repair,
 }
 
+/// A request for a page that is allowed.
+#[derive(Debug)]
+pub(crate) struct PageRequest {
+    /// The page that is asked for.
+    pub(crate) page: Page,
+    /// The microversion of an explained query.
+    version: Microversion,
+    /// The last event that a reader of the change stream saw, as its client says.
+    last_event: Option<String>,
+}
+
 impl Page {
-    const ALL: [Page; 8] = [
-        Page::Metrics,
-        Page::Health,
-        Page::Ready,
+    const ALL: [Page; 5] = [
         Page::OpenApi,
         Page::Changes,
         Page::Explain,
@@ -62,9 +60,6 @@ impl Page {
     /// The path of the page.
     pub(crate) fn path(self) -> &'static str {
         match self {
-            Page::Metrics => "/metrics",
-            Page::Health => "/healthz",
-            Page::Ready => "/readyz",
             Page::OpenApi => "/placewright/v1/openapi.json",
             Page::Changes => "/placewright/v1/changes",
             Page::Explain => "/placewright/v1/explain",
@@ -76,7 +71,7 @@ impl Page {
     /// The policy rule that protects it; none for a page without authentication.
     fn rule(self) -> Option<Rule> {
         match self {
-            Page::Metrics | Page::Health | Page::Ready | Page::OpenApi => None,
+            Page::OpenApi => None,
             Page::Changes => Some(Rule::ChangesFollow),
             Page::Explain => Some(Rule::ExplainShow),
             Page::Audit => Some(Rule::AuditShow),
@@ -89,10 +84,46 @@ impl Page {
         matches!(self, Page::Explain | Page::Audit | Page::Repair)
     }
 
-    /// Whether the page is served without authentication.
-    pub(crate) fn is_open(self) -> bool {
-        self.rule().is_none()
+    /// Who may ask for the page.
+    pub(crate) fn access(self) -> Access {
+        match self.rule() {
+            None => Access::Open,
+            Some(_) => Access::Identified,
+        }
     }
+}
+
+/// Checks a request for a page as far as its head says what is asked for.
+///
+/// # Errors
+///
+/// The method is another one, or the caller may not see the page.
+pub(crate) fn route(
+    service: &Service,
+    page: Page,
+    parts: &Parts,
+    identity: Option<&Identity>,
+) -> ApiResult<PageRequest> {
+    let method = if page == Page::Repair { "POST" } else { "GET" };
+    if parts.method.as_str() != method {
+        let detail = "The method specified is not allowed for this resource.";
+        return Err(ApiError::new(405, detail).with_allow(method).at_door());
+    }
+    if let (Some(rule), Some(identity)) = (page.rule(), identity) {
+        service.authorize(rule, identity, &Target::own(identity))?;
+    }
+    query::parse(parts.uri.query().unwrap_or("")).map_err(ApiError::bad_request)?;
+    let version = match page {
+        Page::Explain => explain::version(&parts.headers)?,
+        _ => Microversion::MAX,
+    };
+    let last_event = parts.headers.get("last-event-id");
+    let last_event = last_event.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    Ok(PageRequest {
+        page,
+        version,
+        last_event,
+    })
 }
 
 /// Answers a request for a page.
@@ -102,54 +133,16 @@ impl Page {
 /// The error response.
 pub(crate) async fn show(
     service: &Service,
-    page: Page,
-    parts: &Parts,
-    identity: Option<&Identity>,
+    asked: &PageRequest,
+    query_string: &str,
 ) -> ApiResult<Reply> {
-    let method = if page == Page::Repair { "POST" } else { "GET" };
-    if parts.method.as_str() != method {
-        let detail = "The method specified is not allowed for this resource.";
-        return Err(ApiError::new(405, detail).with_allow(method).at_door());
-    }
-    if let (Some(rule), Some(identity)) = (page.rule(), identity) {
-        service.authorize(rule, identity, &Target::own(identity))?;
-    }
-    let query = Query::parse(parts.uri.query().unwrap_or("")).map_err(ApiError::bad_request)?;
-    match page {
-        Page::Metrics if service.options.metrics_on_apis => metrics(service),
-        Page::Metrics => Err(ApiError::not_found(
-            "Metrics are shown at health.listen; health.metrics_on_apis = true shows them here too.",
-        )
-        .at_door()),
-        Page::Health => Ok(plain(200, "ok\n")),
-        Page::Ready => Ok(match service.why_not_ready() {
-            Some(reason) => plain(503, reason),
-            None => plain(200, "ready\n"),
-        }),
+    let query = query::parse(query_string).map_err(ApiError::bad_request)?;
+    match asked.page {
         Page::OpenApi => openapi::show(&query),
-        Page::Changes => changes::follow(service, &query, &parts.headers),
-        Page::Explain => explain::show(service, parts).await,
+        Page::Changes => changes::follow(service, &query, asked.last_event.as_deref()),
+        Page::Explain => explain::show(service, asked.version, query_string).await,
         Page::Audit => audit(service, None).await,
         Page::Repair => audit(service, Some(repair_options(&query)?)).await,
-    }
-}
-
-/// How long the service reports that it is not ready after a failed append. Afterwards it accepts
-/// requests again, because only a change can show whether the store works.
-const STORE_FAILED: Duration = Duration::from_secs(15);
-
-impl Vital for Service {
-    fn why_not_ready(&self) -> Option<&'static str> {
-        if *self.stopping.borrow() {
-            return Some("stopping\n");
-        }
-        let ago = self.engine.store_failed_ago();
-        let fails = ago.is_some_and(|ago| ago < STORE_FAILED);
-        fails.then_some("the store fails\n")
-    }
-
-    fn registry(&self) -> &Registry {
-        &self.registry
     }
 }
 
@@ -175,16 +168,6 @@ fn repair_options(query: &Query<'_>) -> ApiResult<RepairOptions> {
     Ok(RepairOptions {
         destroy_unknown_guests,
     })
-}
-
-fn plain(status: u16, text: &'static str) -> Reply {
-    Reply::text(status, "text/plain; charset=utf-8", text)
-}
-
-fn metrics(service: &Service) -> ApiResult<Reply> {
-    let text = health::metrics_text(&service.registry)
-        .map_err(|error| ApiError::new(500, format!("cannot write the metrics: {error}")))?;
-    Ok(Reply::text(200, health::METRICS_TYPE, text))
 }
 
 /// Rejects parameters that a page does not have.

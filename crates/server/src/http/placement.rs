@@ -12,9 +12,9 @@ pub(crate) mod root;
 pub(crate) mod traits;
 pub(crate) mod usages;
 
+use placewright_http::{ApiError, ApiResult, Reply};
+
 use crate::http::call::Call;
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::reply::Reply;
 use crate::http::routes::Route;
 
 /// Calls the handler of a route and method from the table.

@@ -2,6 +2,8 @@
 //!
 //! The reference parses numbers of a query with `int()`, and prints rejected values with `repr()`.
 
+use placewright_http::json::repr_float;
+
 use crate::http::json::Json;
 
 /// Zeros of Unicode's decimal digits (category Nd); the nine after each are the other digits.
@@ -158,27 +160,6 @@ fn write(out: &mut String, value: &Json<'_>) -> Result<(), Enough> {
     }
 }
 
-/// `repr()` of a float: the shortest digits that read back, always with a dot or an exponent.
-///
-/// For finite numbers this is also how `json.dumps` writes them.
-pub(crate) fn repr_float(number: f64) -> String {
-    let magnitude = number.abs();
-    if magnitude != 0.0 && !(1e-4..1e16).contains(&magnitude) {
-        let text = format!("{number:e}");
-        return match text.split_once('e') {
-            Some((digits, exponent)) => {
-                let (sign, exponent) = match exponent.strip_prefix('-') {
-                    Some(rest) => ('-', rest),
-                    None => ('+', exponent),
-                };
-                format!("{digits}e{sign}{exponent:0>2}")
-            }
-            None => text,
-        };
-    }
-    format!("{number:?}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,22 +188,6 @@ mod tests {
             assert_eq!(int(text), expected, "{text:?}");
         }
         assert_eq!(int(&"9".repeat(60)), Some(i128::MAX));
-    }
-
-    #[test]
-    fn floats_print_as_in_python() {
-        for (number, expected) in [
-            (1.0, "1.0"),
-            (16.5, "16.5"),
-            (1e16, "1e+16"),
-            (1e15, "1000000000000000.0"),
-            (1.5e-7, "1.5e-07"),
-            (0.0001, "0.0001"),
-            (0.0, "0.0"),
-            (3.40282e38, "3.40282e+38"),
-        ] {
-            assert_eq!(repr_float(number), expected);
-        }
     }
 
     #[test]

@@ -4,8 +4,9 @@
 
 use placewright_placement::Refusal;
 use uuid::Uuid;
+use placewright_http::ApiError;
 
-use crate::http::error::{ApiError, code};
+use crate::http::render::code;
 
 /// The operation that was refused.
 #[derive(Debug, Clone, Copy)]

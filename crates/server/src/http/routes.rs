@@ -2,12 +2,12 @@
 //!
 //! All checks before a handler, and the OpenAPI document, are made from this table.
 
-use std::borrow::Cow;
+use std::ops::Range;
 
 use placewright_auth::Rule;
+use placewright_http::LIGHT_BODY_BYTES_MAX;
 
 use crate::http::microversion::Microversion;
-use crate::http::query::unquote;
 
 /// A path of the Placement API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,9 +51,6 @@ pub(crate) enum Cost {
     /// The cost grows with the fleet.
     OfFleet,
 }
-
-/// Larger bodies take milliseconds to parse and to validate.
-pub(crate) const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
 
 impl Cost {
     /// Whether a request with a body of this size is handled on the threads for costly requests.
@@ -240,37 +237,29 @@ impl Entry {
     }
 }
 
-/// A route that matched a path, with the values of its parameters.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Match<'a> {
+/// A route that matched a path. It borrows nothing: the parameters are where they are in the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Match {
     pub(crate) route: Route,
-    /// The parameters in the order of the path; unused ones are empty.
-    pub(crate) parameters: [&'a str; 2],
+    /// The places of the parameters in the order of the path; unused ones are empty.
+    places: [Range<usize>; 2],
 }
 
-/// Decodes percent signs in a path. Each byte becomes a character, as WSGI passes paths to the
-/// reference, which is visible in texts that repeat a path.
-pub(crate) fn decode_path(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
-        return Cow::Borrowed(path);
+impl Match {
+    /// The parameters of the path that matched.
+    pub(crate) fn parameters<'p>(&self, path: &'p str) -> [&'p str; 2] {
+        self.places
+            .each_ref()
+            .map(|place| path.get(place.clone()).unwrap_or(""))
     }
-    let decoded: String = unquote(path.as_bytes())
-        .into_iter()
-        .map(char::from)
-        .collect();
-    // As in the reference's expressions, a path may end with a newline.
-    Cow::Owned(match decoded.strip_suffix('\n') {
-        Some(rest) => rest.to_owned(),
-        None => decoded,
-    })
 }
 
 /// Finds the route of a decoded path.
-pub(crate) fn find(path: &str) -> Option<Match<'_>> {
-    let found = |route, parameters| Some(Match { route, parameters });
+pub(crate) fn find(path: &str) -> Option<Match> {
+    let found = |route, places| Some(Match { route, places });
     let Some(rest) = path.strip_prefix('/') else {
         return if path.is_empty() {
-            found(Route::Root, ["", ""])
+            found(Route::Root, [0..0, 0..0])
         } else {
             None
         };
@@ -304,7 +293,12 @@ pub(crate) fn find(path: &str) -> Option<Match<'_>> {
         ("reshaper", None, ..) => Route::Reshaper,
         _ => return None,
     };
-    found(route, [second.unwrap_or(""), fourth.unwrap_or("")])
+    // Each part begins after a slash.
+    let place = |start: usize, part: Option<&str>| start..start + part.map_or(0, str::len);
+    let second = place(first.len() + 2, second);
+    let third = place(second.end + 1, third);
+    let fourth = place(third.end + 1, fourth);
+    found(route, [second, fourth])
 }
 
 #[cfg(test)]
@@ -338,14 +332,16 @@ mod tests {
         ] {
             assert_eq!(find(path), None, "{path}");
         }
-        let found = find("/resource_providers/u/inventories/VCPU").unwrap();
-        assert_eq!(found.parameters, ["u", "VCPU"]);
+        for (path, parameters) in [
+            ("/resource_providers/u/inventories/VCPU", ["u", "VCPU"]),
+            ("/allocations/c", ["c", ""]),
+            ("/usages", ["", ""]),
+            ("/", ["", ""]),
+            ("", ["", ""]),
+        ] {
+            assert_eq!(find(path).unwrap().parameters(path), parameters, "{path}");
+        }
         assert_eq!(find("").unwrap().route, Route::Root);
-        assert_eq!(
-            decode_path("/traits/%41%e2%98%83%0a"),
-            "/traits/A\u{e2}\u{98}\u{83}"
-        );
-        assert_eq!(decode_path("/traits/%ff%2"), "/traits/\u{ff}%2");
     }
 
     #[test]

@@ -1,8 +1,6 @@
-//! One request from its head to its response: the checks in their order, the handler, and the
-//! headers that all responses share.
+//! The Placement API's service: what its requests share, and their way from the dispatcher to a
+//! handler.
 
-mod access;
-pub(crate) mod answer;
 pub(crate) mod checks;
 
 use std::error::Error;
@@ -11,61 +9,43 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response};
-use parking_lot::RwLock;
-use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
+use hyper::{Method, Request, Response, Uri};
+use placewright_auth::{Identity, Rule, Target};
 use placewright_engine::{Engine, SubmitError};
-use placewright_placement::{Command, Outcome, Refusal, SearchOptions, State, Strategy, Timestamp};
-use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use placewright_http::{
+    Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed, latin1_path,
+};
+use placewright_placement::{Command, Outcome, Refusal, SearchOptions, State, Strategy};
 
-use crate::costly::{CostlyError, CostlyWork};
-use crate::http::body::{self, Body, Content};
+use crate::clock::now;
 use crate::http::call::Call;
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::large::LargeAnswers;
-use crate::http::microversion::Microversion;
-use crate::http::own::{self, Page, changes};
-use crate::http::query::Query;
-use crate::http::reply::Reply;
-use crate::http::request_id::RequestId;
-use crate::http::room::Room;
+use crate::http::microversion::{self, Microversion};
+use crate::http::own::{self, Page, PageRequest, changes};
+use crate::http::render::{self, ErrorContext};
 use crate::http::routes::{self, Entry, Match, Needs, Operation, Route};
-use crate::http::{date, placement, refusals};
+use crate::http::{placement, query, refusals};
 use crate::machine::{ControlMachine, submit_placement};
-use crate::metrics::HttpMetrics;
-use crate::options::ServerOptions;
+use crate::options::PlacementOptions;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
+const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
 
-/// The HTTP service without sockets: it takes requests and returns responses.
+/// The Placement API without sockets: it takes requests and returns responses.
 pub struct Service {
-    pub(crate) options: ServerOptions,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) options: PlacementOptions,
     pub(crate) engine: Engine<ControlMachine>,
-    pub(crate) metrics: HttpMetrics,
-    pub(crate) registry: Arc<Registry>,
-    /// Whether the service is about to stop: change streams end, and it is not ready any more.
-    pub(crate) stopping: watch::Sender<bool>,
     /// The limits for readers of the change stream.
     pub(crate) followers: changes::Room,
     /// The audit, in a process that has something to audit.
     pub(crate) audit: OnceLock<Arc<dyn Audit>>,
     /// A cache of recent responses with candidates.
     pub(crate) candidates: placement::candidates::Kept,
-    /// The threads and queues for costly requests.
-    pub(crate) costly: CostlyWork,
-    /// The limit of memory for large responses.
-    pub(crate) large_answers: LargeAnswers,
-    /// What bodies may hold until their requests are answered.
-    pub(crate) bodies: Room,
-    authenticator: Authenticator,
-    policy: RwLock<Policy>,
 }
 
 impl fmt::Debug for Service {
@@ -74,50 +54,6 @@ impl fmt::Debug for Service {
             .debug_struct("Service")
             .field("options", &self.options)
             .finish_non_exhaustive()
-    }
-}
-
-/// The context of a request while it is handled.
-#[derive(Debug)]
-pub struct Exchange {
-    started: Instant,
-    /// The client's address, if the request came over a network.
-    remote: Option<SocketAddr>,
-    pub(crate) request_id: RequestId,
-    /// The route's path as in the documentation, for metrics; `other` if there is none.
-    pub(crate) route: &'static str,
-    /// The microversion, once it is negotiated.
-    version: Option<Microversion>,
-    /// The caller, once it is authenticated.
-    identity: Option<Arc<Identity>>,
-}
-
-impl Exchange {
-    /// The context of a new request from this address.
-    pub fn new(remote: Option<SocketAddr>) -> Self {
-        Self {
-            started: Instant::now(),
-            remote,
-            request_id: RequestId::new(),
-            route: "other",
-            version: None,
-            identity: None,
-        }
-    }
-
-    /// The request id that the response will carry.
-    pub fn request_id(&self) -> &str {
-        self.request_id.as_str()
-    }
-
-    /// Sets the caller, for the access log.
-    pub fn set_identity(&mut self, identity: &Arc<Identity>) {
-        self.identity = Some(Arc::clone(identity));
-    }
-
-    /// Sets the route as in the documentation, for metrics.
-    pub fn set_route(&mut self, route: &'static str) {
-        self.route = route;
     }
 }
 
@@ -137,55 +73,52 @@ pub trait Audit: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
 }
 
+/// How long the services report that they are not ready after a failed append. Afterwards they
+/// accept requests again, because only a change can show whether the store works.
+const STORE_FAILED: Duration = Duration::from_secs(15);
+
+/// Why the services of an engine should get no requests at present: its store fails.
+pub fn store_fails(engine: &Engine<ControlMachine>) -> Option<&'static str> {
+    let ago = engine.store_failed_ago();
+    let fails = ago.is_some_and(|ago| ago < STORE_FAILED);
+    fails.then_some("the store fails\n")
+}
+
+/// A request after its routing.
+pub(crate) enum Asked {
+    /// One of Placewright's own pages.
+    Page(PageRequest),
+    /// An operation of the Placement API.
+    Operation {
+        version: Microversion,
+        operation: &'static Operation,
+        found: Match,
+        /// The decoded path, if it is another than that in the URI.
+        path: Option<Box<str>>,
+    },
+}
+
 impl Service {
+    /// Creates a service on an engine.
+    pub fn new(
+        gateway: Arc<Gateway>,
+        engine: Engine<ControlMachine>,
+        options: PlacementOptions,
+    ) -> Self {
+        Self {
+            followers: changes::Room::new(options.followers_max),
+            gateway,
+            options,
+            engine,
+            audit: OnceLock::new(),
+            candidates: placement::candidates::Kept::default(),
+        }
+    }
+
     /// Sets the audit behind `/placewright/v1/audit`. Only the first call has an effect.
     pub fn set_audit(&self, audit: Arc<dyn Audit>) {
         // If there is one already, it stays.
         let _ = self.audit.set(audit);
-    }
-
-    /// Replaces the policies. Requests that were authorised before continue.
-    pub fn set_policy(&self, policy: Policy) {
-        *self.policy.write() = policy;
-    }
-
-    /// The authenticator of the service.
-    pub fn authenticator(&self) -> &Authenticator {
-        &self.authenticator
-    }
-
-    /// Creates a service. The metrics must be registered in `registry`, which `/metrics` shows.
-    pub fn new(
-        options: ServerOptions,
-        engine: Engine<ControlMachine>,
-        authenticator: Authenticator,
-        policy: Policy,
-        metrics: HttpMetrics,
-        registry: Arc<Registry>,
-    ) -> Self {
-        let stopping = watch::Sender::new(false);
-        Self {
-            large_answers: LargeAnswers::new(&options),
-            bodies: Room::new(options.bodies_bytes_max),
-            followers: changes::Room::new(options.followers_max),
-            options,
-            engine,
-            metrics,
-            registry,
-            stopping,
-            audit: OnceLock::new(),
-            candidates: placement::candidates::Kept::default(),
-            costly: CostlyWork::default(),
-            authenticator,
-            policy: RwLock::new(policy),
-        }
-    }
-
-    /// Runs costly requests on other threads.
-    #[must_use]
-    pub fn with_costly_work(mut self, costly: CostlyWork) -> Self {
-        self.costly = costly;
-        self
     }
 
     /// Answers a request. Errors are responses too.
@@ -198,173 +131,13 @@ impl Service {
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: fmt::Display,
     {
-        let (parts, mut body) = request.into_parts();
-        let mut exchange = Exchange::new(remote);
-        let response = if self.is_preflight(&parts) {
-            None
-        } else {
-            let answer = self.answer(&parts, &mut body, &mut exchange).await;
-            Some(match answer {
-                Ok(reply) => answer::accepted(&parts, reply, &exchange),
-                Err(error) => answer::refused(&parts, &error, &exchange),
-            })
-        };
-        self.finish(&parts, &mut body, response, &exchange, remote)
-            .await
-    }
-
-    /// Whether a request is a CORS preflight request of a browser.
-    pub fn is_preflight(&self, parts: &Parts) -> bool {
-        self.options.cors.is_some() && parts.method == Method::OPTIONS
-    }
-
-    /// Completes a response: CORS, unread request bodies, the request id, metrics and the access
-    /// log. Without a response, a [preflight](Self::is_preflight) request is answered.
-    pub async fn finish<B>(
-        &self,
-        parts: &Parts,
-        mut body: B,
-        response: Option<Response<Body>>,
-        exchange: &Exchange,
-        remote: Option<SocketAddr>,
-    ) -> Response<Body>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-    {
-        let is_preflight = response.is_none();
-        let mut response = response.unwrap_or_else(|| Response::new(Body::Whole(Bytes::new())));
-        match &self.options.cors {
-            Some(cors) if is_preflight => cors.preflight(&parts.headers, response.headers_mut()),
-            Some(cors) => cors.decorate(&parts.headers, response.headers_mut()),
-            None => {}
-        }
-        if !body::drain(&mut body, &parts.headers).await {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
-        }
-        if let Ok(value) = HeaderValue::from_bytes(exchange.request_id.as_bytes()) {
-            response.headers_mut().insert(REQUEST_ID, value);
-        }
-        self.record(parts, &response, exchange, remote);
-        response
-    }
-
-    async fn answer<B>(
-        self: &Arc<Self>,
-        parts: &Parts,
-        body: &mut B,
-        exchange: &mut Exchange,
-    ) -> ApiResult<Reply>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: fmt::Display,
-    {
-        let path = routes::decode_path(parts.uri.path());
-        checks::check_head(parts, self.options.head_bytes_max)?;
-        let page = Page::find(&path);
-        if let Some(page) = page {
-            exchange.route = page.path();
-        }
-        let identity = match (&*path, page) {
-            ("/" | "", _) => None,
-            (_, Some(page)) if page.is_open() => None,
-            _ => Some(self.authenticate(&parts.headers, exchange).await?),
-        };
-        exchange.identity.clone_from(&identity);
-        if let Some(page) = page {
-            return match identity {
-                Some(identity) if page.is_costly() => self.show_costly(page, parts, identity).await,
-                identity => own::show(self, page, parts, identity.as_deref()).await,
-            };
-        }
-        let version = checks::negotiate(&parts.headers)?;
-        exchange.version = Some(version);
-        checks::check_content_length(&parts.headers)?;
-        let found = routes::find(&path).ok_or_else(|| ApiError::not_found("").at_door())?;
-        let entry = Entry::of(found.route);
-        exchange.route = entry.path;
-        let operation = checks::choose(entry, parts, version)?;
-        checks::check_needs(operation.needs, &parts.headers)?;
-        self.check_policy(operation, &found, parts, identity.as_deref())?;
-        let content = match operation.needs {
-            Needs::JsonBody => {
-                let identity = identity.as_deref();
-                self.content(body, identity, usize::MAX).await?
-            }
-            Needs::Nothing | Needs::AcceptJson => Content::default(),
-        };
-        let query = parts.uri.query().unwrap_or("");
-        if let Some(identity) = &identity
-            && operation.cost.is_high(content.len())
-        {
-            let work = Work {
-                service: Arc::clone(self),
-                version,
-                path: path.as_ref().to_owned(),
-                method: parts.method.clone(),
-                query: query.to_owned(),
-                content,
-            };
-            let caller = self.costly.caller(identity);
-            let answer = self.costly.run(caller, work.run()).await;
-            return answer.map_err(CostlyError::to_api)?;
-        }
-        let call = Call {
-            service: self,
-            version,
-            parameters: found.parameters,
-            query,
-            body: &content,
-            at: Timestamp(date::now_us()),
-        };
-        placement::run(found.route, parts.method.as_str(), &call).await
-    }
-
-    async fn show_costly(
-        self: &Arc<Self>,
-        page: Page,
-        parts: &Parts,
-        identity: Arc<Identity>,
-    ) -> ApiResult<Reply> {
-        let (service, parts) = (Arc::clone(self), parts.clone());
-        let caller = self.costly.caller(&identity);
-        let shown = async move { own::show(&service, page, &parts, Some(&identity)).await };
-        let shown = self.costly.run(caller, shown).await;
-        shown.map_err(CostlyError::to_api)?
-    }
-
-    pub(crate) async fn authenticate(
-        &self,
-        headers: &HeaderMap,
-        exchange: &Exchange,
-    ) -> ApiResult<Arc<Identity>> {
-        self.authenticator
-            .authenticate(headers, exchange.remote.map(|remote| remote.ip()))
-            .await
-            .map_err(|error| match error {
-                AuthError::Unauthorized { challenge } => {
-                    ApiError::new(401, "").with_challenge(challenge).at_door()
-                }
-                AuthError::TooLarge { reason } => ApiError::new(431, reason).at_door(),
-                AuthError::TooMany {
-                    reason,
-                    retry_after,
-                } => ApiError::new(429, reason)
-                    .with_retry_after(retry_after)
-                    .at_door(),
-                AuthError::Unavailable {
-                    reason,
-                    retry_after,
-                } => ApiError::unavailable(reason)
-                    .with_retry_after(retry_after)
-                    .at_door(),
-            })
+        placewright_http::handle(self, request, remote).await
     }
 
     fn check_policy(
         &self,
         operation: &Operation,
-        found: &Match<'_>,
+        found: &Match,
         parts: &Parts,
         identity: Option<&Identity>,
     ) -> ApiResult<()> {
@@ -373,7 +146,7 @@ impl Service {
         };
         if found.route == Route::Usages {
             // The rule applies to the project in the query, not to that of the caller.
-            let query = Query::parse(parts.uri.query().unwrap_or("")).map_err(|reason| {
+            let query = query::parse(parts.uri.query().unwrap_or("")).map_err(|reason| {
                 ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
             })?;
             return self.authorize(rule, identity, &Target::project(query.get("project_id")));
@@ -392,17 +165,7 @@ impl Service {
         identity: &Identity,
         target: &Target<'_>,
     ) -> ApiResult<()> {
-        self.policy
-            .read()
-            .authorize(rule, identity, target)
-            .map_err(|forbidden| {
-                let detail = match forbidden.reason {
-                    ForbiddenReason::Rule => forbidden.to_string(),
-                    // The reference gives no more detail about a wrong scope.
-                    ForbiddenReason::Scope(_) => rule.to_string(),
-                };
-                ApiError::new(403, detail).at_door()
-            })
+        self.gateway.authorize(rule, identity, target)
     }
 
     /// Computes a value from the state, which is durable when this returns.
@@ -429,11 +192,12 @@ impl Service {
         let result = submit_placement(&self.engine, command)
             .await
             .map_err(|error| unavailable(&error))?;
+        let metrics = self.gateway.metrics();
         if let Err(refusal) = &result {
-            self.metrics.refusal(refusals::reason(refusal));
+            metrics.refusal(refusals::reason(refusal));
         }
         if is_claim {
-            self.metrics.claim(match &result {
+            metrics.claim(match &result {
                 Ok(_) => "done",
                 Err(refusal) if refusals::is_conflict(refusal) => "conflict",
                 Err(_) => "refused",
@@ -461,29 +225,133 @@ impl Service {
     }
 }
 
-/// An authorised request with its body, owned so that it can run on another thread.
-struct Work {
-    service: Arc<Service>,
-    version: Microversion,
-    path: String,
-    method: Method,
-    query: String,
-    content: Content,
-}
+impl Api for Service {
+    type Version = Microversion;
+    type Request = Asked;
 
-impl Work {
-    async fn run(self) -> ApiResult<Reply> {
-        // The path matched before.
-        let found = routes::find(&self.path).ok_or_else(|| ApiError::not_found(""))?;
-        let call = Call {
-            service: &self.service,
-            version: self.version,
-            parameters: found.parameters,
-            query: &self.query,
-            body: &self.content,
-            at: Timestamp(date::now_us()),
+    fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    fn admit(&self, parts: &Parts, exchange: &mut Exchange<Microversion>) -> ApiResult<Access> {
+        let path = latin1_path(parts.uri.path());
+        if let Some(page) = Page::find(&path) {
+            exchange.set_route(page.path());
+            return Ok(page.access());
+        }
+        Ok(match &*path {
+            "/" | "" => Access::Open,
+            _ => Access::Identified,
+        })
+    }
+
+    fn route(
+        &self,
+        parts: &Parts,
+        identity: Option<&Identity>,
+        exchange: &mut Exchange<Microversion>,
+    ) -> ApiResult<Routed<Asked>> {
+        let path = latin1_path(parts.uri.path());
+        if let Some(page) = Page::find(&path) {
+            return Ok(Routed {
+                request: Asked::Page(own::route(self, page, parts, identity)?),
+                body_bytes_max: None,
+            });
+        }
+        let version = checks::negotiate(&parts.headers)?;
+        exchange.set_version(version, Some(version.number()));
+        checks::check_content_length(&parts.headers)?;
+        let found = routes::find(&path).ok_or_else(|| ApiError::not_found("").at_door())?;
+        let entry = Entry::of(found.route);
+        exchange.set_route(entry.path);
+        let operation = checks::choose(entry, parts, version)?;
+        checks::check_needs(operation.needs, &parts.headers)?;
+        self.check_policy(operation, &found, parts, identity)?;
+        let request = Asked::Operation {
+            version,
+            operation,
+            found,
+            path: (path != parts.uri.path()).then(|| path.into()),
         };
-        placement::run(found.route, self.method.as_str(), &call).await
+        Ok(Routed {
+            request,
+            body_bytes_max: (operation.needs == Needs::JsonBody).then_some(usize::MAX),
+        })
+    }
+
+    fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
+        match request {
+            Asked::Page(asked) => asked.page.is_costly(),
+            Asked::Operation { operation, .. } => operation.cost.is_high(body.len()),
+        }
+    }
+
+    async fn run(
+        self: &Arc<Self>,
+        request: &Asked,
+        uri: &Uri,
+        _: Option<&Identity>,
+        body: &[u8],
+    ) -> ApiResult<Reply> {
+        let query = uri.query().unwrap_or("");
+        match request {
+            Asked::Page(asked) => own::show(self, asked, query).await,
+            Asked::Operation {
+                version,
+                operation,
+                found,
+                path,
+            } => {
+                let path = path.as_deref().unwrap_or(uri.path());
+                let call = Call {
+                    service: self,
+                    version: *version,
+                    parameters: found.parameters(path),
+                    query,
+                    body,
+                    at: now(),
+                };
+                placement::run(found.route, operation.method, &call).await
+            }
+        }
+    }
+
+    fn error_body(
+        &self,
+        parts: &Parts,
+        error: &ApiError,
+        exchange: &Exchange<Microversion>,
+    ) -> (Vec<u8>, Option<&'static str>) {
+        if parts.method == Method::HEAD {
+            return (Vec::new(), Some("text/html; charset=UTF-8"));
+        }
+        let accept = checks::accept_text(&parts.headers);
+        let sent = checks::content_type(&parts.headers);
+        let context = ErrorContext {
+            method: parts.method.as_str(),
+            accept: &accept,
+            content_type: if sent.is_empty() { "None" } else { sent },
+            version: exchange.version(),
+            request_id: exchange.request_id(),
+        };
+        let (body, content_type) = render::render(error, &context);
+        (body, Some(content_type))
+    }
+
+    fn put_headers(
+        &self,
+        headers: &mut HeaderMap,
+        error: Option<&ApiError>,
+        exchange: &Exchange<Microversion>,
+    ) {
+        let Some(version) = exchange.version() else {
+            return;
+        };
+        let value = HeaderValue::from_static(version.header_value());
+        headers.insert(API_VERSION, value);
+        if error.is_none_or(ApiError::varies) {
+            headers.insert(header::VARY, HeaderValue::from_static(microversion::HEADER));
+        }
     }
 }
 
@@ -498,7 +366,7 @@ pub(crate) fn unavailable(error: &SubmitError) -> ApiError {
     }
     match error {
         // The request is too large, which is not a failure of the store.
-        SubmitError::TooLarge { .. } => ApiError::new(413, text),
+        SubmitError::TooLarge { .. } => ApiError::too_large(text),
         SubmitError::Panicked => {
             tracing::error!("{text}");
             ApiError::new(500, text)

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use placewright_scheduler::request::RequestSpec;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use placewright_http::Reply;
 
 use super::refused::{Answer, Refused, code};
 use super::{Call, json, now};
-use crate::http::reply::Reply;
 
 /// The most instances that are counted.
 const MOST: usize = 100_000;

@@ -10,13 +10,13 @@ use placewright_scheduler::host_state::InstanceReport;
 use placewright_scheduler::host_table::HostTable;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use placewright_http::Reply;
 
 use super::cause::Cause;
 use super::destinations::told::AllocationRequestTold;
 use super::kept::{Kept, Wish};
 use super::refused::{Answer, Refused, code};
 use super::{Call, Core, json, now};
-use crate::http::reply::Reply;
 
 /// The type of the consumers.
 const CONSUMER_TYPE: &str = "INSTANCE";

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use placewright_placement::Timestamp;
 use placewright_scheduler::select::rules::of_group;
 use uuid::Uuid;
+use placewright_http::Reply;
 
 use super::claims::{Attempt, Claimant, check_owner};
 use super::kept::{Kept, Rules, Wish};
 use super::refused::{Answer, Refused, code};
 use super::{Call, Core, json, now};
-use crate::http::reply::Reply;
 
 mod ask;
 mod look;

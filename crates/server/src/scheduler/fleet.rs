@@ -8,10 +8,10 @@ use placewright_placement::{Command, Refusal};
 use placewright_scheduler::aggregate::{Aggregate, ZONE_KEY};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use placewright_http::Reply;
 
 use super::refused::{Answer, Refused};
 use super::{Call, json};
-use crate::http::reply::Reply;
 
 /// The body of `PUT /v1/aggregates/{uuid}`.
 #[derive(Debug, Deserialize)]

@@ -8,11 +8,11 @@ use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::platform::Platform;
 use serde::Serialize;
 use uuid::Uuid;
+use placewright_http::Reply;
 
 use super::refused::{Answer, Refused, code};
 use super::{Call, json, now};
-use crate::http::query::Query;
-use crate::http::reply::Reply;
+use crate::http::query;
 
 /// The default and the maximum number of hosts on a page.
 const PAGE: usize = 1_000;
@@ -104,7 +104,7 @@ fn tell<'a>(
 
 /// `GET /v1/hosts?limit=&after=`: hosts with a provider, in an order that does not change.
 pub(super) fn list(call: &Call<'_>) -> Answer<Reply> {
-    let query = Query::parse(call.query).map_err(|reason| Refused::field("query", reason))?;
+    let query = query::parse(call.query).map_err(|reason| Refused::field("query", reason))?;
     if let Some((key, _)) = query
         .iter()
         .find(|(key, _)| !["limit", "after"].contains(key))

@@ -3,9 +3,9 @@
 use hyper::Method;
 use placewright_auth::Rule;
 use uuid::Uuid;
+use placewright_http::ApiError;
 
 use super::refused::{Answer, Refused};
-use crate::http::error::ApiError;
 use crate::http::routes::Cost;
 
 /// One of the scheduler's paths.

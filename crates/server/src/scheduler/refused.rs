@@ -1,9 +1,5 @@
 //! The scheduler's error responses: each kind has its own status and code.
 
-use bytes::Bytes;
-use hyper::header::{self, HeaderValue};
-use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
 use placewright_placement::QueryRefusal;
 use placewright_scheduler::error::BadRequest;
 use placewright_scheduler::prefilter::PrefilterRefusal;
@@ -11,10 +7,9 @@ use placewright_scheduler::prepare::PrepareRefusal;
 use placewright_scheduler::request::Unreadable;
 use placewright_scheduler::select::SelectRefusal;
 use serde::Serialize;
+use serde_json::value::RawValue;
+use placewright_http::{ApiError, title};
 
-use crate::http::body::Body;
-use crate::http::error::{ApiError, title};
-use crate::http::service::Exchange;
 use crate::scheduler::cause::Cause;
 use crate::scheduler::why::Why;
 
@@ -111,43 +106,35 @@ impl Refused {
     pub(super) fn status(&self) -> u16 {
         self.error.status()
     }
+}
 
-    /// The HTTP response for the error.
-    pub(super) fn respond(&self, parts: &Parts, exchange: &Exchange) -> Response<Body> {
-        let body = if parts.method == Method::HEAD {
-            Vec::new()
-        } else {
-            let told = Told {
-                errors: [ToldError {
-                    status: self.error.status(),
-                    title: title(self.error.status()),
-                    code: self.code,
-                    detail: self.error.detail(),
-                    field: self.field.as_deref(),
-                    explanation: self.explanation.as_ref(),
-                    request_id: exchange.request_id.as_str(),
-                }],
-            };
-            serde_json::to_vec(&told).unwrap_or_default()
-        };
-        let mut response = Response::new(Body::Whole(Bytes::from(body)));
-        *response.status_mut() =
-            StatusCode::from_u16(self.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        let json = HeaderValue::from_static("application/json");
-        headers.insert(header::CONTENT_TYPE, json);
-        if let Some(methods) = self.error.allow() {
-            headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+/// The body of an error response, of a handler or of what is before it.
+pub(super) fn body(error: &ApiError, request_id: &str) -> Vec<u8> {
+    let explanation = error.explanation().map(str::to_owned);
+    let told = Told {
+        errors: [ToldError {
+            status: error.status(),
+            title: title(error.status()),
+            code: error.code().unwrap_or_else(|| code::of_status(error.status())),
+            detail: error.detail(),
+            field: error.wrong_field(),
+            explanation: explanation.and_then(|json| RawValue::from_string(json).ok()),
+            request_id,
+        }],
+    };
+    serde_json::to_vec(&told).unwrap_or_default()
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        let mut error = refused.error.with_code(refused.code);
+        if let Some(field) = refused.field {
+            error = error.with_field(field);
         }
-        if let Some(challenge) = self.error.challenge()
-            && let Ok(value) = HeaderValue::from_str(challenge)
-        {
-            headers.insert(header::WWW_AUTHENTICATE, value);
+        match refused.explanation.map(|why| serde_json::to_string(&why)) {
+            Some(Ok(json)) => error.with_explanation(json),
+            Some(Err(_)) | None => error,
         }
-        if let Some(seconds) = self.error.retry_after_s() {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response
     }
 }
 
@@ -167,7 +154,7 @@ struct ToldError<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    explanation: Option<&'a Explanation>,
+    explanation: Option<Box<RawValue>>,
     request_id: &'a str,
 }
 

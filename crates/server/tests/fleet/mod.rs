@@ -12,7 +12,8 @@ use crate::support::{Answer, call, get, service};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{KeepOptions, SchedulerService, ServerOptions, Service};
+use placewright_http::HttpOptions;
+use placewright_server::{KeepOptions, SchedulerService, Service};
 use serde_json::{Value, json};
 
 pub(crate) const CELL_1: &str = "c0000000-0000-0000-0000-000000000001";
@@ -32,18 +33,18 @@ pub(crate) fn instance(number: u32) -> String {
 /// A fleet with both of its services.
 pub(crate) struct Fleet {
     pub(crate) placement: Arc<Service>,
-    pub(crate) scheduler: SchedulerService,
+    pub(crate) scheduler: Arc<SchedulerService>,
 }
 
 impl Fleet {
     pub(crate) async fn empty(keep: KeepOptions) -> Self {
-        Self::on(service(ServerOptions::default()).await, keep)
+        Self::on(service(HttpOptions::default()).await, keep)
     }
 
     pub(crate) fn on(placement: Arc<Service>, keep: KeepOptions) -> Self {
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
-        let scheduler = SchedulerService::new(Arc::clone(&placement), scheduler, keep);
+        let scheduler = Arc::new(SchedulerService::new(Arc::clone(&placement), scheduler, keep));
         Self {
             placement,
             scheduler,

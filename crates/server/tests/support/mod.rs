@@ -16,19 +16,45 @@ use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::{Engine, Options};
 use placewright_journal::{Journal, MemoryJournal};
 use placewright_placement::{Command, Timestamp};
+use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
 use placewright_server::{
-    Body, ControlMachine, HttpMetrics, SchedulerService, ServerOptions, Service, submit_placement,
+    ControlMachine, PlacementOptions, SchedulerService, Service, store_fails, submit_placement,
 };
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-pub(crate) async fn service(options: ServerOptions) -> Arc<Service> {
+/// The options of a service.
+#[derive(Default)]
+pub(crate) struct Setup {
+    http: HttpOptions,
+    placement: PlacementOptions,
+}
+
+impl From<HttpOptions> for Setup {
+    fn from(http: HttpOptions) -> Self {
+        Self {
+            http,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<PlacementOptions> for Setup {
+    fn from(placement: PlacementOptions) -> Self {
+        Self {
+            placement,
+            ..Self::default()
+        }
+    }
+}
+
+pub(crate) async fn service(options: impl Into<Setup>) -> Arc<Service> {
     service_with(options, Options::default(), "").await
 }
 
 /// A service with the standard names, this engine, and these policies in place of the defaults.
 pub(crate) async fn service_with(
-    options: ServerOptions,
+    options: impl Into<Setup>,
     engine: Options,
     policy: &str,
 ) -> Arc<Service> {
@@ -38,7 +64,7 @@ pub(crate) async fn service_with(
 /// The same on a given journal.
 pub(crate) async fn service_on(
     journal: impl Journal + 'static,
-    options: ServerOptions,
+    options: impl Into<Setup>,
     engine: Options,
     policy: &str,
 ) -> Arc<Service> {
@@ -48,20 +74,31 @@ pub(crate) async fn service_on(
         .await
         .unwrap()
         .unwrap();
+    service_of(&engine, options, policy)
+}
+
+/// A service on an engine that others may use too.
+pub(crate) fn service_of(
+    engine: &Engine<ControlMachine>,
+    options: impl Into<Setup>,
+    policy: &str,
+) -> Arc<Service> {
+    let Setup { http, placement } = options.into();
+    let gateway = gateway(http, policy);
+    let readiness = engine.clone();
+    let gateway = gateway.with_readiness(move || store_fails(&readiness));
+    let service = Service::new(Arc::new(gateway), engine.clone(), placement);
+    Arc::new(service)
+}
+
+fn gateway(options: HttpOptions, policy: &str) -> Gateway {
     let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
     let text = if policy.is_empty() { "{}" } else { policy };
     let config = PolicyConfig::default();
     let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), text).unwrap();
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
-    Arc::new(Service::new(
-        options,
-        engine,
-        authenticator,
-        policy,
-        metrics,
-        Arc::new(registry),
-    ))
+    Gateway::new(options, authenticator, policy, metrics, Arc::new(registry))
 }
 
 /// A request under construction; by default it comes from an admin, in the newest version.
@@ -133,7 +170,7 @@ impl<'a> Call<'a> {
         Answer::of(self.raw(service).await).await
     }
 
-    pub(crate) async fn ask(self, scheduler: &SchedulerService) -> Answer {
+    pub(crate) async fn ask(self, scheduler: &Arc<SchedulerService>) -> Answer {
         Answer::of(scheduler.handle(self.request(), None).await).await
     }
 }

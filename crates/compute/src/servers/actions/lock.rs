@@ -3,11 +3,11 @@
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::Lock;
 use serde_json::Value;
+use placewright_http::{ApiResult, Reply};
 
 use super::super::{find, labels};
 use super::nullable;
-use crate::call::{Call, Reply};
-use crate::error::ApiResult;
+use crate::call::Call;
 use crate::fields::Fields;
 
 pub(super) async fn lock(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {

@@ -13,6 +13,7 @@ use placewright_scheduler::request::Destination;
 use placewright_scheduler::translate::translate;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::super::body::Body;
 use super::super::create::{flavor_of, flavor_ref};
@@ -21,8 +22,7 @@ use super::super::seen::Seen;
 use super::super::wishes::disk_config;
 use super::nullable;
 use crate::admin::zones;
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::call::Call;
 use crate::fields::{self, Fields};
 
 /// Accepts a move of the server in the path. `prepare` checks it, and returns the new
@@ -247,7 +247,7 @@ pub(super) async fn evacuate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> 
     if call.version.since(14) {
         return Ok(Reply::empty(200));
     }
-    Reply::json(200, &json!({"adminPass": password}))
+    Reply::value(200, &json!({"adminPass": password}))
 }
 
 pub(super) async fn shelve(call: &Call<'_>) -> ApiResult<Reply> {

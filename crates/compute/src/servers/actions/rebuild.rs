@@ -9,14 +9,15 @@ use placewright_link::Act;
 use placewright_placement::Timestamp;
 use placewright_scheduler::request::RequestSpec;
 use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::super::body::Body;
 use super::super::seen::Seen;
 use super::super::show::{self, Sight};
 use super::super::update::withhold_newer;
 use super::super::{create, find_unlocked, labels, metadata, wishes};
-use crate::call::{Call, Reply};
-use crate::error::{ApiError, ApiResult};
+use crate::error;
+use crate::call::Call;
 use crate::fields::Fields;
 
 /// A parsed rebuild request: the fields that change.
@@ -121,7 +122,7 @@ impl Prepared {
         let host = seen.view.and_then(|view| view.guest);
         Ok(Self {
             id: seen.id,
-            cell: seen.cell().ok_or_else(ApiError::nothing_here)?,
+            cell: seen.cell().ok_or_else(error::nothing_here)?,
             check: host
                 .zip(image)
                 .map(|(guest, (before, now))| (guest.host, before, now)),
@@ -153,7 +154,7 @@ impl Prepared {
         };
         let accepted = call.act(self.cell, order).await;
         // A cell that did not answer may carry it out all the same.
-        if accepted.as_ref().is_err_and(|error| error.status == 409) {
+        if accepted.as_ref().is_err_and(|error| error.status() == 409) {
             let digest = self.spec.digest();
             told(RebuildEvent::Refused { digest }).await?;
         }
@@ -284,7 +285,7 @@ pub(super) async fn rebuild(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
     let sight = Sight::of(call);
     let server = call.try_read(|control, views| {
         let seen = Seen::find(control, views, instance);
-        let mut seen = seen.ok_or_else(|| ApiError::not_found("server", &instance.to_string()))?;
+        let mut seen = seen.ok_or_else(|| error::missing("server", &instance.to_string()))?;
         if is_accepted {
             // The response shows what was accepted, even if it has failed meanwhile.
             seen.rebuild = control.conductor.rebuilds().get(&instance);
@@ -298,5 +299,5 @@ pub(super) async fn rebuild(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
         }
         Ok(value)
     });
-    Reply::json(202, &json!({"server": server.await?}))
+    Reply::value(202, &json!({"server": server.await?}))
 }

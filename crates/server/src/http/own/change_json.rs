@@ -4,11 +4,13 @@
 //! with a fraction. Classes and traits are shown by their present names; one that was deleted
 //! meanwhile is `null`, and its number identifies it.
 
+use placewright_http::json::Writer;
+
+
 use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
 use placewright_placement::{Change, ClassId, Inventory, State, Timestamp, TraitId};
 use uuid::Uuid;
 
-use crate::http::json::Writer;
 
 /// Writes one change as a JSON object.
 pub(super) fn write(writer: &mut Writer, change: &Change, state: &State) {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::HeaderMap;
 use placewright_conductor::control::Change;
 use placewright_engine::{Engine, Entries, FollowError, Follower, Machine as _};
 use placewright_tasks::{Contained, spawn_contained};
@@ -16,12 +15,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::MissedTickBehavior;
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Query, Reply};
 
 use super::{change_json, check_parameters};
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::Writer;
-use crate::http::query::Query;
-use crate::http::reply::Reply;
 use crate::http::service::Service;
 use crate::machine::ControlMachine;
 
@@ -69,13 +66,10 @@ impl Room {
 pub(super) fn follow(
     service: &Service,
     query: &Query<'_>,
-    headers: &HeaderMap,
+    last_event: Option<&str>,
 ) -> ApiResult<Reply> {
     check_parameters(query, &["after"])?;
-    let resumed = headers
-        .get("last-event-id")
-        .map(|id| String::from_utf8_lossy(id.as_bytes()));
-    let after = match resumed.as_deref().or_else(|| query.get("after")) {
+    let after = match last_event.or_else(|| query.get("after")) {
         Some(text) => text.trim().parse().map_err(|_| {
             ApiError::bad_request(format!(
                 "'after' and Last-Event-ID expect the sequence of an entry, a whole number. Got: \
@@ -94,8 +88,8 @@ pub(super) fn follow(
         engine: service.engine.clone(),
         follower,
         sender,
-        stopping: service.stopping.subscribe(),
-        followers: service.metrics.followers.clone(),
+        stopping: service.gateway.stopping(),
+        followers: service.gateway.metrics().followers.clone(),
         large_events: Arc::clone(&service.followers.large_events),
         _place: place,
     };

@@ -3,32 +3,39 @@
 //! It takes the query of `GET /allocation_candidates`, in the microversion of the header or else
 //! the newest, and reports for every constraint how many roots it removed.
 
-use hyper::http::request::Parts;
+use hyper::HeaderMap;
 use placewright_placement::explain::{Constraint, Lack, Scope};
-use placewright_placement::{CandidateQuery, Explanation, RequestGroup, State, Timestamp, explain};
+use placewright_placement::{CandidateQuery, Explanation, RequestGroup, State, explain};
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply};
 
+use crate::clock::now;
 use crate::http::call::Call;
-use crate::http::date;
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::Writer;
 use crate::http::microversion::{self, Microversion};
 use crate::http::placement::candidates;
-use crate::http::reply::Reply;
 use crate::http::service::{Service, checks};
 
-pub(super) async fn show(service: &Service, parts: &Parts) -> ApiResult<Reply> {
-    let version = if parts.headers.contains_key(microversion::HEADER) {
-        checks::negotiate(&parts.headers)?
+/// The microversion of the query: that of the header, or the newest.
+pub(super) fn version(headers: &HeaderMap) -> ApiResult<Microversion> {
+    if headers.contains_key(microversion::HEADER) {
+        checks::negotiate(headers)
     } else {
-        Microversion::MAX
-    };
+        Ok(Microversion::MAX)
+    }
+}
+
+pub(super) async fn show(
+    service: &Service,
+    version: Microversion,
+    query: &str,
+) -> ApiResult<Reply> {
     let call = Call {
         service,
         version,
         parameters: ["", ""],
-        query: parts.uri.query().unwrap_or(""),
+        query,
         body: &[],
-        at: Timestamp(date::now_us()),
+        at: now(),
     };
     let query = candidates::parse(&call)?;
     let parts = parts_of(&query);

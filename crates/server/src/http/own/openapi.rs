@@ -5,13 +5,11 @@
 //! `?microversion=1.N`.
 
 use serde_json::{Map, Value, json};
+use placewright_http::{ApiError, ApiResult, Query, Reply};
 
 use super::check_parameters;
-use crate::http::error::{ApiError, ApiResult};
 use crate::http::microversion::Microversion;
 use crate::http::pattern::Pattern;
-use crate::http::query::Query;
-use crate::http::reply::Reply;
 use crate::http::routes::{Entry, Needs, Operation, Route, TABLE};
 use crate::http::schema::Schema;
 use crate::http::schemas;

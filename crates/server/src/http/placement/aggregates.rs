@@ -1,12 +1,12 @@
 //! `/resource_providers/{uuid}/aggregates`
 
 use placewright_placement::{Command, Outcome};
+use placewright_http::json::Writer;
+use placewright_http::{ApiResult, Reply};
 
 use crate::http::call::{self, Call};
-use crate::http::error::ApiResult;
-use crate::http::json::{Json, Writer};
+use crate::http::json::Json;
 use crate::http::refusals::{self, Attempt};
-use crate::http::reply::Reply;
 use crate::http::schemas;
 
 fn reply<'a>(call: &Call<'_>, aggregates: impl Iterator<Item = &'a str>, generation: u64) -> Reply {

@@ -9,13 +9,12 @@ use placewright_placement::{
 };
 use smallvec::SmallVec;
 use uuid::Uuid;
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
 
 use crate::http::call::{self, Call};
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::{Json, Writer};
-use crate::http::large::pieces_of;
+use crate::http::json::Json;
 use crate::http::refusals::{self, Attempt};
-use crate::http::reply::Reply;
 use crate::http::{schemas, uuids};
 
 /// The type of a consumer that was never given one.

@@ -13,13 +13,13 @@ use placewright_placement::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGr
 use self::gather::{Found, Gathered, LIMIT, Question};
 
 pub(crate) use self::kept::Kept;
+use placewright_http::{ApiError, ApiResult, Query, Reply};
+
 use super::filters;
 use crate::http::call::Call;
-use crate::http::error::{ApiError, ApiResult, code};
+use crate::http::render::code;
 use crate::http::microversion::Microversion;
 use crate::http::pattern::{group_number, group_suffix};
-use crate::http::query::Query;
-use crate::http::reply::Reply;
 use crate::http::{python, schemas};
 
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
@@ -32,7 +32,7 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
         version: call.version,
         asked,
         kept,
-        bytes_max: call.service.options.answer_bytes_max,
+        bytes_max: call.service.gateway.options().answer_bytes_max,
     };
     let begin = || Gathered::new(&query);
     let found = call.read_in_slices(begin, |state, gathered| gathered.go_on(state, &question));

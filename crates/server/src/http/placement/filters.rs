@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use placewright_http::{ApiError, ApiResult, Query};
 
-use crate::http::error::{ApiError, ApiResult};
 use crate::http::microversion::Microversion;
-use crate::http::query::Query;
 use crate::http::{python, uuids};
 
 /// Amounts by resource class, in the order of the query.
@@ -290,7 +289,7 @@ mod tests {
     #[test]
     fn forms_of_traits_depend_on_the_version() {
         let read = |text: &str, minor| {
-            let query = Query::parse(text).unwrap();
+            let query = query::parse(text).unwrap();
             let read = traits(&query, "required", at(minor));
             read.map(|traits| {
                 (
@@ -329,7 +328,7 @@ mod tests {
     fn forms_of_aggregates_depend_on_the_version() {
         const A: &str = "11111111-1111-1111-1111-111111111111";
         let read = |text: &str, minor| {
-            let query = Query::parse(text).unwrap();
+            let query = query::parse(text).unwrap();
             let read = aggregates(&query, "", at(minor));
             read.map(|found| (found.member_of.len(), found.forbidden.len()))
                 .map_err(|error| error.detail().to_owned())

@@ -2,13 +2,13 @@
 
 use placewright_placement::{Command, Inventory, Outcome, Refusal, State};
 use uuid::Uuid;
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use crate::http::call::{self, Call};
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::{Json, Writer};
+use crate::http::json::Json;
 use crate::http::pattern::Pattern;
 use crate::http::refusals::{Attempt, to_error};
-use crate::http::reply::Reply;
 use crate::http::schemas;
 
 /// The fields of an inventory in the order in which they are shown.

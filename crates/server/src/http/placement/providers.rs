@@ -5,15 +5,14 @@ use placewright_placement::{
     State, find_providers_among,
 };
 use uuid::Uuid;
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
 
 use super::filters;
 use crate::http::call::Call;
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::{Json, Writer};
-use crate::http::large::pieces_of;
+use crate::http::json::Json;
 use crate::http::microversion::Microversion;
 use crate::http::refusals::{self, Attempt};
-use crate::http::reply::Reply;
 use crate::http::{schemas, uuids};
 
 fn path(uuid: Uuid) -> String {

@@ -1,14 +1,13 @@
 //! `/reshaper`
 
 use placewright_placement::{Command, InventoryReplacement, Refusal, State};
+use placewright_http::{ApiResult, Reply};
 
 use super::allocations::{claims_of, entries_of_all};
 use super::inventories::{self, records};
 use crate::http::call::{self, Call};
-use crate::http::error::ApiResult;
 use crate::http::json::Json;
 use crate::http::refusals::{self, Attempt, to_error};
-use crate::http::reply::Reply;
 use crate::http::{schemas, uuids};
 
 /// The number of changed entries in a validated body: inventories and amounts of allocations.

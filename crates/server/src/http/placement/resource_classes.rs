@@ -2,12 +2,12 @@
 
 use placewright_placement::state::Named;
 use placewright_placement::{Command, Outcome, Refusal};
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use crate::http::call::{self, Call};
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::{self, Json, Writer};
+use crate::http::json::{self, Json};
 use crate::http::refusals::{Attempt, to_error};
-use crate::http::reply::Reply;
 use crate::http::schemas;
 
 fn path(name: &str) -> String {

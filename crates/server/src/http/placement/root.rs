@@ -1,9 +1,10 @@
 //! `GET /`: the versions of the API, without authentication.
 
+use placewright_http::json::Writer;
+use placewright_http::Reply;
+
 use crate::http::call::Call;
-use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
-use crate::http::reply::Reply;
 
 pub(crate) fn get(call: &Call<'_>) -> Reply {
     let mut writer = Writer::with_capacity(160);

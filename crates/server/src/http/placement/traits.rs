@@ -2,12 +2,12 @@
 
 use placewright_placement::state::Named;
 use placewright_placement::{Command, Outcome, Timestamp};
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use crate::http::call::{self, Call};
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::{Json, Writer};
+use crate::http::json::Json;
 use crate::http::refusals::Attempt;
-use crate::http::reply::Reply;
 use crate::http::schema::{self, Formats};
 use crate::http::{query::Query, schemas};
 

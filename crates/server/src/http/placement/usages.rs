@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use placewright_placement::{ClassId, Consumer, State};
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply};
 
 use crate::http::call::Call;
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::Writer;
-use crate::http::reply::Reply;
 use crate::http::schemas;
 
 /// Usage by class, in the order of the class numbers.

@@ -353,7 +353,7 @@ fn number_text(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.0}")
     } else {
-        python::repr_float(number)
+        repr_float(number)
     }
 }
 

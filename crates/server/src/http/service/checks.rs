@@ -2,26 +2,13 @@
 
 use hyper::header::{self, HeaderMap};
 use hyper::http::request::Parts;
+use placewright_http::{ApiError, ApiResult};
 
 use crate::http::accept::Accept;
-use crate::http::error::{ApiError, ApiResult};
 use crate::http::microversion::{self, Microversion, VersionError};
 use crate::http::routes::{Entry, Needs, Operation, Route};
 
 const JSON: &str = "application/json";
-
-/// Checks the size of a head, which the connection's buffer bounds only roughly.
-pub(crate) fn check_head(parts: &Parts, bytes_max: usize) -> ApiResult<()> {
-    let line = parts.uri.path().len() + parts.uri.query().map_or(0, str::len);
-    let headers = parts
-        .headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4);
-    if line + headers.sum::<usize>() > bytes_max {
-        return Err(ApiError::new(431, format!("The limit is {bytes_max} bytes.")).at_door());
-    }
-    Ok(())
-}
 
 pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
     microversion::negotiate(headers).map_err(|error| {
@@ -47,14 +34,14 @@ pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
     Ok(())
 }
 
-pub(super) fn content_type(headers: &HeaderMap) -> &str {
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
         .unwrap_or("")
 }
 
-pub(super) fn choose(
+pub(crate) fn choose(
     entry: &'static Entry,
     parts: &Parts,
     version: Microversion,
@@ -109,7 +96,7 @@ pub(crate) fn check_needs(needs: Needs, headers: &HeaderMap) -> ApiResult<()> {
 }
 
 /// The `Accept` header as one text; none, an empty one and `*/*` stand for JSON.
-pub(super) fn accept_text(headers: &HeaderMap) -> String {
+pub(crate) fn accept_text(headers: &HeaderMap) -> String {
     let mut values = headers
         .get_all(header::ACCEPT)
         .iter()

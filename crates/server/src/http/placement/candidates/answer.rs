@@ -6,9 +6,9 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
+use placewright_http::json::Writer;
 
 use super::summary_texts::SummaryTexts;
-use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
 /// Access to the names of providers and resource classes.

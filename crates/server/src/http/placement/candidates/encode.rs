@@ -7,9 +7,9 @@ use placewright_placement::{
     CandidateQuery, CandidateView, Candidates, ClassId, FoundProviders, ProviderId,
 };
 use uuid::Uuid;
+use placewright_http::json::Writer;
 
 use super::answer::{Names, Stencil};
-use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
 /// The approximate size of a piece.

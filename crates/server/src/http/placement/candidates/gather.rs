@@ -12,12 +12,12 @@ use placewright_placement::{
     CandidateQuery, CandidateSearch, Candidates, ClassId, FoundProviders, ProviderId, State,
 };
 use uuid::Uuid;
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult};
 
 use super::answer;
 use super::encode::Encoder;
 use super::kept::Kept;
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
 /// The length of one slice of the search, in steps of about 10 ns.

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use placewright_placement::touch::TouchLog;
 use placewright_placement::{ProviderId, State};
+use placewright_http::json::Writer;
 
 use super::answer::write_summary;
-use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
 /// The most bytes of all cached summaries: about 100,000 providers.

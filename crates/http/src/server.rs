@@ -15,10 +15,9 @@ use placewright_net::{Admitted, Door, Gate, Limits};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::http::body::Body;
-use crate::http::service::Service;
+use crate::body::Body;
 use crate::metrics::HttpMetrics;
-use crate::options::ServerOptions;
+use crate::options::HttpOptions;
 
 /// How a server has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub enum Stopped {
 /// A service that a [`Server`] exposes over TCP.
 pub trait HttpService: Send + Sync + 'static {
     /// The service's limits and time-outs.
-    fn options(&self) -> &ServerOptions;
+    fn options(&self) -> &HttpOptions;
 
     /// The metrics in which its connections are counted.
     fn metrics(&self) -> &HttpMetrics;
@@ -49,28 +48,6 @@ pub trait HttpService: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-impl HttpService for Service {
-    fn options(&self) -> &ServerOptions {
-        &self.options
-    }
-
-    fn metrics(&self) -> &HttpMetrics {
-        &self.metrics
-    }
-
-    fn stopping(&self) {
-        self.stopping.send_replace(true);
-    }
-
-    fn handle(
-        self: &Arc<Self>,
-        request: Request<Incoming>,
-        remote: SocketAddr,
-    ) -> impl Future<Output = Response<Body>> + Send {
-        Service::handle(self, request, Some(remote))
-    }
-}
-
 /// Takes over the idle connections of a server that stops.
 pub trait Successor: Send + Sync {
     /// Takes over a connection that is idle between two requests. Whatever its client sends
@@ -80,7 +57,7 @@ pub trait Successor: Send + Sync {
 
 /// Serves an [`HttpService`] over TCP.
 #[derive(Debug)]
-pub struct Server<S = Service> {
+pub struct Server<S> {
     service: Arc<S>,
     limits: Limits,
 }

@@ -1,10 +1,10 @@
-//! Error responses, as JSON, HTML or text.
+//! The bodies of error responses of the Placement API, as JSON, HTML or text.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, title};
 
 use crate::http::accept::Accept;
-use crate::http::json::Writer;
 use crate::http::microversion::Microversion;
 
 /// Stable error codes, shown from microversion 1.23 on.
@@ -22,109 +22,6 @@ pub(crate) mod code {
     pub(crate) const DUPLICATE_KEY: &str = "placement.query.duplicate_key";
     pub(crate) const BAD_VALUE: &str = "placement.query.bad_value";
     pub(crate) const MISSING_VALUE: &str = "placement.query.missing_value";
-}
-
-/// An error response. The request has changed nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ApiError {
-    status: u16,
-    detail: Cow<'static, str>,
-    code: &'static str,
-    allow: Option<&'static str>,
-    challenge: Option<String>,
-    retry_after_s: Option<u64>,
-    at_door: bool,
-}
-
-/// The result of a handler, or the error response.
-pub(crate) type ApiResult<T> = Result<T, ApiError>;
-
-impl ApiError {
-    /// An error with this status; `detail` is for people.
-    pub(crate) fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            status,
-            detail: detail.into(),
-            code: code::UNDEFINED,
-            allow: None,
-            challenge: None,
-            retry_after_s: None,
-            at_door: false,
-        }
-    }
-
-    pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(400, detail)
-    }
-
-    pub(crate) fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(404, detail)
-    }
-
-    pub(crate) fn conflict(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(409, detail)
-    }
-
-    /// A 503: the store or the identity service fails.
-    pub(crate) fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(503, detail)
-    }
-
-    /// Sets a code of its own.
-    pub(crate) fn with_code(mut self, code: &'static str) -> Self {
-        self.code = code;
-        self
-    }
-
-    /// Adds an `Allow` header.
-    pub(crate) fn with_allow(mut self, methods: &'static str) -> Self {
-        self.allow = Some(methods);
-        self
-    }
-
-    /// Adds a `WWW-Authenticate` header.
-    pub(crate) fn with_challenge(mut self, challenge: Option<String>) -> Self {
-        self.challenge = challenge;
-        self
-    }
-
-    /// Adds a `Retry-After` header, in whole seconds.
-    pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
-        self.retry_after_s = Some(after.as_secs().max(1));
-        self
-    }
-
-    /// Marks an error found before or outside the handler, whose response has no `Vary`.
-    pub(crate) fn at_door(mut self) -> Self {
-        self.at_door = true;
-        self
-    }
-
-    /// The HTTP status of the response.
-    pub(crate) fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// The reason, for people.
-    pub(crate) fn detail(&self) -> &str {
-        &self.detail
-    }
-
-    pub(crate) fn allow(&self) -> Option<&'static str> {
-        self.allow
-    }
-
-    pub(crate) fn challenge(&self) -> Option<&str> {
-        self.challenge.as_deref()
-    }
-
-    pub(crate) fn retry_after_s(&self) -> Option<u64> {
-        self.retry_after_s
-    }
-
-    pub(crate) fn varies(&self) -> bool {
-        !self.at_door
-    }
 }
 
 /// The parts of a request that the response repeats.
@@ -146,7 +43,7 @@ pub(crate) fn render(error: &ApiError, context: &ErrorContext<'_>) -> (Vec<u8>, 
         Some(_) => (json(error, context), "application/json"),
         None => {
             let body = strip_tags(&template(error, context, &|text| text.into()));
-            let text = format!("{} {}\n\n{body}", error.status, title(error.status));
+            let text = format!("{} {}\n\n{body}", error.status(), title(error.status()));
             (text.into_bytes(), "text/plain; charset=UTF-8")
         }
     }
@@ -156,7 +53,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
     let body = template(error, context, &|text| text.into());
     let mut writer = Writer::with_capacity(body.len() + 256);
     writer.open_object();
-    if error.status == 401 {
+    if error.status() == 401 {
         // The reference's authentication layer does not use its error format.
         writer.key("message");
         writer.text(&body);
@@ -171,18 +68,18 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
     writer.open_array();
     writer.open_object();
     writer.key("status");
-    writer.integer(error.status);
+    writer.integer(error.status());
     writer.key("title");
-    writer.text(title(error.status));
+    writer.text(title(error.status()));
     writer.key("detail");
     writer.text(&strip_tags(&body));
     if context.version.is_some_and(|version| version.since(23)) {
         writer.key("code");
-        writer.text(error.code);
+        writer.text(error.code().unwrap_or(code::UNDEFINED));
     }
     writer.key("request_id");
     writer.text(context.request_id);
-    if error.status == 406 && context.version.is_none() {
+    if error.status() == 406 && context.version.is_none() {
         writer.key("max_version");
         writer.text(&Microversion::MAX.to_string());
         writer.key("min_version");
@@ -195,7 +92,7 @@ fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
 }
 
 fn html(error: &ApiError, context: &ErrorContext<'_>) -> String {
-    let status = format!("{} {}", error.status, title(error.status));
+    let status = format!("{} {}", error.status(), title(error.status()));
     let body = template(error, context, &|text| escape_html(text).into());
     format!(
         "<html>\n <head>\n  <title>{status}</title>\n </head>\n <body>\n  <h1>{status}</h1>\n  \
@@ -209,8 +106,8 @@ fn template(
     context: &ErrorContext<'_>,
     escape: &dyn for<'a> Fn(&'a str) -> Cow<'a, str>,
 ) -> String {
-    let detail = escape(&error.detail);
-    match error.status {
+    let detail = escape(error.detail());
+    match error.status() {
         405 => format!(
             "The method {} is not allowed for this resource. <br /><br />\n{detail}",
             escape(context.method)
@@ -225,28 +122,6 @@ fn template(
             escape(context.content_type)
         ),
         status => format!("{}<br /><br />\n{detail}\n\n", escape(explanation(status))),
-    }
-}
-
-/// The reason phrase of a status.
-pub(crate) fn title(status: u16) -> &'static str {
-    match status {
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        406 => "Not Acceptable",
-        408 => "Request Timeout",
-        409 => "Conflict",
-        410 => "Gone",
-        413 => "Request Entity Too Large",
-        414 => "Request-URI Too Long",
-        415 => "Unsupported Media Type",
-        429 => "Too Many Requests",
-        431 => "Request Header Fields Too Large",
-        503 => "Service Unavailable",
-        _ => "Internal Server Error",
     }
 }
 

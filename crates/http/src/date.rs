@@ -1,17 +1,8 @@
 //! Dates in the format of HTTP.
 
 use std::cell::RefCell;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::header::HeaderValue;
-
-/// The present time, in microseconds since 1970.
-pub(crate) fn now_us() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
 
 thread_local! {
     /// The latest date that this thread formatted; successive responses mostly have the same.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::costly::Caller;
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::json::Writer;
-use crate::http::room::{Held, Room, UNIT};
-use crate::options::ServerOptions;
+use crate::error::{ApiError, ApiResult};
+use crate::json::Writer;
+use crate::room::{Held, Room, UNIT};
+use crate::options::HttpOptions;
 
 /// The size in bytes up to which a response is not counted.
 const SMALL_BYTES: usize = 256 << 10;
@@ -32,7 +32,7 @@ pub(crate) struct LargeAnswers {
 }
 
 impl LargeAnswers {
-    pub(crate) fn new(options: &ServerOptions) -> Self {
+    pub(crate) fn new(options: &HttpOptions) -> Self {
         let units = options.answers_bytes_max.div_ceil(UNIT);
         let total = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
         let shares = Room::of(Arc::clone(&total), units / SHARES);
@@ -45,7 +45,7 @@ impl LargeAnswers {
     /// 503 when others hold too much, or the caller's own do.
     pub(crate) fn hold(
         &self,
-        options: &ServerOptions,
+        options: &HttpOptions,
         caller: Caller,
         bytes: usize,
     ) -> ApiResult<Option<Held>> {
@@ -71,7 +71,7 @@ impl LargeAnswers {
     /// 400 for a response that is too large, 503 when others occupy too much.
     pub(crate) fn admit(
         &self,
-        options: &ServerOptions,
+        options: &HttpOptions,
         bytes: usize,
         held: usize,
         advice: &str,
@@ -100,7 +100,7 @@ impl LargeAnswers {
 }
 
 /// The pieces of a list: its beginning, its items, and its end.
-pub(crate) fn pieces_of<I>(
+pub fn pieces_of<I>(
     open: impl FnOnce(&mut Writer) + Send,
     items: I,
     write: impl Fn(&mut Writer, I::Item) + Send,
@@ -154,10 +154,10 @@ mod tests {
 
     #[test]
     fn answers_hold_only_so_much_together() {
-        let options = ServerOptions {
+        let options = HttpOptions {
             answer_bytes_max: 4 << 20,
             answers_bytes_max: 1 << 20,
-            ..ServerOptions::default()
+            ..HttpOptions::default()
         };
         let answers = LargeAnswers::new(&options);
         let admit = |bytes, held| answers.admit(&options, bytes, held, "");

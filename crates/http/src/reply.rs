@@ -1,31 +1,37 @@
 //! The response of a handler that succeeded.
 
 use bytes::Bytes;
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::http::body::{Body, Pieces};
-use crate::http::json::Writer;
+use crate::body::{Body, Pieces};
+use crate::error::{ApiError, ApiResult};
+use crate::json::Writer;
+use crate::room::Held;
 
 /// The size up to which a response is sent in one piece.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
 
 /// A response before the common headers are added.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) body: Body,
-    pub(crate) content_type: Option<&'static str>,
-    /// The path of the created object; made absolute with the request's host.
-    pub(crate) location: Option<String>,
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body; may be empty.
+    pub body: Body,
+    /// The type of the body, if it has one.
+    pub content_type: Option<&'static str>,
+    /// The URL of the created object. A path is made absolute with the request's host.
+    pub location: Option<String>,
     /// Whether the client has to revalidate each time, `no-cache` (from microversion 1.15).
-    pub(crate) no_cache: bool,
+    pub no_cache: bool,
     /// The `Last-Modified` time, in seconds since 1970.
-    pub(crate) last_modified: Option<i64>,
+    pub last_modified: Option<i64>,
 }
 
 impl Reply {
     /// A response without a body.
-    pub(crate) fn empty(status: u16) -> Self {
+    pub fn empty(status: u16) -> Self {
         Self {
             status,
             body: Body::Whole(Bytes::new()),
@@ -37,12 +43,32 @@ impl Reply {
     }
 
     /// A response with status 200 and JSON.
-    pub(crate) fn json(writer: Writer) -> Self {
+    pub fn json(writer: Writer) -> Self {
         Self::text(200, "application/json", writer.finish())
     }
 
+    /// A response with JSON.
+    ///
+    /// # Errors
+    ///
+    /// 500 when the value has no form in JSON, which is a bug.
+    pub fn value(status: u16, value: &impl Serialize) -> ApiResult<Self> {
+        let json = serde_json::to_vec(value)
+            .map_err(|error| ApiError::new(500, format!("cannot write the answer: {error}")))?;
+        Ok(Self::text(status, "application/json", json))
+    }
+
+    /// A response with status 200 and JSON in pieces that are there.
+    pub fn ready_pieces(pieces: Vec<Bytes>, held: Option<Held>) -> Self {
+        Self {
+            body: Body::of_pieces(pieces, held),
+            content_type: Some("application/json"),
+            ..Self::empty(200)
+        }
+    }
+
     /// A response with content of any type.
-    pub(crate) fn text(status: u16, content_type: &'static str, content: impl Into<Bytes>) -> Self {
+    pub fn text(status: u16, content_type: &'static str, content: impl Into<Bytes>) -> Self {
         Self {
             body: Body::Whole(content.into()),
             content_type: Some(content_type),
@@ -53,7 +79,7 @@ impl Reply {
     /// A response with status 200 and JSON of any length. A short one is sent whole, with its
     /// length; a long one in pieces, each generated when the client has taken the one before.
     /// `make` returns the next piece.
-    pub(crate) fn json_in_pieces(
+    pub fn json_in_pieces(
         mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
         held: Option<OwnedSemaphorePermit>,
     ) -> Self {
@@ -74,7 +100,7 @@ impl Reply {
     }
 
     /// A response that is a stream of server-sent events.
-    pub(crate) fn events(events: mpsc::Receiver<Bytes>) -> Self {
+    pub fn events(events: mpsc::Receiver<Bytes>) -> Self {
         Self {
             body: Body::Stream(events),
             content_type: Some("text/event-stream"),
@@ -83,19 +109,24 @@ impl Reply {
         }
     }
 
-    pub(crate) fn with_status(mut self, status: u16) -> Self {
+    /// Sets another status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    pub(crate) fn with_location(mut self, path: String) -> Self {
-        self.location = Some(path);
+    /// Adds a `Location` header.
+    #[must_use]
+    pub fn with_location(mut self, location: String) -> Self {
+        self.location = Some(location);
         self
     }
 
     /// Adds the cache headers if the version has them; without `seconds` there is no
     /// `Last-Modified`.
-    pub(crate) fn modified(mut self, wanted: bool, seconds: Option<i64>) -> Self {
+    #[must_use]
+    pub fn modified(mut self, wanted: bool, seconds: Option<i64>) -> Self {
         if wanted {
             self.no_cache = true;
             self.last_modified = seconds;

@@ -8,23 +8,23 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, Uri};
 use placewright_auth::Identity;
 
-use super::{Exchange, REQUEST_ID, Service};
-use crate::http::body::Body;
-use crate::http::request_id;
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::gateway::Gateway;
+use crate::request_id::{self, REQUEST_ID};
 
-impl Service {
-    pub(super) fn record(
-        &self,
-        parts: &Parts,
-        response: &Response<Body>,
-        exchange: &Exchange,
-        remote: Option<SocketAddr>,
-    ) {
+/// The target of the access log's events. It is a name of its own, not that of a module, because
+/// operators' filters name it.
+const TARGET: &str = "placewright_server::access";
+
+impl Gateway {
+    /// Counts a request that was answered, and writes its line of the access log.
+    pub(crate) fn record(&self, parts: &Parts, response: &Response<Body>, exchange: &Exchange<impl Copy>) {
         let status = response.status().as_u16();
         let elapsed = exchange.started.elapsed();
-        self.metrics
-            .request(method_label(&parts.method), exchange.route, status, elapsed);
-        if !tracing::enabled!(target: "placewright_server::access", tracing::Level::INFO) {
+        self.metrics()
+            .request(method_label(&parts.method), exchange.route(), status, elapsed);
+        if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return;
         }
         let global = parts
@@ -32,17 +32,17 @@ impl Service {
             .get(REQUEST_ID)
             .and_then(|value| value.to_str().ok());
         tracing::info!(
-            target: "placewright_server::access",
-            request_id = exchange.request_id.as_str(),
+            target: TARGET,
+            request_id = exchange.request_id(),
             global_request_id = request_id::global(global),
-            user_id = exchange.identity.as_deref().and_then(Identity::user_id),
-            project_id = exchange.identity.as_deref().and_then(Identity::project_id),
-            remote = remote.map(|remote| tracing::field::display(Peer(remote))),
+            user_id = exchange.identity().and_then(Identity::user_id),
+            project_id = exchange.identity().and_then(Identity::project_id),
+            remote = exchange.remote.map(|remote| tracing::field::display(Peer(remote))),
             method = %parts.method,
             uri = %Target(&parts.uri),
             status,
             bytes = response.body().size_hint().exact(),
-            microversion = exchange.version.map(|version| version.number()),
+            microversion = exchange.microversion(),
             duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             "request"
         );

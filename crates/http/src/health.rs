@@ -18,33 +18,17 @@ use placewright_net::Limits;
 use placewright_tasks::{Task, watched};
 use prometheus_client::registry::Registry;
 
-use crate::http::body::Body;
+use crate::body::Body;
 use crate::metrics::HttpMetrics;
-use crate::options::ServerOptions;
+use crate::options::HttpOptions;
 use crate::server::{HttpService, Server};
+use crate::vital::{METRICS_TYPE, Vital, metrics_text};
 
-pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
-
-/// A service whose health can be checked.
-pub trait Vital: Send + Sync {
-    /// Why the service should get no requests at present, in one line; none if it is ready.
-    fn why_not_ready(&self) -> Option<&'static str>;
-
-    /// The registry of the service's metrics.
-    fn registry(&self) -> &Registry;
-}
-
-/// All metrics in Prometheus's text format.
-pub(crate) fn metrics_text(registry: &Registry) -> Result<String, fmt::Error> {
-    let mut text = String::with_capacity(16 << 10);
-    prometheus_client::encoding::text::encode(&mut text, registry)?;
-    Ok(text)
-}
 
 /// Answers `/healthz`, `/readyz` and `/metrics`.
 pub struct Health {
-    options: ServerOptions,
+    options: HttpOptions,
     metrics: HttpMetrics,
     /// The service, once it has been created.
     vital: Arc<OnceLock<Arc<dyn Vital>>>,
@@ -71,12 +55,12 @@ impl Health {
     /// Creates the answers for the service that will be put into `vital`; until then it is not
     /// ready.
     pub fn new(vital: Arc<OnceLock<Arc<dyn Vital>>>) -> Self {
-        let options = ServerOptions {
+        let options = HttpOptions {
             head_bytes_max: 8192,
             first_byte_timeout: Self::TIMEOUT,
             head_timeout: Self::TIMEOUT,
             write_timeout: Self::TIMEOUT,
-            ..ServerOptions::default()
+            ..HttpOptions::default()
         };
         Self {
             options,
@@ -157,7 +141,7 @@ fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Body
 }
 
 impl HttpService for Health {
-    fn options(&self) -> &ServerOptions {
+    fn options(&self) -> &HttpOptions {
         &self.options
     }
 

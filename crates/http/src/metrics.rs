@@ -60,7 +60,8 @@ pub struct HttpMetrics {
     claims: Family<ClaimLabels, Counter>,
     pub(crate) connections: Gauge,
     pub(crate) gate: GateMetrics,
-    pub(crate) followers: Gauge,
+    /// How many clients follow the change stream.
+    pub followers: Gauge,
     pub(crate) polls: PollTimes,
 }
 
@@ -190,11 +191,13 @@ impl HttpMetrics {
         });
     }
 
-    pub(crate) fn refusal(&self, reason: &'static str) {
+    /// Counts a command that the state did not admit.
+    pub fn refusal(&self, reason: &'static str) {
         self.refusals.get_or_create(&RefusalLabels { reason }).inc();
     }
 
-    pub(crate) fn claim(&self, result: &'static str) {
+    /// Counts a claim: done, in conflict, or refused.
+    pub fn claim(&self, result: &'static str) {
         self.claims.get_or_create(&ClaimLabels { result }).inc();
     }
 }

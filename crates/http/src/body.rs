@@ -15,8 +15,8 @@ use hyper::header::EXPECT;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::costly::Caller;
-use crate::http::error::{ApiError, ApiResult};
-use crate::http::room::{Held, Room};
+use crate::error::{ApiError, ApiResult};
+use crate::room::{Held, Room};
 
 /// The body of a response.
 #[derive(Debug)]

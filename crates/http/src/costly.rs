@@ -20,7 +20,7 @@ use placewright_tasks::{Contained, caught};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::http::error::ApiError;
+use crate::error::ApiError;
 
 /// How many costly requests run and wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +64,9 @@ pub enum CostlyError {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl CostlyError {
-    /// What a client is told.
-    pub(crate) fn to_api(self) -> ApiError {
+    /// The error response.
+    #[must_use]
+    pub fn to_api(self) -> ApiError {
         match self {
             Self::Panicked => ApiError::new(500, self.to_string()),
             Self::CallerWaits(_) | Self::AllWait(_) => {

@@ -18,7 +18,7 @@ use placewright_tasks::{Contained, caught, spawn_contained};
 use tokio::net::TcpStream;
 
 use super::{ENDS, HANDS_OVER, HttpService, SERVES, Serving, Stage};
-use crate::http::body::Body;
+use crate::body::Body;
 use crate::wire::{Times, Wire};
 
 /// How a connection ended.

@@ -2,7 +2,11 @@
 
 use std::cell::RefCell;
 
+use hyper::header::HeaderName;
 use uuid::Uuid;
+
+/// The header in which request ids travel.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
 /// Random bytes that are fetched from the system at once, because a system call for each request
 /// would cost more than the rest.
@@ -62,8 +66,11 @@ impl RequestId {
 
 /// The caller's global request id, if it has the form that OpenStack services use.
 pub(crate) fn global(header: Option<&str>) -> Option<&str> {
-    let uuid = header?.strip_prefix("req-")?;
-    crate::http::uuids::canonical(uuid).and(header)
+    let text = header?.strip_prefix("req-")?;
+    let uuid = Uuid::try_parse(text).ok()?;
+    // Only the canonical form counts: lower case, with dashes.
+    let is_canonical = uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text;
+    header.filter(|_| is_canonical)
 }
 
 #[cfg(test)]
