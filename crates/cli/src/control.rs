@@ -36,7 +36,7 @@ use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{ControlMachine, submit_placement};
+use placewright_control::{ControlMachine, submit_placement};
 use placewright_tasks::{Task, watched};
 use tokio::net::TcpSocket;
 

@@ -9,28 +9,38 @@ use hyper::{Request, Response};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::Engine;
 use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
-use placewright_server::{ControlMachine, PlacementOptions, Service};
+use placewright_control::{ClaimMetrics, ControlMachine, Placement};
+use placewright_server::{PlacementOptions, Service};
 use prometheus_client::registry::Registry;
 
-/// A service on this engine. Its streams end when it is dropped.
+/// What services share, with the default options.
 ///
 /// # Errors
 ///
 /// The system has no random numbers.
-pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Service>> {
+pub(crate) fn gateway() -> anyhow::Result<Arc<Gateway>> {
     let authenticator = Authenticator::new(&AuthConfig::default())?;
     let (policy, _) = Policy::load(&PolicyConfig::default())?;
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
-    let gateway = Gateway::new(
+    Ok(Arc::new(Gateway::new(
         HttpOptions::default(),
         authenticator,
         policy,
         metrics,
         Arc::new(registry),
-    );
-    let options = PlacementOptions::default();
-    Ok(Arc::new(Service::new(Arc::new(gateway), engine, options)))
+    )))
+}
+
+/// The Placement API on this engine. Its streams end when it is dropped.
+///
+/// # Errors
+///
+/// The system has no random numbers.
+pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Service>> {
+    let placement = Placement::new(engine, ClaimMetrics::default());
+    let service = Service::new(gateway()?, placement, PlacementOptions::default());
+    Ok(Arc::new(service))
 }
 
 /// Sends a GET request as an administrator: a path with its query.

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use placewright_control::Conductor;
+use placewright_control::{Conductor, Ranker};
 use placewright_http::Gateway;
 use placewright_scheduler::translate::TranslateOptions;
-use placewright_server::Ranker;
 
 use crate::images::Images;
 use crate::options::{ComputeOptions, Limits};

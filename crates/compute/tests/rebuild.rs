@@ -9,9 +9,8 @@ use std::sync::Arc;
 use api::{Api, IMAGE};
 use placewright_compute::{ComputeOptions, Images};
 use placewright_conductor::InstanceId;
-use placewright_control::now;
+use placewright_control::{now, submit_placement};
 use placewright_placement::Command;
-use placewright_server::submit_placement;
 use serde_json::{Value, json};
 
 /// An image that requires a trait.

@@ -13,12 +13,12 @@ use placewright_conductor::super_conductor::{Mapping, MoveStage};
 use placewright_conductor::{CellId, Control, HostId, InstanceId, MigrationId};
 use placewright_link::InstanceView;
 use placewright_placement::{Consumer, ConsumerId, Timestamp};
-use placewright_server::Ranker;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::conductor::{Conductor, now};
 use crate::mend::Mend;
+use crate::scheduler::Ranker;
 use crate::views::Views;
 
 /// The rows that are searched under one lock of the state.

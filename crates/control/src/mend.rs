@@ -11,11 +11,12 @@ use placewright_engine::SubmitError;
 use placewright_link::Act;
 use placewright_placement as placement;
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{RepairOptions, submit_placement};
 
 use crate::audit::{Finding, Kind};
 use crate::body::Bodies;
 use crate::conductor::now;
+use crate::machine::submit_placement;
+use crate::options::RepairOptions;
 use crate::plan::{candidate, make_ready};
 use crate::runtime::Parts;
 

@@ -10,15 +10,17 @@ use placewright_conductor::control::{Change, Control};
 use placewright_conductor::super_conductor::{self, Command, Refusal};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitError};
 use placewright_link::CellLink;
-use placewright_server::{Audit, ControlMachine, Ranker, RepairOptions};
 use placewright_tasks::{Task, Tasks};
 
 use crate::auditor::{AuditMetrics, Audited, Auditor};
 use crate::cells::Followed;
 use crate::conductor::Conductor;
 use crate::fleet;
+use crate::machine::ControlMachine;
+use crate::options::RepairOptions;
 use crate::outbox::{self, Outbox};
 use crate::place::{self, Places};
+use crate::scheduler::Ranker;
 use crate::signs::Signs;
 use crate::wanted::{self, Wanted};
 
@@ -98,7 +100,7 @@ impl Runtime {
     }
 
     /// Starts periodic audits, and returns the handle that runs one on request.
-    pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<dyn Audit> {
+    pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<Auditor> {
         let auditor = Arc::new(Auditor::new(Arc::clone(&self.parts), metrics));
         let run = Arc::clone(&auditor).run();
         self.tasks.spawn(Task::ControlAudits, run);

@@ -1,4 +1,4 @@
-//! Prometheus metrics of requests, claims and refusals.
+//! Prometheus metrics of requests and connections.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,15 +49,13 @@ impl Kept {
     }
 }
 
-/// Counters of the HTTP service.
+/// Counters of the REST services.
 #[derive(Debug, Clone)]
 pub struct HttpMetrics {
     /// Distinguishes the metrics of several services in one process.
     number: u64,
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
-    refusals: Family<RefusalLabels, Counter>,
-    claims: Family<ClaimLabels, Counter>,
     pub(crate) connections: Gauge,
     pub(crate) gate: GateMetrics,
     /// How many clients follow the change stream.
@@ -78,16 +76,6 @@ struct RouteLabels {
     route: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefusalLabels {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClaimLabels {
-    result: &'static str,
-}
-
 /// Buckets from 50 µs to 13 s, each twice the one before: from a response out of memory to one that
 /// waited for a full disk.
 fn durations() -> Histogram {
@@ -95,14 +83,12 @@ fn durations() -> Histogram {
 }
 
 impl HttpMetrics {
-    /// Registers the metrics of the HTTP service.
+    /// Registers the metrics.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             requests: Family::default(),
             durations: Family::new_with_constructor(durations),
-            refusals: Family::default(),
-            claims: Family::default(),
             connections: Gauge::default(),
             gate: GateMetrics::default(),
             followers: Gauge::default(),
@@ -120,16 +106,6 @@ impl HttpMetrics {
             "Time from a request's head to its answer",
             Unit::Seconds,
             metrics.durations.clone(),
-        );
-        registry.register(
-            "refusals",
-            "Commands that the state did not admit, by reason",
-            metrics.refusals.clone(),
-        );
-        registry.register(
-            "claims",
-            "Claims of consumers: done, in conflict with a newer generation, or refused",
-            metrics.claims.clone(),
         );
         registry.register(
             "http_connections",
@@ -189,16 +165,6 @@ impl HttpMetrics {
                 all.push(kept);
             }
         });
-    }
-
-    /// Counts a command that the state did not admit.
-    pub fn refusal(&self, reason: &'static str) {
-        self.refusals.get_or_create(&RefusalLabels { reason }).inc();
-    }
-
-    /// Counts a claim: done, in conflict, or refused.
-    pub fn claim(&self, result: &'static str) {
-        self.claims.get_or_create(&ClaimLabels { result }).inc();
     }
 }
 

@@ -6,15 +6,11 @@
 //! command; what it reads is computed from the state in memory. This crate decides nothing about
 //! resources: it validates requests, and formats the decisions and the contents of the state.
 
-mod clock;
 mod http;
-mod machine;
 mod options;
 mod scheduler;
 
 pub use http::microversion::{Microversion, VersionError};
-pub use http::service::{Audit, RepairOptions, Service, store_fails};
-pub use machine::{ControlMachine, submit_placement};
+pub use http::service::Service;
 pub use options::{CandidateOptions, PlacementOptions};
-pub use scheduler::ranker::{Explained, Moment, Ranker, cause_of, cause_of_claim};
 pub use scheduler::{KeepOptions, SchedulerService};

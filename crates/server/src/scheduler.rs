@@ -1,8 +1,7 @@
 //! The scheduler's REST service: it selects hosts for requests, and claims resources there.
 //!
-//! [`SchedulerService`] runs beside the Placement service, in the same process and on the same
-//! engine, and uses its authentication, policies, limits, metrics and log. The soft state that
-//! hosts report is kept in memory only. `docs/scheduler-api.md` describes the interface.
+//! [`SchedulerService`] runs beside the other REST services, and shares their authentication,
+//! policies, limits, metrics and log. `docs/scheduler-api.md` describes the interface.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,11 +14,11 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Uri};
 use parking_lot::Mutex;
 use placewright_auth::{Identity, Target};
+use placewright_control::{Placement, Ranker, now};
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed, latin1_path,
 };
 use placewright_placement::{Command, Outcome, Refusal, State};
-use placewright_scheduler::contention::Contention;
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::request::{self, Unreadable};
 use placewright_scheduler::select::Scheduler;
@@ -27,26 +26,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::clock::now;
 use crate::http::routes::Needs;
-use crate::http::service::{Service, checks};
+use crate::http::service::{checks, unavailable};
 
 mod capacity;
-mod cause;
 mod claims;
 mod destinations;
 mod fleet;
 mod hosts;
 mod kept;
 mod path;
-pub(crate) mod ranker;
-mod reasons;
 mod refused;
-mod why;
 
 use kept::Shelf;
 use path::{Operation, Path, Route};
-use reasons::Reasons;
 use refused::Answer;
 
 /// How many candidates can still be claimed after a response, and for how long.
@@ -82,51 +75,38 @@ impl fmt::Debug for SchedulerService {
 
 /// The data that all requests share.
 struct Core {
-    placement: Arc<Service>,
+    gateway: Arc<Gateway>,
+    placement: Placement,
+    ranker: Ranker,
     keep: KeepOptions,
-    brain: Mutex<Brain>,
-    /// The candidates of earlier responses. This lock and that of `brain` are never held together.
+    /// The candidates of earlier responses. This lock and that of the scheduler are never held
+    /// together.
     shelf: Mutex<Shelf>,
-    contention: Mutex<Contention>,
-    reasons: Reasons,
     /// A semaphore with one permit for counting, which works on a copy of the state.
     counting: Semaphore,
 }
 
 /// The scheduler behind its lock: the host table, the rankings and their caches.
-struct Brain {
-    scheduler: Scheduler,
+struct Brain<'a> {
+    scheduler: &'a mut Scheduler,
 }
 
 impl Core {
-    /// Computes a value from the scheduler and the state, after the scheduler has caught up with
-    /// the state.
-    ///
-    /// The state may contain changes that are not durable yet: decisions are checked again when
-    /// they become commands. Lock order: the scheduler before the state.
-    fn decide<T>(&self, compute: impl FnOnce(&mut Brain, &State) -> T) -> T {
-        let mut brain = self.brain.lock();
-        self.placement.engine.read_now(|machine| {
-            brain.scheduler.observe(machine.placement(), now());
-            compute(&mut brain, machine.placement())
+    /// Computes a value from the scheduler and the state; see [`Ranker::decide`].
+    fn decide<T>(&self, compute: impl FnOnce(&mut Brain<'_>, &State) -> T) -> T {
+        self.ranker.decide(|scheduler, control| {
+            compute(&mut Brain { scheduler }, &control.placement)
         })
     }
 
-    /// Changes the host table. New hosts are added to the rankings at once, so that no later
-    /// decision has to do that for many of them.
+    /// Changes the host table; see [`Ranker::with_hosts`].
     fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
-        let mut brain = self.brain.lock();
-        let changed = change(brain.scheduler.hosts_mut());
-        if brain.scheduler.hosts().has_newcomers() {
-            self.placement.engine.read_now(|machine| {
-                brain.scheduler.observe(machine.placement(), now());
-            });
-        }
-        changed
+        self.ranker.with_hosts(change)
     }
 
     async fn submit(&self, command: Command) -> Answer<Result<Outcome, Refusal>> {
-        Ok(self.placement.submit(command).await?)
+        let answer = self.placement.submit(command).await;
+        Ok(answer.map_err(|error| unavailable(&error))?)
     }
 }
 
@@ -160,21 +140,22 @@ fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
 }
 
 impl SchedulerService {
-    /// Creates the service. It uses the engine, the authentication and the policies of the
-    /// Placement service.
-    pub fn new(placement: Arc<Service>, scheduler: Scheduler, keep: KeepOptions) -> Self {
+    /// Creates the service of this placement and this scheduler, which read the same state.
+    pub fn new(
+        gateway: Arc<Gateway>,
+        placement: Placement,
+        ranker: Ranker,
+        keep: KeepOptions,
+    ) -> Self {
         let shelf = Shelf::new(keep.candidates_max, keep.time);
         let core = Arc::new(Core {
+            gateway,
             placement,
+            ranker,
             keep,
-            brain: Mutex::new(Brain { scheduler }),
             shelf: Mutex::new(shelf),
-            contention: Mutex::default(),
-            reasons: Reasons::default(),
             counting: Semaphore::new(1),
         });
-        // The scheduler catches up with placement now, so that the first decision does not have to.
-        core.decide(|_, _| ());
         Self { core }
     }
 
@@ -203,7 +184,7 @@ impl Api for SchedulerService {
     type Request = Asked;
 
     fn gateway(&self) -> &Gateway {
-        &self.core.placement.gateway
+        &self.core.gateway
     }
 
     fn admit(&self, _: &Parts, _: &mut Exchange) -> ApiResult<Access> {

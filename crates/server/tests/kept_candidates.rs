@@ -13,12 +13,13 @@ use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_http::HttpOptions;
-use placewright_server::{ControlMachine, Service, submit_placement};
-use support::{call, get};
+use placewright_control::{ControlMachine, submit_placement};
+use placewright_server::Service;
+use support::{Parts, call, get};
 
 /// A service on an engine that others may use too.
 fn service_of(engine: &Engine<ControlMachine>) -> Arc<Service> {
-    support::service_of(engine, HttpOptions::default(), "")
+    Parts::of(engine, HttpOptions::default(), "").service()
 }
 
 fn uuid(number: u64) -> String {

@@ -19,9 +19,10 @@ use placewright_placement::{
     Timestamp,
 };
 use placewright_http::{Body, HttpOptions};
-use placewright_server::{ControlMachine, PlacementOptions, Service, submit_placement};
+use placewright_control::{ControlMachine, submit_placement};
+use placewright_server::{PlacementOptions, Service};
 use serde_json::Value;
-use support::{Answer, Setup, call, get, service};
+use support::{Answer, Parts, Setup, call, get, service};
 use uuid::Uuid;
 
 const HOSTS: u32 = 2_600;
@@ -48,7 +49,7 @@ async fn submit(engine: &Store, command: Command) {
 async fn service_and_engine(options: impl Into<Setup>) -> (Arc<Service>, Store) {
     let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
     submit(&engine, Command::SyncStandardNames { at: at() }).await;
-    let service = support::service_of(&engine, options, "");
+    let service = Parts::of(&engine, options, "").service();
     (service, engine)
 }
 

@@ -17,7 +17,7 @@ use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
 use placewright_http::HttpOptions;
 use placewright_server::KeepOptions;
 use serde_json::{Value, json};
-use support::{call, get, service_on};
+use support::{Parts, call, get};
 
 #[tokio::test]
 async fn a_claim_names_the_host_and_alternates_of_its_cell() {
@@ -117,8 +117,8 @@ async fn a_store_that_fails_halfway_keeps_no_claim() {
         let faults = Faults::new();
         let journal = Faulty::new(MemoryJournal::new(), faults.clone());
         let options = HttpOptions::default();
-        let placement = service_on(journal, options, Options::default(), "").await;
-        let fleet = Fleet::on(placement, KeepOptions::default());
+        let parts = Parts::on(journal, options, Options::default(), "").await;
+        let fleet = Fleet::on(&parts, KeepOptions::default());
         fleet.add_host(1).await;
         fleet.add_host(2).await;
         // The first claim succeeds; the second fails, and so does the release at first.

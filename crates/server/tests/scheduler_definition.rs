@@ -22,10 +22,9 @@ use placewright_scheduler::prepare::{PrepareOptions, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::select::Scheduler;
 use placewright_scheduler::translate::target::{ComputeNode, Target};
-use placewright_http::HttpOptions;
 use placewright_server::{KeepOptions, SchedulerService, Service};
 use serde_json::{Value, json};
-use support::{call, get, service};
+use support::{Parts, call, get};
 use uuid::Uuid;
 
 /// A random number generator with a seed.
@@ -138,16 +137,12 @@ impl Surroundings for Fleet {
 
 impl Fleet {
     async fn new(dice: &mut Dice) -> Self {
-        let placement = service(HttpOptions::default()).await;
+        let parts = Parts::new().await;
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
         let mut fleet = Self {
-            scheduler: Arc::new(SchedulerService::new(
-                Arc::clone(&placement),
-                scheduler,
-                KeepOptions::default(),
-            )),
-            placement,
+            scheduler: parts.scheduler(scheduler, KeepOptions::default()),
+            placement: parts.service(),
             hosts: BTreeMap::new(),
             members: BTreeMap::new(),
             zones: BTreeMap::new(),

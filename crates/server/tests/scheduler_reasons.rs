@@ -15,10 +15,9 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prefilter::PrefilterOptions;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_http::HttpOptions;
-use placewright_server::{KeepOptions, SchedulerService};
+use placewright_server::KeepOptions;
 use serde_json::{Value, json};
-use support::service;
+use support::Parts;
 
 #[tokio::test]
 async fn a_refusal_explains() {
@@ -143,12 +142,12 @@ async fn a_refusal_of_a_prefilter_says_whose() {
         },
         ..PrepareOptions::default()
     };
-    let placement = service(HttpOptions::default()).await;
+    let parts = Parts::new().await;
     let scheduler = Scheduler::new(config, options).unwrap();
     let keep = KeepOptions::default();
-    let scheduler = Arc::new(SchedulerService::new(Arc::clone(&placement), scheduler, keep));
+    let scheduler = parts.scheduler(scheduler, keep);
     let fleet = Fleet {
-        placement,
+        placement: parts.service(),
         scheduler,
     };
     let refused = fleet.select(&ask(1, &[1])).await;

@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use placewright_compute::{ComputeOptions, ComputeService, Images, Limits};
 use placewright_conductor::CellId;
-use placewright_control::{AuditMetrics, CellConfig, Conductor, Runtime};
+use placewright_control::{
+    AuditMetrics, CellConfig, ClaimMetrics, Conductor, ControlMachine, Placement, Ranker, Runtime,
+};
 use placewright_engine::{Engine, Observer};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
-use placewright_server::{ControlMachine, SchedulerService, Service, store_fails};
+use placewright_server::{SchedulerService, Service};
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -84,6 +86,7 @@ impl Running {
         let mut sockets = Sockets::take(options, &mut inherited)?;
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
+        let claims = ClaimMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
         panics::register(&mut registry);
         let observer = Logged(JournalMetrics::new(&mut registry));
@@ -103,23 +106,25 @@ impl Running {
             metrics,
             Arc::new(registry),
         );
-        let store = engine.clone();
+        let placement = Placement::new(engine.clone(), claims);
+        let store = placement.clone();
         let gateway = gateway
             .with_costly_work(threads.costly_work())
-            .with_readiness(move || store_fails(&store));
+            .with_readiness(move || store.store_fails().then_some("the store fails\n"));
         let gateway = Arc::new(gateway);
-        let service = Service::new(
+        let ranker = Ranker::new(engine.clone(), checked.scheduler);
+        let scheduler = SchedulerService::new(
             Arc::clone(&gateway),
-            engine.clone(),
-            wire::placement(options),
+            placement.clone(),
+            ranker.clone(),
+            wire::keep(options),
         );
+        let service = Service::new(Arc::clone(&gateway), placement, wire::placement(options));
         let placement = Server::new(service).with_limits(shares.api);
         let service = placement.service();
-        let scheduler =
-            SchedulerService::new(Arc::clone(service), checked.scheduler, wire::keep(options));
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
-            .then(|| conduct(options, &engine, &scheduler, service, audits))
+            .then(|| conduct(options, &engine, ranker, service, audits))
             .transpose()?;
         let mut open = |socket| Port::open_maybe(socket, &mut inherited);
         let compute = open(sockets.compute)?
@@ -307,12 +312,12 @@ impl Running {
 fn conduct(
     options: &Options,
     engine: &Engine<ControlMachine>,
-    scheduler: &SchedulerService,
+    ranker: Ranker,
     service: &Service,
     audits: AuditMetrics,
 ) -> anyhow::Result<Arc<Runtime>> {
     let conductor = Conductor::new(engine.clone(), wire::conductor(options));
-    let runtime = Runtime::start(conductor, scheduler.ranker())?;
+    let runtime = Runtime::start(conductor, ranker)?;
     service.set_audit(runtime.start_audits(audits));
     Ok(runtime)
 }

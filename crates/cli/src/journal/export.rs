@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use placewright_engine::{Engine, Options};
 use placewright_journal::{Journal as _, SqliteJournal};
 use placewright_http::Body;
-use placewright_server::ControlMachine;
+use placewright_control::ControlMachine;
 
 use crate::in_process;
 

@@ -124,7 +124,7 @@ impl<'a> Call<'a> {
 
     /// Computes a value from the state, which is durable when this returns.
     pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&State) -> T + Send) -> T {
-        self.service.read(compute).await
+        self.service.placement.read(compute).await
     }
 
     /// Computes a value from the state in slices; see
@@ -134,7 +134,7 @@ impl<'a> Call<'a> {
         begin: impl Fn() -> S + Send,
         go_on: impl Fn(&State, &mut S) -> Option<T> + Send,
     ) -> T {
-        self.service.read_in_slices(begin, go_on).await
+        self.service.placement.read_in_slices(begin, go_on).await
     }
 
     /// Checks the size of a response, and reserves its memory until it is sent; none is reserved

@@ -11,11 +11,12 @@ mod openapi;
 
 use hyper::http::request::Parts;
 use placewright_auth::{Identity, Rule, Target};
+use placewright_control::RepairOptions;
 use placewright_http::{Access, ApiError, ApiResult, Query, Reply};
 
 use crate::http::microversion::Microversion;
 use crate::http::query;
-use crate::http::service::{RepairOptions, Service};
+use crate::http::service::Service;
 
 /// One of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,8 +151,7 @@ async fn audit(service: &Service, repair: Option<RepairOptions>) -> ApiResult<Re
     let audit = service.audit.get().ok_or_else(|| {
         ApiError::not_found("Here is no conductor, so there is nothing to audit.")
     })?;
-    let json = audit.audit(repair).await;
-    Ok(Reply::text(200, "application/json", json))
+    Reply::value(200, &audit.audit(repair).await)
 }
 
 /// Parses the options of a request for repairs.

@@ -50,58 +50,6 @@ pub(crate) enum Attempt<'a> {
     Reshape,
 }
 
-/// The label of a refusal in metrics.
-pub(crate) fn reason(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::ProviderNotFound { .. } => "provider_not_found",
-        Refusal::ProviderUuidTaken { .. } => "provider_uuid_taken",
-        Refusal::ProviderNameTaken { .. } => "provider_name_taken",
-        Refusal::ParentNotFound { .. } => "parent_not_found",
-        Refusal::ParentIsSelf { .. } => "parent_is_self",
-        Refusal::ReparentingNotAllowed { .. } => "reparenting_not_allowed",
-        Refusal::UnparentingNotAllowed { .. } => "unparenting_not_allowed",
-        Refusal::ProviderLoop { .. } => "provider_loop",
-        Refusal::ProviderHasChildren { .. } => "provider_has_children",
-        Refusal::ProviderInUse { .. } => "provider_in_use",
-        Refusal::ProviderGenerationConflict { .. } => "provider_generation_conflict",
-        Refusal::ClassNotFound { .. } => "class_not_found",
-        Refusal::ClassExists { .. } => "class_exists",
-        Refusal::ClassInUse { .. } => "class_in_use",
-        Refusal::ClassStandard { .. } => "class_standard",
-        Refusal::NamesExhausted => "names_exhausted",
-        Refusal::TraitNotFound { .. } => "trait_not_found",
-        Refusal::TraitInUse { .. } => "trait_in_use",
-        Refusal::TraitStandard { .. } => "trait_standard",
-        Refusal::InventoryExists { .. } => "inventory_exists",
-        Refusal::InventoryNotFound { .. } => "inventory_not_found",
-        Refusal::InventoryInUse { .. } => "inventory_in_use",
-        Refusal::InvalidCapacity { .. } => "invalid_capacity",
-        Refusal::ConsumerGenerationConflict { .. } => "consumer_generation_conflict",
-        Refusal::AllocationsNotFound { .. } => "allocations_not_found",
-        Refusal::AllocationProviderNotFound { .. } => "allocation_provider_not_found",
-        Refusal::ReshapeProviderNotFound { .. } => "reshape_provider_not_found",
-        Refusal::NoInventory { .. } => "no_inventory",
-        Refusal::ConstraintsViolated { .. } => "constraints_violated",
-        Refusal::CapacityExceeded { .. } => "capacity_exceeded",
-        Refusal::NothingFits { .. } => "nothing_fits",
-        Refusal::RuleBroken { .. } => "rule_broken",
-        Refusal::GroupNotFound { .. } => "group_not_found",
-        Refusal::TopologyOverlap { .. } => "topology_overlap",
-        Refusal::LevelName { .. } => "level_name",
-        Refusal::PlaceNotFound { .. } => "place_not_found",
-        Refusal::DistanceTwice { .. } => "distance_twice",
-        Refusal::DistanceAcrossLevels { .. } => "distance_across_levels",
-    }
-}
-
-/// Whether a claim was refused because of a concurrent change.
-pub(crate) fn is_conflict(refusal: &Refusal) -> bool {
-    matches!(
-        refusal,
-        Refusal::ConsumerGenerationConflict { .. } | Refusal::ProviderGenerationConflict { .. }
-    )
-}
-
 /// The error response to a refused operation.
 pub(crate) fn to_error(refusal: &Refusal, attempt: &Attempt<'_>) -> ApiError {
     match refusal {

@@ -5,11 +5,8 @@ pub(crate) mod checks;
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
@@ -17,20 +14,19 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Uri};
 use placewright_auth::{Identity, Rule, Target};
-use placewright_engine::{Engine, SubmitError};
+use placewright_control::{Auditor, Placement, now};
+use placewright_engine::SubmitError;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed, latin1_path,
 };
-use placewright_placement::{Command, Outcome, Refusal, SearchOptions, State, Strategy};
+use placewright_placement::{Command, Outcome, Refusal, SearchOptions, Strategy};
 
-use crate::clock::now;
 use crate::http::call::Call;
 use crate::http::microversion::{self, Microversion};
 use crate::http::own::{self, Page, PageRequest, changes};
 use crate::http::render::{self, ErrorContext};
 use crate::http::routes::{self, Entry, Match, Needs, Operation, Route};
-use crate::http::{placement, query, refusals};
-use crate::machine::{ControlMachine, submit_placement};
+use crate::http::{query, resources};
 use crate::options::PlacementOptions;
 
 const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
@@ -39,13 +35,13 @@ const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
 pub struct Service {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) options: PlacementOptions,
-    pub(crate) engine: Engine<ControlMachine>,
+    pub(crate) placement: Placement,
     /// The limits for readers of the change stream.
     pub(crate) followers: changes::Room,
     /// The audit, in a process that has something to audit.
-    pub(crate) audit: OnceLock<Arc<dyn Audit>>,
+    pub(crate) audit: OnceLock<Arc<Auditor>>,
     /// A cache of recent responses with candidates.
-    pub(crate) candidates: placement::candidates::Kept,
+    pub(crate) candidates: resources::candidates::Kept,
 }
 
 impl fmt::Debug for Service {
@@ -55,33 +51,6 @@ impl fmt::Debug for Service {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-/// Options of an audit's repairs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RepairOptions {
-    /// Whether hosts destroy guests that no cell knows. They may belong to somebody.
-    pub destroy_unknown_guests: bool,
-}
-
-/// Audits what is beyond placement: instances, cells and hosts.
-pub trait Audit: Send + Sync {
-    /// The inconsistencies as JSON; with `repair`, they are repaired where possible.
-    fn audit(
-        &self,
-        repair: Option<RepairOptions>,
-    ) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
-}
-
-/// How long the services report that they are not ready after a failed append. Afterwards they
-/// accept requests again, because only a change can show whether the store works.
-const STORE_FAILED: Duration = Duration::from_secs(15);
-
-/// Why the services of an engine should get no requests at present: its store fails.
-pub fn store_fails(engine: &Engine<ControlMachine>) -> Option<&'static str> {
-    let ago = engine.store_failed_ago();
-    let fails = ago.is_some_and(|ago| ago < STORE_FAILED);
-    fails.then_some("the store fails\n")
 }
 
 /// A request after its routing.
@@ -99,24 +68,20 @@ pub(crate) enum Asked {
 }
 
 impl Service {
-    /// Creates a service on an engine.
-    pub fn new(
-        gateway: Arc<Gateway>,
-        engine: Engine<ControlMachine>,
-        options: PlacementOptions,
-    ) -> Self {
+    /// Creates a service of this placement.
+    pub fn new(gateway: Arc<Gateway>, placement: Placement, options: PlacementOptions) -> Self {
         Self {
             followers: changes::Room::new(options.followers_max),
             gateway,
             options,
-            engine,
+            placement,
             audit: OnceLock::new(),
-            candidates: placement::candidates::Kept::default(),
+            candidates: resources::candidates::Kept::default(),
         }
     }
 
     /// Sets the audit behind `/placewright/v1/audit`. Only the first call has an effect.
-    pub fn set_audit(&self, audit: Arc<dyn Audit>) {
+    pub fn set_audit(&self, audit: Arc<Auditor>) {
         // If there is one already, it stays.
         let _ = self.audit.set(audit);
     }
@@ -168,42 +133,10 @@ impl Service {
         self.gateway.authorize(rule, identity, target)
     }
 
-    /// Computes a value from the state, which is durable when this returns.
-    pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&State) -> T + Send) -> T {
-        self.engine
-            .read(move |machine: &ControlMachine| compute(machine.placement()))
-            .await
-    }
-
-    /// As [`Self::read`], in slices between which the state may change.
-    pub(crate) async fn read_in_slices<S: Send, T: Send>(
-        &self,
-        begin: impl Fn() -> S + Send,
-        go_on: impl Fn(&State, &mut S) -> Option<T> + Send,
-    ) -> T {
-        let go_on =
-            move |machine: &ControlMachine, slices: &mut S| go_on(machine.placement(), slices);
-        self.engine.read_in_slices(begin, go_on).await
-    }
-
     /// Submits a command, and counts its outcome in the metrics.
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
-        let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
-        let result = submit_placement(&self.engine, command)
-            .await
-            .map_err(|error| unavailable(&error))?;
-        let metrics = self.gateway.metrics();
-        if let Err(refusal) = &result {
-            metrics.refusal(refusals::reason(refusal));
-        }
-        if is_claim {
-            metrics.claim(match &result {
-                Ok(_) => "done",
-                Err(refusal) if refusals::is_conflict(refusal) => "conflict",
-                Err(_) => "refused",
-            });
-        }
-        Ok(result)
+        let answer = self.placement.submit(command).await;
+        answer.map_err(|error| unavailable(&error))
     }
 
     /// The options of a candidate search, with a new seed if the sample is random.
@@ -311,7 +244,7 @@ impl Api for Service {
                     body,
                     at: now(),
                 };
-                placement::run(found.route, operation.method, &call).await
+                resources::run(found.route, operation.method, &call).await
             }
         }
     }

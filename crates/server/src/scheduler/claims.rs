@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use placewright_http::Reply;
 
-use super::cause::Cause;
+use placewright_control::{Cause, ControlMachine};
 use super::destinations::told::AllocationRequestTold;
 use super::kept::{Kept, Wish};
 use super::refused::{Answer, Refused, code};
@@ -189,9 +189,8 @@ impl Core {
         let Some((group, rules)) = &wish.group else {
             return Ok(());
         };
-        let is_known =
-            |machine: &crate::machine::ControlMachine| machine.placement().group(*group).is_some();
-        if self.placement.engine.read_now(is_known) {
+        let is_known = |machine: &ControlMachine| machine.placement().group(*group).is_some();
+        if self.placement.engine().read_now(is_known) {
             return Ok(());
         }
         let command = Command::SetGroup {
@@ -273,7 +272,7 @@ impl Core {
         let uuid = ConsumerUuid::from_uuid(consumer);
         let mut wait = RELEASE_RETRY;
         for _ in 0..RELEASES_MAX {
-            let seen = self.placement.engine.read_now(|machine| {
+            let seen = self.placement.engine().read_now(|machine| {
                 let found = machine.placement().consumer(uuid)?;
                 Some((found.generation, found.allocated_at))
             });
@@ -295,7 +294,7 @@ impl Core {
 
     /// Rejects consumers that have allocations.
     pub(super) fn check_new(&self, consumers: &[Uuid]) -> Answer<()> {
-        let holding = self.placement.engine.read_now(|machine| {
+        let holding = self.placement.engine().read_now(|machine| {
             let mut consumers = consumers.iter().copied();
             consumers.find(|uuid| {
                 machine
@@ -317,17 +316,17 @@ impl Core {
             group: wish.group.as_ref().map(|(group, _)| *group),
             image_properties: wish.image_properties.iter().cloned().collect(),
         };
-        let mut brain = self.brain.lock();
-        let hosts = brain.scheduler.hosts_mut();
-        forget_expected(hosts, uuid, Some(host));
-        if let Some((slot, _)) = hosts.by_uuid(host) {
-            hosts.expect(slot, &report);
-        }
+        self.change_hosts(|hosts| {
+            forget_expected(hosts, uuid, Some(host));
+            if let Some((slot, _)) = hosts.by_uuid(host) {
+                hosts.expect(slot, &report);
+            }
+        });
     }
 
     /// Removes the expectation of an instance that its host has not reported yet.
     fn note_departure(&self, consumer: Uuid) {
-        forget_expected(self.brain.lock().scheduler.hosts_mut(), consumer, None);
+        self.change_hosts(|hosts| forget_expected(hosts, consumer, None));
     }
 }
 

@@ -153,7 +153,7 @@ impl Round {
         let instance = self.ask.instances[index];
         let mut without = Vec::new();
         let mut count = if self.ask.claim {
-            self.core.contention.lock().hosts()
+            self.core.ranker.contention().hosts()
         } else {
             1
         };
@@ -191,11 +191,11 @@ impl Round {
                 Attempt::Done(chosen) => {
                     let odd = || Refused::new(500, code::INTERNAL, "an unknown candidate");
                     let (missed, place) = Place::of(found, chosen).ok_or_else(odd)?;
-                    self.core.contention.lock().note(missed);
+                    self.core.ranker.contention().note(missed);
                     return Ok(Some(place));
                 }
                 Attempt::NothingFits(_) => {
-                    self.core.contention.lock().note_failed();
+                    self.core.ranker.contention().note_failed();
                     without.extend(found.offers.iter().map(|offer| offer.slot));
                 }
             }

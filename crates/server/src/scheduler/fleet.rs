@@ -67,16 +67,17 @@ struct LevelBody {
 }
 
 pub(super) fn list_aggregates(call: &Call<'_>) -> Answer<Reply> {
-    let brain = call.core.brain.lock();
-    let aggregates = brain.scheduler.hosts().aggregates().iter();
-    let aggregates = aggregates.map(|(uuid, aggregate)| AggregateTold {
-        uuid,
-        name: &aggregate.name,
-        zone: aggregate.metadata.get(ZONE_KEY).map(String::as_str),
-        metadata: &aggregate.metadata,
-    });
-    let aggregates = aggregates.collect();
-    json(200, &AggregatesTold { aggregates })
+    call.core.ranker.hosts(|hosts| {
+        let aggregates = hosts.aggregates().iter();
+        let aggregates = aggregates.map(|(uuid, aggregate)| AggregateTold {
+            uuid,
+            name: &aggregate.name,
+            zone: aggregate.metadata.get(ZONE_KEY).map(String::as_str),
+            metadata: &aggregate.metadata,
+        });
+        let aggregates = aggregates.collect();
+        json(200, &AggregatesTold { aggregates })
+    })
 }
 
 pub(super) fn put_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
@@ -92,20 +93,20 @@ pub(super) fn put_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
         name: body.name,
         metadata: body.metadata,
     };
-    let mut brain = call.core.brain.lock();
-    let hosts = brain.scheduler.hosts_mut();
-    hosts.aggregates_mut().put([(uuid, aggregate)]);
+    call.core
+        .change_hosts(|hosts| hosts.aggregates_mut().put([(uuid, aggregate)]));
     Ok(Reply::empty(204))
 }
 
 pub(super) fn remove_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
-    let mut brain = call.core.brain.lock();
-    let aggregates = brain.scheduler.hosts_mut().aggregates_mut();
-    if aggregates.get(uuid).is_none() {
-        return Err(Refused::not_found(format!("There is no aggregate {uuid}.")));
-    }
-    aggregates.remove(uuid);
-    Ok(Reply::empty(204))
+    call.core.change_hosts(|hosts| {
+        let aggregates = hosts.aggregates_mut();
+        if aggregates.get(uuid).is_none() {
+            return Err(Refused::not_found(format!("There is no aggregate {uuid}.")));
+        }
+        aggregates.remove(uuid);
+        Ok(Reply::empty(204))
+    })
 }
 
 pub(super) async fn show_topology(call: &Call<'_>) -> Answer<Reply> {

@@ -127,8 +127,10 @@ pub(super) fn list(call: &Call<'_>) -> Answer<Reply> {
         .map_err(|_| Refused::field("after", "after: the UUID of a host"))?;
     // Brings the scheduler up to date; the state is not locked while the response is written.
     call.core.decide(|_, _| ());
-    let brain = call.core.brain.lock();
-    let hosts = brain.scheduler.hosts();
+    call.core.ranker.hosts(|hosts| page(hosts, after, limit))
+}
+
+fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> Answer<Reply> {
     let start = match after.map(|uuid| hosts.by_uuid(uuid)) {
         None => 0,
         Some(Some((slot, _))) => slot + 1,

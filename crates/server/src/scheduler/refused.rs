@@ -10,8 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use placewright_http::{ApiError, title};
 
-use crate::scheduler::cause::Cause;
-use crate::scheduler::why::Why;
+use placewright_control::{Cause, Why};
 
 /// An error response of the scheduler API.
 #[derive(Debug)]

@@ -8,11 +8,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::support::{Answer, call, get, service};
+use crate::support::{Answer, Parts, call, get};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_http::HttpOptions;
 use placewright_server::{KeepOptions, SchedulerService, Service};
 use serde_json::{Value, json};
 
@@ -38,15 +37,15 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn empty(keep: KeepOptions) -> Self {
-        Self::on(service(HttpOptions::default()).await, keep)
+        Self::on(&Parts::new().await, keep)
     }
 
-    pub(crate) fn on(placement: Arc<Service>, keep: KeepOptions) -> Self {
+    pub(crate) fn on(parts: &Parts, keep: KeepOptions) -> Self {
         let config = SchedulerConfig::default();
         let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
-        let scheduler = Arc::new(SchedulerService::new(Arc::clone(&placement), scheduler, keep));
+        let scheduler = parts.scheduler(scheduler, keep);
         Self {
-            placement,
+            placement: parts.service(),
             scheduler,
         }
     }

@@ -13,13 +13,13 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use placewright_control::{ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement};
 use placewright_engine::{Engine, Options};
 use placewright_journal::{Journal, MemoryJournal};
 use placewright_placement::{Command, Timestamp};
 use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
-use placewright_server::{
-    ControlMachine, PlacementOptions, SchedulerService, Service, store_fails, submit_placement,
-};
+use placewright_scheduler::select::Scheduler;
+use placewright_server::{KeepOptions, PlacementOptions, SchedulerService, Service};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
@@ -48,6 +48,81 @@ impl From<PlacementOptions> for Setup {
     }
 }
 
+/// What the services of one process share.
+pub(crate) struct Parts {
+    gateway: Arc<Gateway>,
+    placement: Placement,
+    options: PlacementOptions,
+}
+
+impl Parts {
+    /// The parts on an engine that others may use too, with these policies in place of the defaults.
+    pub(crate) fn of(
+        engine: &Engine<ControlMachine>,
+        options: impl Into<Setup>,
+        policy: &str,
+    ) -> Self {
+        let Setup { http, placement } = options.into();
+        let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
+        let text = if policy.is_empty() { "{}" } else { policy };
+        let config = PolicyConfig::default();
+        let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), text).unwrap();
+        let mut registry = Registry::default();
+        let metrics = HttpMetrics::new(&mut registry);
+        let claims = ClaimMetrics::new(&mut registry);
+        let gateway = Gateway::new(http, authenticator, policy, metrics, Arc::new(registry));
+        let state = Placement::new(engine.clone(), claims);
+        let store = state.clone();
+        let is_ready = move || store.store_fails().then_some("the store fails\n");
+        Self {
+            gateway: Arc::new(gateway.with_readiness(is_ready)),
+            placement: state,
+            options: placement,
+        }
+    }
+
+    /// The parts with the standard names, on a new engine on this journal.
+    pub(crate) async fn on(
+        journal: impl Journal + 'static,
+        options: impl Into<Setup>,
+        engine: Options,
+        policy: &str,
+    ) -> Self {
+        let engine: Engine<ControlMachine> = Engine::open(journal, engine, ()).unwrap();
+        let at = Timestamp::from_seconds(1_790_000_000);
+        submit_placement(&engine, Command::SyncStandardNames { at })
+            .await
+            .unwrap()
+            .unwrap();
+        Self::of(&engine, options, policy)
+    }
+
+    /// The parts in memory, with the default options.
+    pub(crate) async fn new() -> Self {
+        let options = HttpOptions::default();
+        Self::on(MemoryJournal::new(), options, Options::default(), "").await
+    }
+
+    /// The Placement API.
+    pub(crate) fn service(&self) -> Arc<Service> {
+        let gateway = Arc::clone(&self.gateway);
+        let service = Service::new(gateway, self.placement.clone(), self.options.clone());
+        Arc::new(service)
+    }
+
+    /// The scheduler API.
+    pub(crate) fn scheduler(
+        &self,
+        scheduler: Scheduler,
+        keep: KeepOptions,
+    ) -> Arc<SchedulerService> {
+        let gateway = Arc::clone(&self.gateway);
+        let ranker = Ranker::new(self.placement.engine().clone(), scheduler);
+        let service = SchedulerService::new(gateway, self.placement.clone(), ranker, keep);
+        Arc::new(service)
+    }
+}
+
 pub(crate) async fn service(options: impl Into<Setup>) -> Arc<Service> {
     service_with(options, Options::default(), "").await
 }
@@ -68,37 +143,8 @@ pub(crate) async fn service_on(
     engine: Options,
     policy: &str,
 ) -> Arc<Service> {
-    let engine: Engine<ControlMachine> = Engine::open(journal, engine, ()).unwrap();
-    let at = Timestamp::from_seconds(1_790_000_000);
-    submit_placement(&engine, Command::SyncStandardNames { at })
-        .await
-        .unwrap()
-        .unwrap();
-    service_of(&engine, options, policy)
-}
-
-/// A service on an engine that others may use too.
-pub(crate) fn service_of(
-    engine: &Engine<ControlMachine>,
-    options: impl Into<Setup>,
-    policy: &str,
-) -> Arc<Service> {
-    let Setup { http, placement } = options.into();
-    let gateway = gateway(http, policy);
-    let readiness = engine.clone();
-    let gateway = gateway.with_readiness(move || store_fails(&readiness));
-    let service = Service::new(Arc::new(gateway), engine.clone(), placement);
-    Arc::new(service)
-}
-
-fn gateway(options: HttpOptions, policy: &str) -> Gateway {
-    let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
-    let text = if policy.is_empty() { "{}" } else { policy };
-    let config = PolicyConfig::default();
-    let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), text).unwrap();
-    let mut registry = Registry::default();
-    let metrics = HttpMetrics::new(&mut registry);
-    Gateway::new(options, authenticator, policy, metrics, Arc::new(registry))
+    let parts = Parts::on(journal, options, engine, policy);
+    parts.await.service()
 }
 
 /// A request under construction; by default it comes from an admin, in the newest version.

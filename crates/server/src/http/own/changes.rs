@@ -20,7 +20,7 @@ use placewright_http::{ApiError, ApiResult, Query, Reply};
 
 use super::{change_json, check_parameters};
 use crate::http::service::Service;
-use crate::machine::ControlMachine;
+use placewright_control::ControlMachine;
 
 /// The interval of comments on a silent stream, so that both ends notice a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -76,16 +76,16 @@ pub(super) fn follow(
                  {text}"
             ))
         })?,
-        None => service.engine.durable_sequence(),
+        None => service.placement.engine().durable_sequence(),
     };
-    let follower = service
-        .engine
+    let engine = service.placement.engine();
+    let follower = engine
         .follow(after)
         .map_err(|error| refused(&error))?;
     let place = service.followers.enter()?;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let stream = Stream {
-        engine: service.engine.clone(),
+        engine: engine.clone(),
         follower,
         sender,
         stopping: service.gateway.stopping(),

@@ -15,7 +15,7 @@ use super::Ask;
 use super::told::{Weighed, Weighing};
 use crate::scheduler::kept::Rules;
 use crate::scheduler::refused::Answer;
-use crate::scheduler::why::Why;
+use placewright_control::Why;
 use crate::scheduler::{Brain, Core};
 
 /// The parameters of a search.
@@ -194,16 +194,16 @@ fn offer(
 
 /// Explains why an instance of a request finds no host.
 pub(super) async fn explain(core: &Arc<Core>, ask: &Ask, index: usize) -> Answer<Why> {
-    let since = core.reasons.moment();
+    let since = core.ranker.moment();
     let prepared = core.decide(|brain, state| {
         let request = request_of(ask, index);
         brain.scheduler.prepare_once(state, &request)
     })?;
-    let reason = core.reason(prepared.query.clone(), since).await;
-    let find = |brain: &mut Brain, state: &State| {
+    let reason = core.ranker.reason(prepared.query.clone(), since).await;
+    let find = |brain: &mut Brain<'_>, state: &State| {
         let request = request_of(ask, index);
         let instance = ask.instances[index];
-        Why::find(&brain.scheduler, state, &request, instance, reason)
+        Why::find(brain.scheduler, state, &request, instance, reason)
     };
     Ok(core.decide(find))
 }

@@ -14,7 +14,7 @@ use super::reasons::Reason;
 
 /// The explanation of why a request found no host.
 #[derive(Debug, Serialize)]
-pub(super) struct Why {
+pub struct Why {
     /// The instance without a host.
     instance: Uuid,
     /// The number of hosts in the scheduler's table.
@@ -51,7 +51,8 @@ struct Removed {
 
 impl Why {
     /// Explains a request on the present state. `reason` is placement's part of the explanation.
-    pub(super) fn find(
+    #[must_use]
+    pub fn find(
         scheduler: &Scheduler,
         state: &State,
         request: &RequestSpec,
@@ -113,7 +114,8 @@ impl Why {
     }
 
     /// The explanation in one sentence.
-    pub(super) fn sentence(&self) -> String {
+    #[must_use]
+    pub fn sentence(&self) -> String {
         if self.hosts == 0 {
             return "no host has told the scheduler about itself \
                     (POST /v1/hosts/{uuid}/state)"

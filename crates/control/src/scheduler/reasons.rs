@@ -16,8 +16,7 @@ use placewright_placement::slot_set::bits;
 use placewright_placement::{CandidateQuery, Explanation, HostSearch, ProviderId, State};
 use serde_json::value::RawValue;
 
-use super::Core;
-use crate::http::own;
+use crate::explanation;
 use crate::machine::ControlMachine;
 
 /// The most explanations that are kept.
@@ -25,7 +24,7 @@ const KEPT_MAX: usize = 16;
 
 /// Placement's explanation of a query.
 #[derive(Debug)]
-pub(super) struct Reason {
+pub struct Reason {
     /// The smallest set of parts of the request that together leave no root provider.
     pub(super) impossible: Vec<String>,
     /// The effect of each part of the request on all root providers, as in
@@ -39,11 +38,10 @@ impl Reason {
     /// Explains a query on the present state. None for a query that names what does not exist.
     fn find(state: &State, query: &CandidateQuery) -> Option<Self> {
         let (found, serving) = explain_and_serve(state, query).ok()?;
-        let json = own::explain::write(state, &found).finish();
-        let text = String::from_utf8(json).unwrap_or_default();
+        let json = explanation::to_json(state, &found);
         Some(Self {
             impossible: impossible(&found),
-            json: RawValue::from_string(text).ok(),
+            json: RawValue::from_string(json).ok(),
             serving: all_serving(state, query, serving),
         })
     }
@@ -123,7 +121,13 @@ impl Reasons {
         found.map(|one| one.reason.clone())
     }
 
-    fn since(&self, query: &CandidateQuery, since: Moment) -> Option<Option<Arc<Reason>>> {
+    /// The turn of a request over HTTP. At most one computes an explanation at a time.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.lane.lock().await
+    }
+
+    /// An explanation that was begun after `since`, if there is one.
+    pub(super) fn since(&self, query: &CandidateQuery, since: Moment) -> Option<Option<Arc<Reason>>> {
         self.kept(|one| one.number > since.0 && one.query == *query)
     }
 
@@ -158,25 +162,5 @@ impl Reasons {
             reason: reason.clone(),
         });
         reason
-    }
-}
-
-impl Core {
-    /// As [`Reasons::find`], on a background thread and in this request's turn.
-    pub(super) async fn reason(
-        self: &Arc<Self>,
-        query: CandidateQuery,
-        since: Moment,
-    ) -> Option<Arc<Reason>> {
-        let _turn = self.reasons.lane.lock().await;
-        if let Some(found) = self.reasons.since(&query, since) {
-            return found;
-        }
-        let core = Arc::clone(self);
-        let looking = tokio::task::spawn_blocking(move || {
-            let engine = &core.placement.engine;
-            core.reasons.find(engine, &query, since)
-        });
-        looking.await.ok().flatten()
     }
 }

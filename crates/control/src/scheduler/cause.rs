@@ -9,40 +9,65 @@ use uuid::Uuid;
 /// The reason of a refusal, for programs; the response also has it as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-pub(super) enum Cause {
+pub enum Cause {
     /// A provider has too little left of a class.
     Capacity {
+        /// The provider.
         provider: Uuid,
+        /// The resource class.
         resource_class: String,
         /// How much more would have to be free.
         missing: i64,
     },
     /// The amount is not one that a single allocation of the provider may have.
     Units {
+        /// The provider.
         provider: Uuid,
+        /// The resource class.
         resource_class: String,
+        /// The amount that the claim asks for.
         amount: i64,
     },
     /// A provider has no inventory of a class (any more).
     Inventory {
+        /// The provider.
         provider: Uuid,
+        /// The resource class.
         resource_class: String,
     },
     /// A provider does not exist (any more).
-    Provider { provider: Uuid },
+    Provider {
+        /// The UUID that the claim names.
+        provider: Uuid,
+    },
     /// A rule of a group or of the topology, as text.
-    Rule { host: Uuid, rule: String },
+    Rule {
+        /// The host that the rule excludes.
+        host: Uuid,
+        /// The rule, for people.
+        rule: String,
+    },
     /// The tenant must have an aggregate and has none.
-    TenantAggregate { project: String },
+    TenantAggregate {
+        /// The project of the request.
+        project: String,
+    },
     /// A segment of a routed network is in no aggregate.
-    SegmentAggregate { segment: Uuid },
+    SegmentAggregate {
+        /// The segment.
+        segment: Uuid,
+    },
     /// A reason that does not concern the candidate, as text.
-    Other { detail: String },
+    Other {
+        /// The reason, for people.
+        detail: String,
+    },
 }
 
 impl Cause {
     /// Why a claim was refused.
-    pub(super) fn of_claim(refusal: &Refusal) -> Self {
+    #[must_use]
+    pub fn of_claim(refusal: &Refusal) -> Self {
         match refusal {
             Refusal::CapacityExceeded {
                 provider,
@@ -81,7 +106,8 @@ impl Cause {
     }
 
     /// Why a pre-filter leaves no host; none if the request itself is wrong.
-    pub(super) fn of_prefilter(refusal: &PrefilterRefusal) -> Option<Self> {
+    #[must_use]
+    pub fn of_prefilter(refusal: &PrefilterRefusal) -> Option<Self> {
         match refusal {
             PrefilterRefusal::NoTenantAggregate { project } => Some(Self::TenantAggregate {
                 project: project.clone(),

@@ -1,10 +1,13 @@
-//! The scheduler's interface for code in the same process, without HTTP.
+//! The handle on the scheduler.
 
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
+
 use placewright_conductor::Control;
 use placewright_engine::Engine;
-use placewright_placement::Refusal;
+use placewright_placement::{CandidateQuery, Refusal};
+use placewright_scheduler::contention::Contention;
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::prepare::{PrepareRefusal, Prepared};
 use placewright_scheduler::request::RequestSpec;
@@ -12,12 +15,22 @@ use placewright_scheduler::select::Scheduler;
 use uuid::Uuid;
 
 use super::cause::Cause;
-pub use super::reasons::Moment;
+use super::reasons::{Moment, Reason, Reasons};
 use super::why::Why;
-use super::{Core, SchedulerService, now};
+use crate::conductor::now;
 use crate::machine::ControlMachine;
 
-/// A handle on the scheduler of a [`SchedulerService`]. Clones refer to the same scheduler.
+/// The scheduler with its lock, and what is beside it.
+struct Core {
+    engine: Engine<ControlMachine>,
+    /// The host table, the rankings and their caches. This lock is taken before that of the state,
+    /// and never together with another.
+    scheduler: Mutex<Scheduler>,
+    contention: Mutex<Contention>,
+    reasons: Reasons,
+}
+
+/// A handle on control's scheduler. Clones refer to the same scheduler.
 #[derive(Clone)]
 pub struct Ranker {
     core: Arc<Core>,
@@ -38,21 +51,33 @@ impl std::fmt::Debug for Ranker {
     }
 }
 
-impl SchedulerService {
-    /// A handle on the scheduler of the service.
-    #[must_use]
-    pub fn ranker(&self) -> Ranker {
-        Ranker {
-            core: Arc::clone(&self.core),
-        }
-    }
-}
-
 impl Ranker {
+    /// A handle on a scheduler that reads the state of this engine. It catches up with the state
+    /// now, so that the first decision does not have to.
+    #[must_use]
+    pub fn new(engine: Engine<ControlMachine>, scheduler: Scheduler) -> Self {
+        let core = Core {
+            engine,
+            scheduler: Mutex::new(scheduler),
+            contention: Mutex::default(),
+            reasons: Reasons::default(),
+        };
+        let ranker = Self {
+            core: Arc::new(core),
+        };
+        ranker.decide(|_, _| ());
+        ranker
+    }
+
     /// The engine whose state the scheduler reads.
     #[must_use]
     pub fn engine(&self) -> &Engine<ControlMachine> {
-        &self.core.placement.engine
+        &self.core.engine
+    }
+
+    /// How often others were faster with their claims lately.
+    pub fn contention(&self) -> MutexGuard<'_, Contention> {
+        self.core.contention.lock()
     }
 
     /// Computes a value from the scheduler and the state, after the scheduler has caught up with
@@ -62,12 +87,16 @@ impl Ranker {
     /// they become commands. Nothing else is ranked or decided meanwhile, so `compute` should take
     /// milliseconds at most.
     pub fn decide<T>(&self, compute: impl FnOnce(&mut Scheduler, &Control) -> T) -> T {
-        let mut brain = self.core.brain.lock();
+        let mut scheduler = self.core.scheduler.lock();
         self.engine().read_now(|machine| {
-            let scheduler = &mut brain.scheduler;
             scheduler.observe(machine.placement(), now());
-            compute(scheduler, &machine.0)
+            compute(&mut scheduler, &machine.0)
         })
+    }
+
+    /// Computes a value from the scheduler's host table as it is, with no look at the state.
+    pub fn hosts<T>(&self, compute: impl FnOnce(&HostTable) -> T) -> T {
+        compute(self.core.scheduler.lock().hosts())
     }
 
     /// The present moment, as [`Self::explain`] needs it.
@@ -98,9 +127,31 @@ impl Ranker {
         }
     }
 
-    /// Changes the scheduler's host table.
+    /// Placement's part of an explanation, computed on a thread for what may block, and for one
+    /// request at a time. `since` is a moment after the query found nothing.
+    pub async fn reason(&self, query: CandidateQuery, since: Moment) -> Option<Arc<Reason>> {
+        let core = Arc::clone(&self.core);
+        let _turn = core.reasons.turn().await;
+        if let Some(found) = core.reasons.since(&query, since) {
+            return found;
+        }
+        let core = Arc::clone(&self.core);
+        let looking =
+            tokio::task::spawn_blocking(move || core.reasons.find(&core.engine, &query, since));
+        looking.await.ok().flatten()
+    }
+
+    /// Changes the scheduler's host table. New hosts are added to the rankings at once, so that no
+    /// later decision has to do that for many of them.
     pub fn with_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
-        self.core.change_hosts(change)
+        let mut scheduler = self.core.scheduler.lock();
+        let changed = change(scheduler.hosts_mut());
+        if scheduler.hosts().has_newcomers() {
+            self.engine().read_now(|machine| {
+                scheduler.observe(machine.placement(), now());
+            });
+        }
+        changed
     }
 }
 
