@@ -10,7 +10,7 @@ use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::Engine;
 use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
 use placewright_control::{ClaimMetrics, ControlMachine, Placement};
-use placewright_server::{PlacementOptions, Service};
+use placewright_api_placement::{PlacementOptions, PlacementService};
 use prometheus_client::registry::Registry;
 
 /// What services share, with the default options.
@@ -37,9 +37,9 @@ pub(crate) fn gateway() -> anyhow::Result<Arc<Gateway>> {
 /// # Errors
 ///
 /// The system has no random numbers.
-pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Service>> {
+pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<PlacementService>> {
     let placement = Placement::new(engine, ClaimMetrics::default());
-    let service = Service::new(gateway()?, placement, PlacementOptions::default());
+    let service = PlacementService::new(gateway()?, placement, PlacementOptions::default());
     Ok(Arc::new(service))
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Serv
 /// # Errors
 ///
 /// The response is not a success.
-pub(crate) async fn get(service: &Arc<Service>, uri: &str) -> anyhow::Result<Response<Body>> {
+pub(crate) async fn get(service: &Arc<PlacementService>, uri: &str) -> anyhow::Result<Response<Body>> {
     let request = Request::get(uri)
         .header("x-auth-token", "admin")
         .body(Empty::<Bytes>::new())?;

@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use placewright_control::ControlMachine;
-use placewright_server::Microversion;
+use placewright_api_placement::Microversion;
 
 use crate::in_process;
 

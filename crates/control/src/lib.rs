@@ -38,7 +38,7 @@ pub use conductor::{Answer, Conductor, now};
 pub use explanation::to_json as explanation_json;
 pub use machine::{ControlMachine, submit_placement};
 pub use options::{Options, RepairOptions};
-pub use placement::{ClaimMetrics, Placement};
+pub use placement::{ClaimMetrics, NotMade, Placement};
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use scheduler::{Cause, Explained, Moment, Ranker, Reason, Why, cause_of, cause_of_claim};
 pub use views::{CellView, Views};

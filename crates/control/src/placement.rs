@@ -1,5 +1,6 @@
 //! The handle on placement: reads of its state, and commands whose outcomes are counted.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use placewright_engine::{Engine, SubmitError};
@@ -65,12 +66,51 @@ impl Placement {
     ///
     /// # Errors
     ///
-    /// The engine could not carry it out.
-    pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, SubmitError> {
+    /// The engine could not carry it out. The log has why.
+    pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, NotMade> {
         let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
-        let result = submit_placement(&self.engine, command).await?;
+        let result = submit_placement(&self.engine, command).await;
+        let result = result.map_err(|error| NotMade::of(&error))?;
         self.metrics.count(is_claim, &result);
         Ok(result)
+    }
+}
+
+/// Why a change was not made, which is no refusal of the state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotMade {
+    /// The command is too large for the store.
+    #[error("{0}")]
+    TooLarge(String),
+    /// A bug.
+    #[error("{0}")]
+    Bug(String),
+    /// The store fails, or has too much to do.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl NotMade {
+    /// Why the engine did not carry out a command. It is logged unless the command is at fault.
+    fn of(error: &SubmitError) -> Self {
+        let mut text = format!("The change was not made: {error}");
+        let mut source = error.source();
+        while let Some(reason) = source {
+            text.push_str(": ");
+            text.push_str(&reason.to_string());
+            source = reason.source();
+        }
+        match error {
+            SubmitError::TooLarge { .. } => Self::TooLarge(text),
+            SubmitError::Panicked => {
+                tracing::error!("{text}");
+                Self::Bug(text)
+            }
+            SubmitError::Unavailable(_) | SubmitError::ShuttingDown | SubmitError::Overloaded => {
+                tracing::warn!("{text}");
+                Self::Unavailable(text)
+            }
+        }
     }
 }
 

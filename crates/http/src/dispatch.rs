@@ -26,7 +26,24 @@ use crate::request_id::REQUEST_ID;
 use crate::server::HttpService;
 
 /// Larger bodies take milliseconds to parse and to validate.
-pub const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
+const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
+
+/// The cost of a request, which decides on which threads it is handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cost {
+    /// Microseconds, unless the body is large.
+    OfBody,
+    /// The cost grows with the fleet.
+    OfFleet,
+}
+
+impl Cost {
+    /// Whether a request with a body of this size is handled on the threads for costly requests.
+    #[must_use]
+    pub fn is_high(self, body_bytes: usize) -> bool {
+        self == Self::OfFleet || body_bytes > LIGHT_BODY_BYTES_MAX
+    }
+}
 
 /// Who may send a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

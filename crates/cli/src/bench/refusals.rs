@@ -24,7 +24,7 @@ use placewright_scheduler::select::Scheduler;
 use placewright_control::{
     ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement,
 };
-use placewright_server::{KeepOptions, SchedulerService};
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use serde::Serialize;
 use uuid::Uuid;
 

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use placewright_http::Successor;
-
 use by_hand::Predecessor;
 
 /// The longest time for passing on connections that are already idle.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use placewright_compute::{ComputeOptions, ComputeService, Images, Limits};
+use placewright_api_compute::{ComputeOptions, ComputeService, Images, Limits};
 use placewright_conductor::CellId;
 use placewright_control::{
     AuditMetrics, CellConfig, ClaimMetrics, Conductor, ControlMachine, Placement, Ranker, Runtime,
@@ -15,7 +15,8 @@ use placewright_control::{
 use placewright_engine::{Engine, Observer};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
-use placewright_server::{SchedulerService, Service};
+use placewright_api_placement::PlacementService;
+use placewright_api_scheduler::SchedulerService;
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -44,7 +45,7 @@ pub(crate) struct Running {
     /// What is needed to hand over to a successor.
     pub(crate) restart: Arc<Restart>,
     gateway: Arc<Gateway>,
-    placement: (Server<Service>, Port),
+    placement: (Server<PlacementService>, Port),
     scheduler: Option<(Server<SchedulerService>, Port)>,
     compute: Option<(Server<ComputeService>, Port)>,
     asks: Option<TcpListener>,
@@ -119,7 +120,7 @@ impl Running {
             ranker.clone(),
             wire::keep(options),
         );
-        let service = Service::new(Arc::clone(&gateway), placement, wire::placement(options));
+        let service = PlacementService::new(Arc::clone(&gateway), placement, wire::placement(options));
         let placement = Server::new(service).with_limits(shares.api);
         let service = placement.service();
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
@@ -313,7 +314,7 @@ fn conduct(
     options: &Options,
     engine: &Engine<ControlMachine>,
     ranker: Ranker,
-    service: &Service,
+    service: &PlacementService,
     audits: AuditMetrics,
 ) -> anyhow::Result<Arc<Runtime>> {
     let conductor = Conductor::new(engine.clone(), wire::conductor(options));

@@ -10,7 +10,8 @@ use placewright_journal::SqliteOptions;
 use placewright_net::Limits;
 use placewright_rpc::ServeOptions;
 use placewright_http::{Cors, HttpOptions};
-use placewright_server::{CandidateOptions, KeepOptions, PlacementOptions};
+use placewright_api_placement::{CandidateOptions, PlacementOptions};
+use placewright_api_scheduler::KeepOptions;
 
 use crate::options::{AuthStrategy, CandidateStrategy, Number, Options};
 

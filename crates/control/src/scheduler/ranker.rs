@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-
 use placewright_conductor::Control;
 use placewright_engine::Engine;
 use placewright_placement::{CandidateQuery, Refusal};

@@ -39,6 +39,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 use world::World;
 use world::agent::Agent;
+
 pub use world::{cell, host, instance};
 
 /// The hosts, and whether their steps fail. They outlive every restart.
