@@ -6,6 +6,7 @@ use placewright_conductor::super_conductor::{Bound, Command, Outcome, Refusal};
 use placewright_conductor::{CellId, Control, Reply as CellReply};
 use placewright_control::Views;
 use placewright_engine::{Reading, SubmitError};
+use placewright_errors::chain;
 use placewright_link::{Act, LinkError};
 use placewright_placement::Timestamp;
 use serde_json::Value;
@@ -142,13 +143,7 @@ impl Call<'_> {
     pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
         let answer = self.core.conductor.submit(command).await;
         answer.map_err(|error| {
-            let mut text = format!("The change was not made: {error}");
-            let mut source = std::error::Error::source(&error);
-            while let Some(reason) = source {
-                text.push_str(": ");
-                text.push_str(&reason.to_string());
-                source = reason.source();
-            }
+            let text = format!("The change was not made: {}", chain(&error));
             if matches!(error, SubmitError::TooLarge { .. }) {
                 // The request is too large, which is not a failure of the store.
                 return ApiError::too_large(text);

@@ -1,9 +1,9 @@
 //! The handle on placement: reads of its state, and commands whose outcomes are counted.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use placewright_engine::{Engine, SubmitError};
+use placewright_errors::chain;
 use placewright_placement::{Command, Outcome, Refusal, State};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -93,13 +93,7 @@ pub enum NotMade {
 impl NotMade {
     /// Why the engine did not carry out a command. It is logged unless the command is at fault.
     fn of(error: &SubmitError) -> Self {
-        let mut text = format!("The change was not made: {error}");
-        let mut source = error.source();
-        while let Some(reason) = source {
-            text.push_str(": ");
-            text.push_str(&reason.to_string());
-            source = reason.source();
-        }
+        let text = format!("The change was not made: {}", chain(error));
         match error {
             SubmitError::TooLarge { .. } => Self::TooLarge(text),
             SubmitError::Panicked => {
