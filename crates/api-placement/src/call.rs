@@ -9,7 +9,7 @@ use crate::json::{self, Json, Unread};
 use crate::microversion::Microversion;
 use crate::refusals::{self, Attempt};
 use crate::schema::{self, Formats, Schema};
-use crate::service::PlacementService;
+use crate::shared::PlacementService;
 use crate::{query, uuids};
 
 /// An authorised and routed request, as handlers receive it.

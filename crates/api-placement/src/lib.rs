@@ -7,7 +7,9 @@
 
 mod accept;
 mod call;
+mod candidate_texts;
 mod checks;
+mod followers;
 mod json;
 mod microversion;
 mod options;
@@ -22,8 +24,9 @@ mod routes;
 mod schema;
 mod schemas;
 mod service;
+mod shared;
 mod uuids;
 
 pub use microversion::{Microversion, VersionError};
 pub use options::{CandidateOptions, PlacementOptions};
-pub use service::PlacementService;
+pub use shared::PlacementService;

@@ -16,7 +16,7 @@ use placewright_http::{Access, ApiError, ApiResult, Query, Reply};
 
 use crate::microversion::Microversion;
 use crate::query;
-use crate::service::PlacementService;
+use crate::shared::PlacementService;
 
 /// One of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,55 +1,30 @@
-//! The Placement API's service: what its requests share, and their way from the dispatcher to a
-//! handler.
+//! The Placement API's service: the way of its requests from the dispatcher to a handler.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Uri};
-use placewright_auth::{Identity, Rule, Target};
-use placewright_control::{Auditor, NotMade, Placement, now};
+use placewright_auth::{Identity, Target};
+use placewright_control::now;
 use placewright_http::{
     Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed, content_type,
     latin1_path,
 };
-use placewright_placement::{Command, Outcome, Refusal, SearchOptions, Strategy};
 
 use crate::call::Call;
-use crate::checks;
 use crate::microversion::{self, Microversion};
-use crate::own::{self, Page, PageRequest, changes};
+use crate::own::{self, Page, PageRequest};
 use crate::render::{self, ErrorContext};
 use crate::routes::{self, Entry, Match, Needs, Operation, Route};
-use crate::{query, resources};
-use crate::options::PlacementOptions;
+use crate::shared::PlacementService;
+use crate::{checks, query, resources};
 
 const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
-
-/// The Placement API without sockets: it takes requests and returns responses.
-pub struct PlacementService {
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) options: PlacementOptions,
-    pub(crate) placement: Placement,
-    /// The limits for readers of the change stream.
-    pub(crate) followers: changes::Room,
-    /// The audit, in a process that has something to audit.
-    pub(crate) audit: OnceLock<Arc<Auditor>>,
-    /// A cache of recent responses with candidates.
-    pub(crate) candidates: resources::candidates::Kept,
-}
-
-impl fmt::Debug for PlacementService {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("PlacementService")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A request after its routing.
 pub(crate) enum Asked {
@@ -66,24 +41,6 @@ pub(crate) enum Asked {
 }
 
 impl PlacementService {
-    /// Creates a service of this placement.
-    pub fn new(gateway: Arc<Gateway>, placement: Placement, options: PlacementOptions) -> Self {
-        Self {
-            followers: changes::Room::new(options.followers_max),
-            gateway,
-            options,
-            placement,
-            audit: OnceLock::new(),
-            candidates: resources::candidates::Kept::default(),
-        }
-    }
-
-    /// Sets the audit behind `/placewright/v1/audit`. Only the first call has an effect.
-    pub fn set_audit(&self, audit: Arc<Auditor>) {
-        // If there is one already, it stays.
-        let _ = self.audit.set(audit);
-    }
-
     /// Answers a request. Errors are responses too.
     pub async fn handle<B>(
         self: &Arc<Self>,
@@ -115,44 +72,6 @@ impl PlacementService {
             return self.authorize(rule, identity, &Target::project(query.get("project_id")));
         }
         self.authorize(rule, identity, &Target::own(identity))
-    }
-
-    /// Checks a policy rule for a caller.
-    ///
-    /// # Errors
-    ///
-    /// 403.
-    pub(crate) fn authorize(
-        &self,
-        rule: Rule,
-        identity: &Identity,
-        target: &Target<'_>,
-    ) -> ApiResult<()> {
-        self.gateway.authorize(rule, identity, target)
-    }
-
-    /// Submits a command, and counts its outcome in the metrics.
-    pub(crate) async fn submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
-        let answer = self.placement.submit(command).await;
-        answer.map_err(not_made)
-    }
-
-    /// The options of a candidate search, with a new seed if the sample is random.
-    pub(crate) fn search_options(&self) -> SearchOptions {
-        let options = &self.options.candidates;
-        SearchOptions {
-            strategy: if options.breadth_first {
-                Strategy::BreadthFirst
-            } else {
-                Strategy::DepthFirst
-            },
-            max_candidates: options
-                .candidates_max
-                .map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
-            seed: options
-                .randomize
-                .then(|| uuid::Uuid::new_v4().as_u64_pair().0),
-        }
     }
 }
 
@@ -283,14 +202,5 @@ impl Api for PlacementService {
         if error.is_none_or(ApiError::varies) {
             headers.insert(header::VARY, HeaderValue::from_static(microversion::HEADER));
         }
-    }
-}
-
-/// The error response when a change was not made.
-fn not_made(why: NotMade) -> ApiError {
-    match why {
-        NotMade::TooLarge(text) => ApiError::too_large(text),
-        NotMade::Bug(text) => ApiError::new(500, text),
-        NotMade::Unavailable(text) => ApiError::unavailable(text),
     }
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use placewright_http::Reply;
 use placewright_control::{Cause, ControlMachine, now};
 
-use crate::destinations::told::AllocationRequestTold;
+use crate::allocation_request::AllocationRequestTold;
 use crate::kept::{Kept, Wish};
 use crate::refused::{Answer, Refused, code};
 use crate::shared::{Call, Core, json};

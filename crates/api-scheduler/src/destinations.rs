@@ -21,7 +21,7 @@ use crate::shared::{Call, Core, json};
 
 mod ask;
 mod look;
-pub(crate) mod told;
+mod told;
 
 use ask::Ask;
 use look::{EXPLAINED_MAX, Found, Look, Offer};

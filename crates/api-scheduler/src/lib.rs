@@ -3,6 +3,7 @@
 //! [`SchedulerService`] runs beside the other REST services, and shares their authentication,
 //! policies, limits, metrics and log. `docs/scheduler-api.md` describes the interface.
 
+mod allocation_request;
 mod capacity;
 mod claims;
 mod destinations;

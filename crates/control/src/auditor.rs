@@ -10,10 +10,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 
-use crate::audit::{Finding, Found, Kind, look};
+use crate::audit::{Found, look};
+use crate::finding::{Finding, Kind};
 use crate::mend::mend_all;
 use crate::options::RepairOptions;
-use crate::runtime::Parts;
+use crate::parts::Parts;
 
 /// The number of findings of each kind in the latest audit, for Prometheus.
 #[derive(Clone, Debug, Default)]

@@ -6,8 +6,6 @@ use placewright_control::Views;
 use placewright_link::HostView;
 use placewright_placement::Timestamp;
 
-use crate::servers::seen::is_down;
-
 /// A host with its mapping, its service record and its cell's latest report.
 #[derive(Clone, Copy)]
 pub(crate) struct HostRow<'s> {
@@ -69,4 +67,11 @@ impl<'s> HostRow<'s> {
         let heard = self.view.map(|view| view.heard_at);
         heard.filter(|at| at.0 > 0)
     }
+}
+
+/// Whether a cell is down according to control, or is silent.
+pub(crate) fn is_down(control: &Control, views: &Views, cell: CellId) -> bool {
+    let row = control.conductor.cells().get(&cell);
+    let said = row.is_none_or(|row| row.down_since.is_some());
+    said || !views.is_up(cell)
 }

@@ -9,6 +9,7 @@ use placewright_placement::Timestamp;
 
 use super::body::Shown;
 use super::status::Status;
+use crate::admin::hosts::is_down;
 
 /// A server. It borrows from the states, so that reading many servers is cheap.
 #[derive(Clone, Copy)]
@@ -210,11 +211,4 @@ fn is_under_way(rebuild: &Rebuild, view: &InstanceView, cell: &CellView) -> bool
     }
     // The cell has completed it, and control is about to record that.
     view.job.is_none() && view.spec == rebuild.spec.digest()
-}
-
-/// Whether a cell is down according to control, or is silent.
-pub(crate) fn is_down(control: &Control, views: &Views, cell: CellId) -> bool {
-    let row = control.conductor.cells().get(&cell);
-    let said = row.is_none_or(|row| row.down_since.is_some());
-    said || !views.is_up(cell)
 }

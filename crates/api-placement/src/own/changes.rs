@@ -20,7 +20,7 @@ use placewright_http::{ApiError, ApiResult, Query, Reply};
 use placewright_control::ControlMachine;
 
 use super::{change_json, check_parameters};
-use crate::service::PlacementService;
+use crate::shared::PlacementService;
 
 /// The interval of comments on a silent stream, so that both ends notice a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -31,37 +31,6 @@ const PIECE_BYTES: usize = 16 << 10;
 const PIECES_WAITING: usize = 1;
 /// An entry with a record larger than this becomes one large event.
 const LARGE_BYTES: usize = 64 << 10;
-/// The most large events in memory, of all followers. A follower that takes nothing of its event
-/// gives up its place after `placement.write_timeout_ms`.
-const LARGE_EVENTS_MAX: usize = 2;
-
-/// The limits of followers and of large events.
-#[derive(Debug)]
-pub(crate) struct Room {
-    followers: Arc<Semaphore>,
-    followers_max: usize,
-    large_events: Arc<Semaphore>,
-}
-
-impl Room {
-    pub(crate) fn new(followers_max: usize) -> Self {
-        Self {
-            followers: Arc::new(Semaphore::new(followers_max)),
-            followers_max,
-            large_events: Arc::new(Semaphore::new(LARGE_EVENTS_MAX)),
-        }
-    }
-
-    fn enter(&self) -> ApiResult<OwnedSemaphorePermit> {
-        let entered = Arc::clone(&self.followers).try_acquire_owned();
-        entered.map_err(|_| {
-            ApiError::unavailable(format!(
-                "The change stream has {0} readers; placement.followers_max allows {0}.",
-                self.followers_max
-            ))
-        })
-    }
-}
 
 pub(super) fn follow(
     service: &PlacementService,
@@ -90,7 +59,7 @@ pub(super) fn follow(
         sender,
         stopping: service.gateway.stopping(),
         followers: service.gateway.metrics().followers.clone(),
-        large_events: Arc::clone(&service.followers.large_events),
+        large_events: service.followers.large_events(),
         _place: place,
     };
     spawn_contained(Contained::HttpConnection, stream.run());

@@ -12,7 +12,7 @@ use crate::call::Call;
 use crate::microversion::{self, Microversion};
 use crate::resources::candidates;
 use crate::checks;
-use crate::service::PlacementService;
+use crate::shared::PlacementService;
 
 /// The microversion of the query: that of the header, or the newest.
 pub(super) fn version(headers: &HeaderMap) -> ApiResult<Microversion> {

@@ -1,20 +1,13 @@
 //! `/allocation_candidates`
 
-mod answer;
-mod encode;
 mod gather;
-mod kept;
-mod summary_texts;
 
 use std::collections::HashSet;
 
+use placewright_http::{ApiError, ApiResult, Query, Reply};
 use placewright_placement::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGroup};
 
 use self::gather::{Found, Gathered, LIMIT, Question};
-
-pub(crate) use self::kept::Kept;
-use placewright_http::{ApiError, ApiResult, Query, Reply};
-
 use super::filters;
 use crate::call::Call;
 use crate::render::code;

@@ -15,9 +15,7 @@ use uuid::Uuid;
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult};
 
-use super::answer;
-use super::encode::Encoder;
-use super::kept::Kept;
+use crate::candidate_texts::{self, Encoder, Kept};
 use crate::microversion::Microversion;
 
 /// The length of one slice of the search, in steps of about 10 ns.
@@ -157,7 +155,7 @@ fn is_small(found: &Candidates) -> bool {
 /// Writes the response under the lock, and caches it.
 fn whole(state: &State, question: &Question<'_>, found: &Candidates) -> Bytes {
     let kept = question.kept;
-    let answer = answer::write(
+    let answer = candidate_texts::write(
         state,
         question.query,
         found,
@@ -227,7 +225,7 @@ impl Large {
     fn go_on(&mut self, state: &State, question: &Question<'_>) -> bool {
         if self.next == 0 {
             self.candidate_bytes = question.bytes(&self.found);
-            let classes = answer::requested_classes(state, question.query).into_iter();
+            let classes = candidate_texts::requested_classes(state, question.query).into_iter();
             self.classes = classes
                 .map(|class| (class, state.class_name(class).into()))
                 .collect();
@@ -269,11 +267,11 @@ impl Large {
             question.kept.summaries.gather(state, members)
         } else {
             let requested = (!question.version.since(27))
-                .then(|| answer::requested_classes(state, question.query));
+                .then(|| candidate_texts::requested_classes(state, question.query));
             let text = |id: &ProviderId| {
                 let mut writer = Writer::with_capacity(512);
                 let (requested, version) = (requested.as_deref(), question.version);
-                answer::write_summary(&mut writer, state, *id, requested, version);
+                candidate_texts::write_summary(&mut writer, state, *id, requested, version);
                 Bytes::from(writer.finish())
             };
             let texts: Vec<Bytes> = members.iter().map(text).collect();

@@ -12,7 +12,7 @@ use super::summary_texts::SummaryTexts;
 use crate::microversion::Microversion;
 
 /// Access to the names of providers and resource classes.
-pub(super) trait Names {
+pub(crate) trait Names {
     /// The UUID of a provider.
     fn uuid(&self, provider: ProviderId) -> Option<Uuid>;
     /// The name of a resource class.
@@ -35,7 +35,7 @@ const CANDIDATE_BYTES: usize = 320;
 const SUMMARY_BYTES: usize = 512;
 
 /// Writes the response. Summaries are taken from the cache `texts` if it has them.
-pub(super) fn write(
+pub(crate) fn write(
     state: &State,
     query: &CandidateQuery,
     found: &Candidates,
@@ -79,7 +79,7 @@ fn sole_host(candidate: &CandidateView<'_>) -> Option<ProviderId> {
 /// The text of a candidate with a single provider, used as a template: the next such candidate with
 /// the same amounts differs only in the provider's UUID.
 #[derive(Debug, Default)]
-pub(super) struct Stencil {
+pub(crate) struct Stencil {
     text: Vec<u8>,
     /// The offsets of UUIDs in the text.
     places: Vec<usize>,
@@ -88,7 +88,7 @@ pub(super) struct Stencil {
 
 impl Stencil {
     /// Writes a candidate, from the template if possible.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         writer: &mut Writer,
         names: &impl Names,
@@ -179,7 +179,7 @@ fn write_candidate(
     writer.close_object();
 }
 
-pub(super) fn requested_classes(state: &State, query: &CandidateQuery) -> Vec<ClassId> {
+pub(crate) fn requested_classes(state: &State, query: &CandidateQuery) -> Vec<ClassId> {
     let resources = query.groups.iter().flat_map(|group| &group.resources);
     resources
         .filter_map(|(name, _)| state.class_id(name))
@@ -250,7 +250,7 @@ fn write_allocation_list(
 }
 
 /// Writes a provider's summary; before microversion 1.27 only the classes in `requested` are shown.
-pub(super) fn write_summary(
+pub(crate) fn write_summary(
     writer: &mut Writer,
     state: &State,
     id: ProviderId,

@@ -15,15 +15,15 @@ const BYTES_MAX: usize = 16 << 20;
 /// The caches of whole responses and of summaries.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    pub(super) answers: Answers,
-    pub(super) summaries: SummaryTexts,
+    pub(crate) answers: Answers,
+    pub(crate) summaries: SummaryTexts,
 }
 
 /// Whole responses by microversion and query.
 ///
 /// All are of one state; the first query after a change clears the cache.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Mutex<OfOneState>);
+pub(crate) struct Answers(Mutex<OfOneState>);
 
 /// Responses of one version of the state, and their size in bytes.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ fn version_of(state: &State) -> StateVersion {
 
 impl Answers {
     /// The cached response to a query on this state.
-    pub(super) fn get(&self, state: &State, asked: (Microversion, &str)) -> Option<Bytes> {
+    pub(crate) fn get(&self, state: &State, asked: (Microversion, &str)) -> Option<Bytes> {
         let kept = self.0.lock();
         if kept.version != version_of(state) {
             return None;
@@ -53,7 +53,7 @@ impl Answers {
     }
 
     /// Caches a response of this state.
-    pub(super) fn put(&self, state: &State, asked: (Microversion, &str), answer: Bytes) {
+    pub(crate) fn put(&self, state: &State, asked: (Microversion, &str), answer: Bytes) {
         let bytes = asked.1.len() + answer.len();
         if bytes > BYTES_MAX {
             return;

@@ -48,7 +48,7 @@ struct Text {
 
 impl SummaryTexts {
     /// Writes the summaries of these providers as members of the open object.
-    pub(super) fn write(&self, writer: &mut Writer, state: &State, providers: &[ProviderId]) {
+    pub(crate) fn write(&self, writer: &mut Writer, state: &State, providers: &[ProviderId]) {
         let mut new = Vec::new();
         let texts = self.at(state.touched());
         for provider in providers {
@@ -72,7 +72,7 @@ impl SummaryTexts {
 
     /// The summaries of these providers for use without the state's lock, and how many of their
     /// bytes are not shared with the cache.
-    pub(super) fn gather(&self, state: &State, providers: &[ProviderId]) -> (Vec<Bytes>, usize) {
+    pub(crate) fn gather(&self, state: &State, providers: &[ProviderId]) -> (Vec<Bytes>, usize) {
         let mut new = Vec::new();
         let mut all = Vec::with_capacity(providers.len());
         let mut bytes = 0;

@@ -25,7 +25,7 @@ enum Part {
 
 /// A large response that is being written.
 #[derive(Debug)]
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     query: CandidateQuery,
     version: Microversion,
     found: Candidates,
@@ -55,7 +55,7 @@ impl Names for Copied {
 }
 
 impl Encoder {
-    pub(super) fn new(
+    pub(crate) fn new(
         query: CandidateQuery,
         version: Microversion,
         found: Candidates,
@@ -82,7 +82,7 @@ impl Encoder {
     }
 
     /// Writes the next piece; none at the end.
-    pub(super) fn piece(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn piece(&mut self) -> Option<Vec<u8>> {
         if self.part == Part::Nothing {
             return None;
         }
