@@ -37,7 +37,10 @@ pub struct ComputeService {
 }
 
 /// A request after its routing.
-pub(crate) enum Asked {
+pub struct Asked(Kind);
+
+/// What is asked for.
+enum Kind {
     /// The list of versions.
     Versions { origin: String },
     /// The only version.
@@ -47,7 +50,7 @@ pub(crate) enum Asked {
 }
 
 /// A request for an operation.
-pub(crate) struct Found {
+struct Found {
     entry: &'static Entry,
     operation: &'static Operation,
     version: Version,
@@ -191,10 +194,10 @@ impl Api for ComputeService {
         let (Some(identity), Some(version)) = (identity, exchange.version()) else {
             let origin = self.origin(parts);
             return Ok(Routed {
-                request: match parts.uri.path() {
-                    "" | "/" => Asked::Versions { origin },
-                    _ => Asked::Version { origin },
-                },
+                request: Asked(match parts.uri.path() {
+                    "" | "/" => Kind::Versions { origin },
+                    _ => Kind::Version { origin },
+                }),
                 body_bytes_max: None,
             });
         };
@@ -202,12 +205,12 @@ impl Api for ComputeService {
         let (_, most) = self.body_limit(found.entry);
         Ok(Routed {
             body_bytes_max: found.operation.takes_body().then_some(most),
-            request: Asked::Operation(Box::new(found)),
+            request: Asked(Kind::Operation(Box::new(found))),
         })
     }
 
     fn body_too_large(&self, request: &Asked, error: ApiError) -> ApiError {
-        let Asked::Operation(found) = request else {
+        let Kind::Operation(found) = &request.0 else {
             return error;
         };
         let (option, most) = self.body_limit(found.entry);
@@ -217,11 +220,11 @@ impl Api for ComputeService {
     }
 
     fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
-        match request {
-            Asked::Operation(found) => {
+        match &request.0 {
+            Kind::Operation(found) => {
                 cost::is_high(found.entry.path, found.operation.method, body)
             }
-            Asked::Versions { .. } | Asked::Version { .. } => false,
+            Kind::Versions { .. } | Kind::Version { .. } => false,
         }
     }
 
@@ -232,14 +235,14 @@ impl Api for ComputeService {
         identity: Option<&Identity>,
         body: &[u8],
     ) -> ApiResult<Reply> {
-        let (found, identity) = match (request, identity) {
-            (Asked::Versions { origin }, _) => {
+        let (found, identity) = match (&request.0, identity) {
+            (Kind::Versions { origin }, _) => {
                 return Reply::value(300, &versions::list(origin));
             }
-            (Asked::Version { origin }, _) => return Reply::value(200, &versions::one(origin)),
-            (Asked::Operation(found), Some(identity)) => (found, identity),
+            (Kind::Version { origin }, _) => return Reply::value(200, &versions::one(origin)),
+            (Kind::Operation(found), Some(identity)) => (found, identity),
             // A request for an operation is never admitted as open.
-            (Asked::Operation(_), None) => return Err(error::nothing_here()),
+            (Kind::Operation(_), None) => return Err(error::nothing_here()),
         };
         let mut call = Call {
             core: &self.core,

@@ -16,7 +16,7 @@ pub(crate) const NEWEST: u16 = 96;
 
 /// A microversion 2.x: the number after the dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Version(pub(crate) u16);
+pub struct Version(pub(crate) u16);
 
 impl Version {
     /// Whether a feature of version 2.`minor` is available.

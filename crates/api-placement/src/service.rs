@@ -27,7 +27,10 @@ use crate::{checks, query, resources};
 const API_VERSION: HeaderName = HeaderName::from_static(microversion::HEADER);
 
 /// A request after its routing.
-pub(crate) enum Asked {
+pub struct Asked(Kind);
+
+/// What is asked for.
+enum Kind {
     /// One of Placewright's own pages.
     Page(PageRequest),
     /// An operation of the Placement API.
@@ -104,7 +107,7 @@ impl Api for PlacementService {
         let path = latin1_path(parts.uri.path());
         if let Some(page) = Page::find(&path) {
             return Ok(Routed {
-                request: Asked::Page(own::route(self, page, parts, identity)?),
+                request: Asked(Kind::Page(own::route(self, page, parts, identity)?)),
                 body_bytes_max: None,
             });
         }
@@ -117,12 +120,12 @@ impl Api for PlacementService {
         let operation = checks::choose(entry, parts, version)?;
         checks::check_needs(operation.needs, &parts.headers)?;
         self.check_policy(operation, &found, parts, identity)?;
-        let request = Asked::Operation {
+        let request = Asked(Kind::Operation {
             version,
             operation,
             found,
             path: (path != parts.uri.path()).then(|| path.into()),
-        };
+        });
         Ok(Routed {
             request,
             body_bytes_max: (operation.needs == Needs::JsonBody).then_some(usize::MAX),
@@ -130,9 +133,9 @@ impl Api for PlacementService {
     }
 
     fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
-        match request {
-            Asked::Page(asked) => asked.page.is_costly(),
-            Asked::Operation { operation, .. } => operation.cost.is_high(body.len()),
+        match &request.0 {
+            Kind::Page(asked) => asked.page.is_costly(),
+            Kind::Operation { operation, .. } => operation.cost.is_high(body.len()),
         }
     }
 
@@ -144,9 +147,9 @@ impl Api for PlacementService {
         body: &[u8],
     ) -> ApiResult<Reply> {
         let query = uri.query().unwrap_or("");
-        match request {
-            Asked::Page(asked) => own::show(self, asked, query).await,
-            Asked::Operation {
+        match &request.0 {
+            Kind::Page(asked) => own::show(self, asked, query).await,
+            Kind::Operation {
                 version,
                 operation,
                 found,

@@ -1,5 +1,6 @@
 //! The handle on placement: reads of its state, and commands whose outcomes are counted.
 
+use std::fmt;
 use std::time::Duration;
 
 use placewright_engine::{Engine, SubmitError};
@@ -17,10 +18,16 @@ use crate::machine::{ControlMachine, submit_placement};
 const STORE_FAILED: Duration = Duration::from_secs(15);
 
 /// A handle on placement, for APIs and for the scheduler. Clones refer to the same placement.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Placement {
     engine: Engine<ControlMachine>,
     metrics: ClaimMetrics,
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Placement").finish_non_exhaustive()
+    }
 }
 
 impl Placement {

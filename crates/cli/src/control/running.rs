@@ -100,6 +100,7 @@ impl Running {
             }
         };
         let threads = ApiThreads::start(options)?;
+        let placement = Placement::new(engine.clone(), claims);
         let gateway = Gateway::new(
             wire::http(options),
             checked.authenticator,
@@ -107,21 +108,14 @@ impl Running {
             metrics,
             Arc::new(registry),
         );
-        let placement = Placement::new(engine.clone(), claims);
-        let store = placement.clone();
-        let gateway = gateway
-            .with_costly_work(threads.costly_work())
-            .with_readiness(move || store.store_fails().then_some("the store fails\n"));
-        let gateway = Arc::new(gateway);
+        let gateway = with_threads_and_store(gateway, &threads, &placement);
         let ranker = Ranker::new(engine.clone(), checked.scheduler);
-        let scheduler = SchedulerService::new(
-            Arc::clone(&gateway),
-            placement.clone(),
-            ranker.clone(),
-            wire::keep(options),
-        );
-        let service = PlacementService::new(Arc::clone(&gateway), placement, wire::placement(options));
-        let placement = Server::new(service).with_limits(shares.api);
+        let keep = wire::keep(options);
+        let (shared, state) = (Arc::clone(&gateway), placement.clone());
+        let scheduler = SchedulerService::new(shared, state, ranker.clone(), keep);
+        let of_placement = wire::placement(options);
+        let service = PlacementService::new(Arc::clone(&gateway), placement, of_placement);
+        let placement = Server::<PlacementService>::new(service).with_limits(shares.api);
         let service = placement.service();
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
@@ -307,6 +301,18 @@ impl Running {
         }
         asks.context("cells cannot reach placement")
     }
+}
+
+/// A gateway that runs costly requests on their threads, and reports when the store fails.
+fn with_threads_and_store(
+    gateway: Gateway,
+    threads: &ApiThreads,
+    placement: &Placement,
+) -> Arc<Gateway> {
+    let store = placement.clone();
+    let readiness = move || store.store_fails().then_some("the store fails\n");
+    let gateway = gateway.with_costly_work(threads.costly_work());
+    Arc::new(gateway.with_readiness(readiness))
 }
 
 /// Starts the conductor's runtime on the engine.
