@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use placewright_conductor::cell_conductor::{Event, Refusal};
 use placewright_conductor::{CellId, Reply};
 use placewright_engine::{Engine, SubmitError};
+use placewright_errors::chain;
 use placewright_link::{LinkError, PlacementLink};
 use placewright_placement::Timestamp;
 use tokio::sync::watch;
@@ -143,14 +144,4 @@ impl Shared {
 
 fn peer(cell: CellId) -> String {
     format!("cell {cell}")
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -12,6 +12,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::options::{OPTIONS, Options};
+pub(crate) use placewright_errors::chain;
 pub(crate) use flags::Flags;
 pub(crate) use reads::{AgentFlags, AllFlags, CellFlags, ControlFlags, UpFlags};
 
@@ -66,17 +67,6 @@ pub(crate) struct Config {
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub(crate) struct ConfigErrors(pub(crate) Vec<String>);
-
-/// An error with its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
 
 /// The environment variables of a process.
 #[derive(Debug)]

@@ -36,15 +36,15 @@ use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{ControlMachine, submit_placement};
+use placewright_control::{ControlMachine, submit_placement};
 use placewright_tasks::{Task, watched};
 use tokio::net::TcpSocket;
+use running::Running;
+use signals::nth;
 
 use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
 use crate::options::{AuthStrategy, Options};
 use crate::warnings;
-use running::Running;
-use signals::nth;
 
 /// Runs control until a signal ends it.
 ///

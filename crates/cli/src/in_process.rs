@@ -8,23 +8,23 @@ use hyper::body::Bytes;
 use hyper::{Request, Response};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_engine::Engine;
-use placewright_server::{Body, ControlMachine, HttpMetrics, ServerOptions, Service};
+use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
+use placewright_control::{ClaimMetrics, ControlMachine, Placement};
+use placewright_api_placement::{PlacementOptions, PlacementService};
 use prometheus_client::registry::Registry;
 
-/// A service on this engine. Its streams end when it is dropped.
+/// What services share, with the default options.
 ///
 /// # Errors
 ///
 /// The system has no random numbers.
-pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Service>> {
+pub(crate) fn gateway() -> anyhow::Result<Arc<Gateway>> {
     let authenticator = Authenticator::new(&AuthConfig::default())?;
     let (policy, _) = Policy::load(&PolicyConfig::default())?;
     let mut registry = Registry::default();
     let metrics = HttpMetrics::new(&mut registry);
-    let options = ServerOptions::default();
-    Ok(Arc::new(Service::new(
-        options,
-        engine,
+    Ok(Arc::new(Gateway::new(
+        HttpOptions::default(),
         authenticator,
         policy,
         metrics,
@@ -32,12 +32,23 @@ pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Serv
     )))
 }
 
+/// The Placement API on this engine. Its streams end when it is dropped.
+///
+/// # Errors
+///
+/// The system has no random numbers.
+pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<PlacementService>> {
+    let placement = Placement::new(engine, ClaimMetrics::default());
+    let service = PlacementService::new(gateway()?, placement, PlacementOptions::default());
+    Ok(Arc::new(service))
+}
+
 /// Sends a GET request as an administrator: a path with its query.
 ///
 /// # Errors
 ///
 /// The response is not a success.
-pub(crate) async fn get(service: &Arc<Service>, uri: &str) -> anyhow::Result<Response<Body>> {
+pub(crate) async fn get(service: &Arc<PlacementService>, uri: &str) -> anyhow::Result<Response<Body>> {
     let request = Request::get(uri)
         .header("x-auth-token", "admin")
         .body(Empty::<Bytes>::new())?;

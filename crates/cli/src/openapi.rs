@@ -5,7 +5,8 @@ use clap::Args;
 use http_body_util::BodyExt as _;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
-use placewright_server::{ControlMachine, Microversion};
+use placewright_control::ControlMachine;
+use placewright_api_placement::Microversion;
 
 use crate::in_process;
 

@@ -711,7 +711,7 @@ options! {
         /// `text` for people, `json` for programs: one object a line.
         format: LogFormat = "text";
         /// What is logged: a level (`error`, `warn`, `info`, `debug`, `trace`), and exceptions for
-        /// single parts, as in `info,placewright_server=debug`.
+        /// single parts, as in `info,placewright_http=debug`.
         filter: String = "info";
     }
 }

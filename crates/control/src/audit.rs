@@ -13,108 +13,15 @@ use placewright_conductor::super_conductor::{Mapping, MoveStage};
 use placewright_conductor::{CellId, Control, HostId, InstanceId, MigrationId};
 use placewright_link::InstanceView;
 use placewright_placement::{Consumer, ConsumerId, Timestamp};
-use placewright_server::Ranker;
-use serde::Serialize;
 use uuid::Uuid;
 
 use crate::conductor::{Conductor, now};
-use crate::mend::Mend;
+use crate::finding::{Finding, Kind, Mend};
+use crate::scheduler::Ranker;
 use crate::views::Views;
 
 /// The rows that are searched under one lock of the state.
 const ROWS_AT_ONCE: usize = 2000;
-
-/// An inconsistency that an audit found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// The kind of inconsistency.
-    pub kind: Kind,
-    /// The UUID of the consumer, instance or move that is inconsistent.
-    pub id: Uuid,
-    /// The cell concerned, if any.
-    pub cell: Option<CellId>,
-    /// The host concerned, if any.
-    pub host: Option<HostId>,
-    /// The inconsistency in a sentence.
-    pub what: String,
-    /// What the repair does; none if an operator has to decide.
-    pub repair: Option<&'static str>,
-    /// The result of the repair, if it was tried: `done`, or why it failed.
-    pub outcome: Option<String>,
-    /// The repair; none if an operator has to decide.
-    #[serde(skip)]
-    pub(crate) mend: Option<Mend>,
-}
-
-impl Finding {
-    fn new(kind: Kind, id: Uuid, what: impl Into<String>, mend: Option<Mend>) -> Self {
-        Self {
-            kind,
-            id,
-            cell: None,
-            host: None,
-            what: what.into(),
-            repair: mend.as_ref().map(Mend::words),
-            outcome: None,
-            mend,
-        }
-    }
-
-    fn at(self, cell: Option<CellId>, host: Option<HostId>) -> Self {
-        Self { cell, host, ..self }
-    }
-}
-
-/// The kinds of inconsistency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Resources are allocated for an instance or move that does not exist.
-    OrphanAllocation,
-    /// An instance is on a host without an allocation there.
-    MissingAllocation,
-    /// Control has an instance that its cell does not have.
-    LostInstance,
-    /// Control has an instance that is not being built and that no cell has.
-    LostRequest,
-    /// A cell has an instance that control does not have, or has in another cell.
-    UnknownInstance,
-    /// A job makes no progress although its cell is up.
-    Stuck,
-    /// A host has a guest of an instance that does not exist.
-    UnknownGuest,
-    /// A host that is up does not have the guest of an active instance.
-    MissingGuest,
-}
-
-impl Kind {
-    /// All kinds, in the order of their declaration.
-    pub const ALL: [Self; 8] = [
-        Self::OrphanAllocation,
-        Self::MissingAllocation,
-        Self::LostInstance,
-        Self::LostRequest,
-        Self::UnknownInstance,
-        Self::Stuck,
-        Self::UnknownGuest,
-        Self::MissingGuest,
-    ];
-
-    /// The name of the kind in metrics and answers.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OrphanAllocation => "orphan_allocation",
-            Self::MissingAllocation => "missing_allocation",
-            Self::LostInstance => "lost_instance",
-            Self::LostRequest => "lost_request",
-            Self::UnknownInstance => "unknown_instance",
-            Self::Stuck => "stuck",
-            Self::UnknownGuest => "unknown_guest",
-            Self::MissingGuest => "missing_guest",
-        }
-    }
-}
 
 /// Suspicions by kind and UUID.
 pub(crate) type Found = BTreeMap<(Kind, Uuid), Finding>;

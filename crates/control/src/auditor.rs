@@ -1,20 +1,20 @@
 //! Runs audits periodically and on request, with repairs where wanted.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::fmt;
 use std::sync::Arc;
 
-use placewright_server::{Audit, RepairOptions};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 
-use crate::audit::{Finding, Found, Kind, look};
+use crate::audit::{Found, look};
+use crate::finding::{Finding, Kind};
 use crate::mend::mend_all;
-use crate::runtime::Parts;
+use crate::options::RepairOptions;
+use crate::parts::Parts;
 
 /// The number of findings of each kind in the latest audit, for Prometheus.
 #[derive(Clone, Debug, Default)]
@@ -61,10 +61,17 @@ pub struct Audited {
     pub repaired: usize,
 }
 
-/// Runs audits and repairs, and updates their metrics.
-pub(crate) struct Auditor {
+/// Audits what is beyond placement: instances, cells and hosts. Runs repairs, and updates the
+/// metrics.
+pub struct Auditor {
     parts: Arc<Parts>,
     metrics: AuditMetrics,
+}
+
+impl fmt::Debug for Auditor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Auditor").finish_non_exhaustive()
+    }
 }
 
 impl Auditor {
@@ -115,24 +122,12 @@ impl Auditor {
     }
 
     /// Audits once, with repairs if wanted.
-    pub(crate) async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
+    pub async fn audit(&self, repair: Option<RepairOptions>) -> Audited {
         let mut findings = self.check().await;
         let repaired = match repair {
             Some(options) => mend_all(&self.parts, &mut findings, options).await,
             None => 0,
         };
         Audited { findings, repaired }
-    }
-}
-
-impl Audit for Auditor {
-    fn audit(
-        &self,
-        repair: Option<RepairOptions>,
-    ) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
-        Box::pin(async move {
-            let audited = self.audit(repair).await;
-            serde_json::to_string(&audited).unwrap_or_default()
-        })
     }
 }

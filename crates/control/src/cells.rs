@@ -14,7 +14,7 @@ use placewright_scheduler::host_table::HostTable;
 use tokio::sync::mpsc;
 
 use crate::conductor::{Conductor, now};
-use crate::runtime::Parts;
+use crate::parts::Parts;
 use crate::views::{CellView, Mentioned};
 
 /// The first wait before a cell is followed again; it is doubled each time up to `RETRY_MAX`.

@@ -12,8 +12,8 @@ use placewright_conductor::{Action, CellId, InstanceId, Reply, super_conductor};
 use placewright_engine::{Engine, Reading, SubmitError};
 use placewright_link::{Act, CellLink, Coming, LinkError};
 use placewright_placement::Timestamp;
-use placewright_server::ControlMachine;
 
+use crate::machine::ControlMachine;
 use crate::options::Options;
 use crate::views::Views;
 

@@ -4,10 +4,10 @@ use placewright_conductor::super_conductor::{Change, State};
 use placewright_scheduler::aggregate::Aggregate;
 
 use crate::conductor::now;
-use crate::runtime::Parts;
+use crate::parts::Parts;
 
 /// The whole configuration as changes, so that the state is not locked while they are passed on.
-pub(crate) fn all(state: &State) -> Vec<Change> {
+fn all(state: &State) -> Vec<Change> {
     let aggregates = state.aggregates().iter();
     let aggregates =
         aggregates.map(|(uuid, row)| Change::Aggregate(*uuid, Some(Box::new(row.clone()))));
@@ -43,4 +43,13 @@ pub(crate) fn tell<'a>(changes: impl IntoIterator<Item = &'a Change>, parts: &Pa
             }
         }
     });
+}
+
+/// Passes everything that operators configured of the fleet to the scheduler.
+///
+/// Lock order: the scheduler before the state, never the other way round.
+pub(crate) fn tell_all(parts: &Parts) {
+    let engine = parts.conductor.engine();
+    let changes = engine.read_now(|machine| all(&machine.0.conductor));
+    tell(&changes, parts);
 }

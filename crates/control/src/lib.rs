@@ -1,12 +1,15 @@
-//! The runtime of control: everything around the state machine [`placewright_conductor::control`].
+//! The running control plane: everything around the state machine
+//! [`placewright_conductor::control`]. It knows nothing of HTTP.
 //!
+//! - [`ControlMachine`] is that state machine in the form that the engine runs.
+//! - [`Placement`] and [`Ranker`] are the handles on placement and on the scheduler, for APIs.
 //! - [`Conductor`] is the handle that APIs use: commands, reads, operations of cells.
 //! - It answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
 //! - [`Runtime`] carries out what the state calls for (`wanted`): it selects hosts (`place`,
 //!   `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and passes to the
 //!   scheduler what operators, cells and agents report of hosts (`fleet`, `signs`).
-//! - It searches for inconsistencies (`audit`), and repairs them on request (`auditor`, `mend`).
+//! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`], `mend`).
 
 mod asks;
 mod audit;
@@ -14,20 +17,30 @@ mod auditor;
 mod body;
 mod cells;
 mod conductor;
+mod explanation;
+mod finding;
 mod fleet;
+mod machine;
 mod mend;
 mod options;
 mod outbox;
+mod parts;
 mod place;
+mod placement;
 mod plan;
 mod runtime;
+mod scheduler;
 mod signs;
 mod views;
 mod wanted;
 
-pub use audit::{Finding, Kind};
-pub use auditor::{AuditMetrics, Audited};
+pub use auditor::{AuditMetrics, Audited, Auditor};
 pub use conductor::{Answer, Conductor, now};
-pub use options::Options;
+pub use explanation::to_json as explanation_json;
+pub use finding::{Finding, Kind};
+pub use machine::{ControlMachine, submit_placement};
+pub use options::{Options, RepairOptions};
+pub use placement::{ClaimMetrics, NotMade, Placement};
 pub use runtime::{AddCellError, CellConfig, Runtime};
+pub use scheduler::{Cause, Explained, Moment, Ranker, Reason, Why, cause_of, cause_of_claim};
 pub use views::{CellView, Views};

@@ -11,71 +11,17 @@ use placewright_engine::SubmitError;
 use placewright_link::Act;
 use placewright_placement as placement;
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{RepairOptions, submit_placement};
 
-use crate::audit::{Finding, Kind};
+use crate::finding::{Finding, Kind, Mend};
 use crate::body::Bodies;
 use crate::conductor::now;
+use crate::machine::submit_placement;
+use crate::options::RepairOptions;
 use crate::plan::{candidate, make_ready};
-use crate::runtime::Parts;
+use crate::parts::Parts;
 
 /// The most candidates on an instance's host that are tried for a missing claim.
 const WAYS: usize = 8;
-
-/// A repair of a finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mend {
-    /// Release an allocation that nobody owns.
-    Release,
-    /// Delete the record of the instance.
-    Forget,
-    /// Delete the record, and release its allocation.
-    ForgetWithClaim,
-    /// Make the cell delete an instance that control does not have.
-    DeleteInCell,
-    /// Claim what the instance needs on its host, if that fits.
-    Reclaim,
-    /// Fail the build request, with a fault.
-    Bury,
-    /// Fail the move; the instance stays where it is.
-    FailMove(MigrationId),
-    /// Make the cell forget a move that control does not have.
-    CancelReservation(MigrationId),
-    /// Send the message to the cell again.
-    TellAgain,
-    /// Make the agents of these hosts begin new sessions, so that steps are asked for again.
-    Reconcile(Vec<HostId>),
-    /// Make the host's agent begin a new session. If it does not report the guest then, the cell
-    /// puts the instance in the error state.
-    AskForGuest,
-    /// Make the host destroy guests that its cell does not know.
-    DestroyGuest,
-}
-
-impl Mend {
-    /// A description of the repair, for operators.
-    pub(crate) fn words(&self) -> &'static str {
-        match self {
-            Self::Release => "releases what is held",
-            Self::Forget => "deletes the record",
-            Self::ForgetWithClaim => "deletes the record and what is held for it",
-            Self::DeleteInCell => "has the cell delete it",
-            Self::Reclaim => "claims what it needs there, if that fits",
-            Self::Bury => "fails the request, with a fault that says so",
-            Self::FailMove(_) => "fails the move; the instance stays where it is",
-            Self::CancelReservation(_) => "has the cell forget the move",
-            Self::TellAgain => "tells the cell again",
-            Self::Reconcile(_) => {
-                "has the agent begin a session anew, and the step asked for again"
-            }
-            Self::AskForGuest => {
-                "has the agent begin a session anew; if it does not have the instance then, that is \
-                 in ERROR, with a fault that says so"
-            }
-            Self::DestroyGuest => "--destroy-unknown-guests has the host destroy it",
-        }
-    }
-}
 
 /// Repairs findings, notes the result on each, and returns how many were repaired.
 pub(crate) async fn mend_all(

@@ -45,3 +45,10 @@ impl Default for Options {
         }
     }
 }
+
+/// Options of an audit's repairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairOptions {
+    /// Whether hosts destroy guests that no cell knows. They may belong to somebody.
+    pub destroy_unknown_guests: bool,
+}

@@ -18,12 +18,12 @@ use indexmap::IndexMap;
 use parking_lot::{Condvar, Mutex};
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{Candidate, Fault, InstanceId, MigrationId};
-use placewright_server::{Moment, Ranker, cause_of_claim};
 use placewright_tasks::Task;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::conductor::{Answer, Conductor, now};
+use crate::scheduler::{Moment, Ranker, cause_of_claim};
 use crate::plan::{Expected, Job, Plan, Planner, ROUNDS, Turn, What, Work, forget};
 
 /// The most commands that wait for their answers.

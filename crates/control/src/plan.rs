@@ -15,12 +15,12 @@ use placewright_scheduler::host_state::InstanceReport;
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::{Scheduler, Scope};
-use placewright_server::{Moment, Ranker, cause_of};
 use uuid::Uuid;
 
 use crate::body::Bodies;
 use crate::conductor::now;
 use crate::options::Options;
+use crate::scheduler::{Moment, Ranker, cause_of};
 
 /// How many hosts are ranked for an instance in the first round; each further round ranks twice as
 /// many.

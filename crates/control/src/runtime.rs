@@ -1,6 +1,5 @@
 //! The tasks around the state machine, started and ended together.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,16 +9,18 @@ use placewright_conductor::control::{Change, Control};
 use placewright_conductor::super_conductor::{self, Command, Refusal};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitError};
 use placewright_link::CellLink;
-use placewright_server::{Audit, ControlMachine, Ranker, RepairOptions};
 use placewright_tasks::{Task, Tasks};
 
 use crate::auditor::{AuditMetrics, Audited, Auditor};
 use crate::cells::Followed;
 use crate::conductor::Conductor;
 use crate::fleet;
+use crate::machine::ControlMachine;
+use crate::options::RepairOptions;
 use crate::outbox::{self, Outbox};
+use crate::parts::Parts;
 use crate::place::{self, Places};
-use crate::signs::Signs;
+use crate::scheduler::Ranker;
 use crate::wanted::{self, Wanted};
 
 /// The interval at which the state is searched for work that was missed.
@@ -36,15 +37,6 @@ pub struct CellConfig {
     pub name: String,
     /// The link that reaches the cell.
     pub link: Arc<dyn CellLink>,
-}
-
-/// The data that the tasks share.
-pub(crate) struct Parts {
-    pub(crate) conductor: Conductor,
-    pub(crate) ranker: Ranker,
-    pub(crate) signs: Mutex<Signs>,
-    outboxes: RwLock<BTreeMap<CellId, Arc<Outbox>>>,
-    places: Places,
 }
 
 /// The running tasks of control. Dropping it ends them; see [`Runtime::shutdown`].
@@ -87,7 +79,7 @@ impl Runtime {
             outboxes: RwLock::default(),
             places,
         });
-        parts.tell_fleet();
+        fleet::tell_all(&parts);
         let tasks = Tasks::default();
         let hear = place::hear(parts.places.clone(), outcomes);
         tasks.spawn(Task::ControlOutcomes, hear);
@@ -98,7 +90,7 @@ impl Runtime {
     }
 
     /// Starts periodic audits, and returns the handle that runs one on request.
-    pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<dyn Audit> {
+    pub fn start_audits(&self, metrics: AuditMetrics) -> Arc<Auditor> {
         let auditor = Arc::new(Auditor::new(Arc::clone(&self.parts), metrics));
         let run = Arc::clone(&auditor).run();
         self.tasks.spawn(Task::ControlAudits, run);
@@ -184,59 +176,6 @@ impl Runtime {
     }
 }
 
-impl Parts {
-    /// Makes all messages to a cell due that has come (back) up.
-    pub(crate) fn returned(&self, cell: CellId) {
-        if let Some(outbox) = self.outboxes.read().get(&cell) {
-            outbox.forget_sent();
-        }
-        self.conductor.engine().read_now(|machine| {
-            self.remind(&machine.0, Some(cell));
-        });
-    }
-
-    /// Passes everything that operators configured of the fleet to the scheduler.
-    ///
-    /// Lock order: the scheduler before the state, never the other way round.
-    fn tell_fleet(&self) {
-        let engine = self.conductor.engine();
-        let changes = engine.read_now(|machine| fleet::all(&machine.0.conductor));
-        fleet::tell(&changes, self);
-    }
-
-    fn do_now(&self, wanted: Wanted) {
-        match wanted {
-            Wanted::Schedule(reservation, instance) => self.places.schedule(reservation, instance),
-            Wanted::ScheduleMove(migration) => self.places.schedule_move(migration),
-            Wanted::Tell(cell, key) => {
-                if let Some(outbox) = self.outboxes.read().get(&cell) {
-                    outbox.tell(key);
-                }
-            }
-        }
-    }
-
-    fn remind(&self, control: &Control, only: Option<CellId>) {
-        let at = Instant::now();
-        let outboxes = self.outboxes.read();
-        for wanted in wanted::all(control) {
-            match wanted {
-                Wanted::Tell(cell, key) if only.is_none_or(|only| only == cell) => {
-                    if let Some(outbox) = outboxes.get(&cell) {
-                        outbox.remind(key, at);
-                    }
-                }
-                Wanted::Tell(..) => {}
-                Wanted::Schedule(reservation, instance) => {
-                    self.places.schedule(reservation, instance);
-                }
-                Wanted::ScheduleMove(migration) => self.places.schedule_move(migration),
-            }
-        }
-        self.places.go();
-    }
-}
-
 /// Carries out what durable changes call for.
 async fn follow(parts: Arc<Parts>, mut follower: Follower<ControlMachine>) {
     loop {
@@ -252,7 +191,7 @@ async fn follow(parts: Arc<Parts>, mut follower: Follower<ControlMachine>) {
                     Ok(anew) => follower = anew,
                     Err(_) => tokio::time::sleep(SWEEP).await,
                 }
-                parts.tell_fleet();
+                fleet::tell_all(&parts);
             }
         }
     }

@@ -9,11 +9,10 @@ mod site;
 
 use placewright_conductor::InstanceId;
 use placewright_conductor::cell_conductor::VmState;
-use placewright_control::{Finding, Kind, now};
+use placewright_control::{Finding, Kind, RepairOptions, now, submit_placement};
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
 };
-use placewright_server::{RepairOptions, submit_placement};
 use site::{Site, Stores, host, instance};
 use uuid::Uuid;
 

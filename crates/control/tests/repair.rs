@@ -14,12 +14,11 @@ use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::Command;
 use placewright_conductor::{HostId, InstanceId, Message, MigrationId, MoveKind, Reply};
-use placewright_control::{Finding, Kind, now};
+use placewright_control::{Finding, Kind, RepairOptions, now, submit_placement};
 use placewright_link::{CellLink as _, InstanceView};
 use placewright_placement as placement;
 use placewright_placement::{AllocationRequest, ConsumerClaim, ConsumerGeneration, ConsumerUuid};
 use placewright_scheduler::host_state::{HostUpdate, Load};
-use placewright_server::{RepairOptions, submit_placement};
 use site::{Site, Stores, cell, host, instance};
 use uuid::Uuid;
 

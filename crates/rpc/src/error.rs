@@ -1,5 +1,6 @@
 //! Conversion between link errors and gRPC statuses.
 
+use placewright_errors::{innermost, sources};
 use placewright_link::LinkError;
 use tonic::{Code, Status};
 
@@ -17,7 +18,7 @@ pub(crate) fn status(error: &LinkError) -> Status {
 pub(crate) fn link_error(peer: &str, status: &Status) -> LinkError {
     let peer = peer.to_owned();
     let why = match (status.message(), std::error::Error::source(status)) {
-        (message, Some(source)) => format!("{message}: {}", root(source)),
+        (message, Some(source)) => format!("{message}: {}", innermost(source)),
         ("", None) => status.code().description().to_owned(),
         (message, None) => message.to_owned(),
     };
@@ -44,16 +45,6 @@ pub(crate) fn link_error(peer: &str, status: &Status) -> LinkError {
 /// Whether a call failed before any of it was sent, because its connection had been lost unnoticed.
 /// Such a call can be retried safely.
 pub(crate) fn was_never_sent(status: &Status) -> bool {
-    let causes = std::iter::successors(std::error::Error::source(status), |error| error.source());
-    let mut causes = causes.filter_map(|error| error.downcast_ref::<hyper::Error>());
+    let mut causes = sources(status).filter_map(|error| error.downcast_ref::<hyper::Error>());
     causes.any(hyper::Error::is_canceled)
-}
-
-/// The innermost source of an error, which is the most specific: "connection refused".
-fn root<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
-    let mut error = error;
-    while let Some(cause) = error.source() {
-        error = cause;
-    }
-    error
 }

@@ -42,12 +42,12 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ("cli/src/control/api_threads.rs", 1, "`watched` each"),
     ("cli/src/up.rs", 2, "`watched` each"),
     (
-        "server/src/costly.rs",
+        "http/src/costly.rs",
         1,
         "one request, `caught`, which is waited for",
     ),
     (
-        "server/src/scheduler/destinations.rs",
+        "api-scheduler/src/destinations.rs",
         2,
         "one request's round and its undoing, which are waited for",
     ),

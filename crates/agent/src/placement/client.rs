@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use placewright_errors::chain;
 use placewright_auth::ServiceUser;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode};
@@ -141,7 +142,7 @@ impl Client {
             if let Some(body) = body {
                 request = request.json(body);
             }
-            let broken = |error: reqwest::Error| PlacementError::Unreachable(in_full(&error));
+            let broken = |error: reqwest::Error| PlacementError::Unreachable(chain(&error));
             let answer = request.send().await.map_err(broken)?;
             let status = answer.status();
             // A token can be revoked at any time; one retry with a new token is made.
@@ -233,15 +234,3 @@ impl Given {
 
 /// The longest reason that is kept.
 const REASON_LENGTH_MAX: usize = 500;
-
-/// The text of an error with its sources.
-fn in_full(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(one) = cause {
-        text.push_str(": ");
-        text.push_str(&one.to_string());
-        cause = one.source();
-    }
-    text
-}

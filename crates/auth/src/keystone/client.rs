@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use placewright_errors::chain;
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Response, StatusCode, Url};
@@ -363,12 +364,5 @@ async fn body(mut response: Response) -> Result<Vec<u8>, String> {
 
 /// The cause chain of a failed request, without the URL.
 fn reason(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
+    chain(&error.without_url())
 }

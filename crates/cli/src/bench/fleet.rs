@@ -13,7 +13,7 @@ use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
     Outcome, Refusal, Timestamp,
 };
-use placewright_server::{ControlMachine, submit_placement};
+use placewright_control::{ControlMachine, submit_placement};
 use uuid::Uuid;
 
 use super::requests::Numbers;

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use clap::Args;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
-use placewright_server::ControlMachine;
+use placewright_control::ControlMachine;
 use serde::Serialize;
 
 use super::bar::{Bar, at_least, at_most, report};

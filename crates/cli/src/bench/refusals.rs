@@ -21,7 +21,10 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{ControlMachine, KeepOptions, SchedulerService, submit_placement};
+use placewright_control::{
+    ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement,
+};
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -137,8 +140,10 @@ impl RefusalsBench {
         let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
             .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
         self.fill(&engine, &mut scheduler).await?;
-        let placement = in_process::service(engine.clone())?;
-        let service = SchedulerService::new(placement, scheduler, KeepOptions::default());
+        let placement = Placement::new(engine.clone(), ClaimMetrics::default());
+        let ranker = Ranker::new(engine.clone(), scheduler);
+        let keep = KeepOptions::default();
+        let service = SchedulerService::new(in_process::gateway()?, placement, ranker, keep);
         let service = Arc::new(service);
         let mut kinds = Vec::new();
         for (name, request) in KINDS {
@@ -235,7 +240,7 @@ fn take_disk(host: u64, number: u64, kind: u64) -> Command {
     }
 }
 
-async fn ask(service: &SchedulerService, body: String) -> anyhow::Result<(u16, String)> {
+async fn ask(service: &Arc<SchedulerService>, body: String) -> anyhow::Result<(u16, String)> {
     let request = Request::post("/v1/destinations")
         .header("x-auth-token", "admin")
         .header("content-type", "application/json")
@@ -244,7 +249,7 @@ async fn ask(service: &SchedulerService, body: String) -> anyhow::Result<(u16, S
 }
 
 async fn send(
-    service: &SchedulerService,
+    service: &Arc<SchedulerService>,
     request: Request<Full<Bytes>>,
 ) -> anyhow::Result<(u16, String)> {
     let response = service.handle(request, None).await;

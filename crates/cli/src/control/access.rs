@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use placewright_auth::{Authenticator, Policy, PolicyConfig};
-use placewright_server::Service;
+use placewright_http::Gateway;
 use tokio::signal::unix::Signal;
 
 use super::wire;
@@ -36,27 +36,27 @@ pub(super) fn load(
 
 /// Reads the policy file and the password file again with each signal, until the runtime ends.
 /// Errors are logged, and then the previous settings stay in effect.
-pub(super) async fn reread_on(mut signals: Signal, config: PolicyConfig, service: Arc<Service>) {
+pub(super) async fn reread_on(mut signals: Signal, config: PolicyConfig, gateway: Arc<Gateway>) {
     while signals.recv().await.is_some() {
-        let (config, service) = (config.clone(), Arc::clone(&service));
-        let read = tokio::task::spawn_blocking(move || reread(&config, &service));
+        let (config, gateway) = (config.clone(), Arc::clone(&gateway));
+        let read = tokio::task::spawn_blocking(move || reread(&config, &gateway));
         if read.await.is_err() {
             tracing::error!("reading the policy file and the password file again failed");
         }
     }
 }
 
-fn reread(config: &PolicyConfig, service: &Service) {
+fn reread(config: &PolicyConfig, gateway: &Gateway) {
     match Policy::load(config) {
         Ok((policy, warnings)) => {
             for warning in warnings {
                 tracing::warn!("policy: {warning}");
             }
-            service.set_policy(policy);
+            gateway.set_policy(policy);
         }
         Err(error) => told_as_before("policy", &error),
     }
-    if let Err(error) = service.authenticator().reread() {
+    if let Err(error) = gateway.authenticator().reread() {
         told_as_before("http_basic", &error);
     }
     tracing::info!("SIGHUP: read the policy file and the password file, as far as there are any");

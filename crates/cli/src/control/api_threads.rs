@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use anyhow::Context as _;
-use placewright_server::{CostlyOptions, CostlyWork, HttpService, Server, Stopped, Successor};
+use placewright_http::{CostlyOptions, CostlyWork, HttpService, Server, Stopped, Successor};
 use placewright_tasks::{Task, watched};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};

@@ -2,7 +2,7 @@
 //! another, nor those of the store.
 
 use placewright_net::Limits;
-use placewright_server::Health;
+use placewright_http::Health;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::options::Options;

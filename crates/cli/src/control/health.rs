@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
-use placewright_server::{Health, Vital};
+use placewright_http::{Health, Vital};
 
 use super::sockets::Socket;
 

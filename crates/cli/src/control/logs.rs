@@ -26,7 +26,7 @@ pub(crate) fn start(options: &LogOptions) -> anyhow::Result<Log> {
     let filter = EnvFilter::builder().parse(&options.filter).map_err(|error| {
         ConfigErrors(vec![format!(
             "log.filter: {:?} is no filter ({error}); allowed: a level (error, warn, info, debug, \
-             trace) and exceptions as in info,placewright_server=debug",
+             trace) and exceptions as in info,placewright_http=debug",
             options.filter
         )])
     })?;

@@ -19,8 +19,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placewright_server::Successor;
-
+use placewright_http::Successor;
 use by_hand::Predecessor;
 
 /// The longest time for passing on connections that are already idle.

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use placewright_compute::{ComputeOptions, ComputeService, Images, Limits};
+use placewright_api_compute::{ComputeOptions, ComputeService, Images, Limits};
 use placewright_conductor::CellId;
-use placewright_control::{AuditMetrics, CellConfig, Conductor, Runtime};
+use placewright_control::{
+    AuditMetrics, CellConfig, ClaimMetrics, Conductor, ControlMachine, Placement, Ranker, Runtime,
+};
 use placewright_engine::{Engine, Observer};
 use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
-use placewright_server::{
-    ControlMachine, HttpMetrics, HttpService, SchedulerService, Server, Service, Stopped,
-};
+use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
+use placewright_api_placement::PlacementService;
+use placewright_api_scheduler::SchedulerService;
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -42,7 +44,8 @@ pub(crate) struct Running {
     pub(crate) shares: Shares,
     /// What is needed to hand over to a successor.
     pub(crate) restart: Arc<Restart>,
-    placement: (Server, Port),
+    gateway: Arc<Gateway>,
+    placement: (Server<PlacementService>, Port),
     scheduler: Option<(Server<SchedulerService>, Port)>,
     compute: Option<(Server<ComputeService>, Port)>,
     asks: Option<TcpListener>,
@@ -84,6 +87,7 @@ impl Running {
         let mut sockets = Sockets::take(options, &mut inherited)?;
         let mut registry = Registry::default();
         let metrics = HttpMetrics::new(&mut registry);
+        let claims = ClaimMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
         panics::register(&mut registry);
         let observer = Logged(JournalMetrics::new(&mut registry));
@@ -96,28 +100,32 @@ impl Running {
             }
         };
         let threads = ApiThreads::start(options)?;
-        let service = Service::new(
-            wire::server(options),
-            engine.clone(),
+        let placement = Placement::new(engine.clone(), claims);
+        let gateway = Gateway::new(
+            wire::http(options),
             checked.authenticator,
             checked.policy,
             metrics,
             Arc::new(registry),
         );
-        let service = service.with_costly_work(threads.costly_work());
-        let placement = Server::new(service).with_limits(shares.api);
+        let gateway = with_threads_and_store(gateway, &threads, &placement);
+        let ranker = Ranker::new(engine.clone(), checked.scheduler);
+        let keep = wire::keep(options);
+        let (shared, state) = (Arc::clone(&gateway), placement.clone());
+        let scheduler = SchedulerService::new(shared, state, ranker.clone(), keep);
+        let of_placement = wire::placement(options);
+        let service = PlacementService::new(Arc::clone(&gateway), placement, of_placement);
+        let placement = Server::<PlacementService>::new(service).with_limits(shares.api);
         let service = placement.service();
-        let scheduler =
-            SchedulerService::new(Arc::clone(service), checked.scheduler, wire::keep(options));
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
-            .then(|| conduct(options, &engine, &scheduler, service, audits))
+            .then(|| conduct(options, &engine, ranker, service, audits))
             .transpose()?;
         let mut open = |socket| Port::open_maybe(socket, &mut inherited);
         let compute = open(sockets.compute)?
             .zip(runtime.as_ref())
             .map(|(port, runtime)| {
-                let service = compute_api(options, service, runtime)?;
+                let service = compute_api(options, &gateway, runtime)?;
                 anyhow::Ok((Server::new(service).with_limits(shares.api), port))
             })
             .transpose()?;
@@ -125,13 +133,14 @@ impl Running {
             .map(|port| (Server::new(scheduler).with_limits(shares.api), port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
         let port = Port::open(sockets.placement, &mut inherited)?;
-        vital.set(Arc::clone(service) as _);
+        vital.set(Arc::clone(&gateway) as _);
         let mut running = Self {
             engine,
             runtime,
             token: checked.token,
             shares,
             restart: Arc::default(),
+            gateway,
             placement: (placement, port),
             scheduler,
             compute,
@@ -171,8 +180,8 @@ impl Running {
 
     /// From now on, reads the files of authentication and policies again with each signal.
     pub(crate) fn reread_access(&self, options: &Options, hang_ups: Signal) {
-        let service = Arc::clone(self.placement.0.service());
-        let reread = access::reread_on(hang_ups, wire::policy(options), service);
+        let gateway = Arc::clone(&self.gateway);
+        let reread = access::reread_on(hang_ups, wire::policy(options), gateway);
         placewright_tasks::spawn(Task::Access, reread);
     }
 
@@ -294,16 +303,28 @@ impl Running {
     }
 }
 
+/// A gateway that runs costly requests on their threads, and reports when the store fails.
+fn with_threads_and_store(
+    gateway: Gateway,
+    threads: &ApiThreads,
+    placement: &Placement,
+) -> Arc<Gateway> {
+    let store = placement.clone();
+    let readiness = move || store.store_fails().then_some("the store fails\n");
+    let gateway = gateway.with_costly_work(threads.costly_work());
+    Arc::new(gateway.with_readiness(readiness))
+}
+
 /// Starts the conductor's runtime on the engine.
 fn conduct(
     options: &Options,
     engine: &Engine<ControlMachine>,
-    scheduler: &SchedulerService,
-    service: &Service,
+    ranker: Ranker,
+    service: &PlacementService,
     audits: AuditMetrics,
 ) -> anyhow::Result<Arc<Runtime>> {
     let conductor = Conductor::new(engine.clone(), wire::conductor(options));
-    let runtime = Runtime::start(conductor, scheduler.ranker())?;
+    let runtime = Runtime::start(conductor, ranker)?;
     service.set_audit(runtime.start_audits(audits));
     Ok(runtime)
 }
@@ -376,7 +397,7 @@ fn limits(options: &ComputeApiOptions) -> Limits {
 /// The compute API of a running control.
 fn compute_api(
     options: &Options,
-    service: &Arc<Service>,
+    gateway: &Arc<Gateway>,
     runtime: &Runtime,
 ) -> anyhow::Result<ComputeService> {
     let images = match &options.compute.images_file {
@@ -395,5 +416,5 @@ fn compute_api(
             .decide(|scheduler, _| scheduler.translate_options()),
         images: Arc::new(images),
     };
-    Ok(ComputeService::new(Arc::clone(service), runtime, options))
+    Ok(ComputeService::new(Arc::clone(gateway), runtime, options))
 }

@@ -9,15 +9,17 @@ use placewright_auth::{
 use placewright_journal::SqliteOptions;
 use placewright_net::Limits;
 use placewright_rpc::ServeOptions;
-use placewright_server::{CandidateOptions, Cors, KeepOptions, ServerOptions};
+use placewright_http::{Cors, HttpOptions};
+use placewright_api_placement::{CandidateOptions, PlacementOptions};
+use placewright_api_scheduler::KeepOptions;
 
 use crate::options::{AuthStrategy, CandidateStrategy, Number, Options};
 
-/// The options of the HTTP services.
-pub(super) fn server(options: &Options) -> ServerOptions {
+/// The options that the REST services share.
+pub(super) fn http(options: &Options) -> HttpOptions {
     let placement = &options.placement;
     let cors = &options.cors;
-    ServerOptions {
+    HttpOptions {
         connections_max: placement.connections_max.count(),
         connections_per_peer_max: placement.connections_per_peer_max.count(),
         body_bytes_max: placement.body_bytes_max.count(),
@@ -30,7 +32,6 @@ pub(super) fn server(options: &Options) -> ServerOptions {
         drain_timeout: milliseconds(placement.drain_timeout_ms),
         hand_over_timeout: milliseconds(placement.hand_over_timeout_ms),
         metrics_on_apis: options.health.metrics_on_apis,
-        followers_max: placement.followers_max.count(),
         cors: (!cors.allowed_origins.is_empty()).then(|| Cors {
             allowed_origins: cors.allowed_origins.clone(),
             allow_credentials: cors.allow_credentials,
@@ -39,6 +40,17 @@ pub(super) fn server(options: &Options) -> ServerOptions {
             allow_methods: cors.allow_methods.clone(),
             allow_headers: cors.allow_headers.clone(),
         }),
+        answer_bytes_max: placement.answer_bytes_max.count(),
+        answers_bytes_max: placement.answers_bytes_max.count(),
+        bodies_bytes_max: placement.bodies_bytes_max.count(),
+    }
+}
+
+/// The options of the Placement API.
+pub(super) fn placement(options: &Options) -> PlacementOptions {
+    let placement = &options.placement;
+    PlacementOptions {
+        followers_max: placement.followers_max.count(),
         incomplete_consumer_project_id: placement.incomplete_consumer_project_id.clone(),
         incomplete_consumer_user_id: placement.incomplete_consumer_user_id.clone(),
         candidates: CandidateOptions {
@@ -51,9 +63,6 @@ pub(super) fn server(options: &Options) -> ServerOptions {
         },
         entries_max: placement.entries_max.count(),
         groups_max: placement.groups_max.count(),
-        answer_bytes_max: placement.answer_bytes_max.count(),
-        answers_bytes_max: placement.answers_bytes_max.count(),
-        bodies_bytes_max: placement.bodies_bytes_max.count(),
     }
 }
 
@@ -246,7 +255,8 @@ mod tests {
         let same = |ours: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
             assert_eq!(format!("{ours:#?}"), format!("{theirs:#?}"));
         };
-        same(&server(&options), &ServerOptions::default());
+        same(&http(&options), &HttpOptions::default());
+        same(&placement(&options), &PlacementOptions::default());
         same(&keep(&options), &KeepOptions::default());
         same(
             &conductor(&options),

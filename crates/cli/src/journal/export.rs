@@ -9,7 +9,8 @@ use anyhow::{Context as _, bail};
 use http_body_util::BodyExt as _;
 use placewright_engine::{Engine, Options};
 use placewright_journal::{Journal as _, SqliteJournal};
-use placewright_server::{Body, ControlMachine};
+use placewright_http::Body;
+use placewright_control::ControlMachine;
 
 use crate::in_process;
 

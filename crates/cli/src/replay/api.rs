@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use placewright_errors::innermost;
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
@@ -266,15 +267,6 @@ impl Api {
         let reason = reason(&body);
         Err((CallError::Refused { status, reason }, is_later))
     }
-}
-
-/// The innermost cause, such as "Connection refused".
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }
 
 fn read_date(value: &HeaderValue) -> Option<Timestamp> {

@@ -19,12 +19,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_cell::Cell;
 use placewright_conductor::cell_conductor::{self, Effect, Event};
 use placewright_conductor::super_conductor::{Command, NewBuild};
 use placewright_conductor::{CellId, Control, HostId, Spec};
-use placewright_control::{CellConfig, Conductor, Options, Runtime, Views, now};
+use placewright_control::{
+    CellConfig, Conductor, ControlMachine, Options, Ranker, Runtime, Views, now, submit_placement,
+};
 use placewright_engine::Engine;
 use placewright_journal::{Journal, MemoryJournal, SqliteJournal, SqliteOptions};
 use placewright_link::{AgentLink, CellLink, HostStart};
@@ -34,15 +35,11 @@ use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, 
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{
-    ControlMachine, HttpMetrics, KeepOptions, SchedulerService, ServerOptions, Service,
-    submit_placement,
-};
-use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 use world::World;
 use world::agent::Agent;
+
 pub use world::{cell, host, instance};
 
 /// The hosts, and whether their steps fail. They outlive every restart.
@@ -86,21 +83,6 @@ fn engine_on(journal: impl Journal + 'static) -> Engine<ControlMachine> {
     Engine::open(journal, placewright_engine::Options::default(), ()).unwrap()
 }
 
-fn service(engine: &Engine<ControlMachine>) -> Arc<Service> {
-    let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
-    let (policy, _) = Policy::load(&PolicyConfig::default()).unwrap();
-    let mut registry = Registry::default();
-    let metrics = HttpMetrics::new(&mut registry);
-    Arc::new(Service::new(
-        ServerOptions::default(),
-        engine.clone(),
-        authenticator,
-        policy,
-        metrics,
-        Arc::new(registry),
-    ))
-}
-
 impl Site {
     /// Starts `cells` cells with `hosts` hosts of 16 CPUs each, or restarts what there was before.
     pub async fn start(
@@ -121,9 +103,9 @@ impl Site {
         submit_placement(&engine, names).await.unwrap().unwrap();
         let scheduler =
             Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
-        let service = SchedulerService::new(service(&engine), scheduler, KeepOptions::default());
+        let ranker = Ranker::new(engine.clone(), scheduler);
         let conductor = Conductor::new(engine.clone(), options());
-        let runtime = Runtime::start(conductor.clone(), service.ranker()).unwrap();
+        let runtime = Runtime::start(conductor.clone(), ranker).unwrap();
         let mut site = Self {
             runtime,
             conductor,

@@ -8,7 +8,7 @@ use placewright_placement::{
 };
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::select::Scheduler;
-use placewright_server::{ControlMachine, submit_placement};
+use placewright_control::{ControlMachine, submit_placement};
 use uuid::Uuid;
 
 use crate::bench::requests::Numbers;

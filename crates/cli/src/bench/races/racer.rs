@@ -14,7 +14,7 @@ use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::prepare::{PrepareOptions, Prepared};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
 use placewright_scheduler::select::{Scheduler, Scope};
-use placewright_server::{ControlMachine, submit_placement};
+use placewright_control::{ControlMachine, submit_placement};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use uuid::Uuid;

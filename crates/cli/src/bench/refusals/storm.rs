@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use http_body_util::Full;
 use hyper::Request;
-use placewright_server::SchedulerService;
+use placewright_api_scheduler::SchedulerService;
 use serde::Serialize;
 use tokio::task::JoinSet;
 use uuid::Uuid;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use parking_lot::Mutex;
-use placewright_server::Successor;
+use placewright_http::Successor;
 use placewright_tasks::{Task, pass};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,

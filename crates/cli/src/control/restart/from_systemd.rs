@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use listenfd::ListenFd;
-use placewright_server::Successor;
+use placewright_http::Successor;
 use rustix::net::sockopt::socket_acceptconn;
 use sd_notify::NotifyState;
 

@@ -1,0 +1,77 @@
+//! Hosts as control and their cells know them, for listings.
+
+use placewright_conductor::super_conductor::Service;
+use placewright_conductor::{CellId, Control, HostId};
+use placewright_control::Views;
+use placewright_link::HostView;
+use placewright_placement::Timestamp;
+
+/// A host with its mapping, its service record and its cell's latest report.
+#[derive(Clone, Copy)]
+pub(crate) struct HostRow<'s> {
+    pub(crate) id: HostId,
+    pub(crate) name: &'s str,
+    pub(crate) cell: CellId,
+    pub(crate) service: Option<&'s Service>,
+    view: Option<&'s HostView>,
+    /// Whether its cell is down or silent.
+    pub(crate) is_out_of_reach: bool,
+}
+
+impl<'s> HostRow<'s> {
+    /// All hosts, ordered by name.
+    pub(crate) fn all(control: &'s Control, views: &'s Views) -> Vec<Self> {
+        let names = control.conductor.host_names().iter();
+        let rows = names.filter_map(|(_, id)| Self::find(control, views, *id));
+        rows.collect()
+    }
+
+    pub(crate) fn find(control: &'s Control, views: &'s Views, id: HostId) -> Option<Self> {
+        let mapping = control.conductor.hosts().get(&id)?;
+        Some(Self {
+            id,
+            name: &mapping.name,
+            cell: mapping.cell,
+            service: control.conductor.services().get(&id),
+            view: views.host(mapping.cell, id),
+            is_out_of_reach: is_down(control, views, mapping.cell),
+        })
+    }
+
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.service.is_some_and(|service| service.disabled)
+    }
+
+    pub(crate) fn is_forced_down(&self) -> bool {
+        self.service.is_some_and(|service| service.forced_down)
+    }
+
+    /// Whether its agent is up, and no operator has forced it down.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.is_forced_down() && !self.is_out_of_reach && self.view.is_some_and(|view| view.is_up)
+    }
+
+    pub(crate) fn state(&self) -> &'static str {
+        if self.is_up() { "up" } else { "down" }
+    }
+
+    pub(crate) fn status(&self) -> &'static str {
+        if self.is_disabled() {
+            "disabled"
+        } else {
+            "enabled"
+        }
+    }
+
+    pub(crate) fn heard_at(&self) -> Option<Timestamp> {
+        let heard = self.view.map(|view| view.heard_at);
+        heard.filter(|at| at.0 > 0)
+    }
+}
+
+/// Whether a cell is down according to control, or is silent.
+pub(crate) fn is_down(control: &Control, views: &Views, cell: CellId) -> bool {
+    let row = control.conductor.cells().get(&cell);
+    let said = row.is_none_or(|row| row.down_since.is_some());
+    said || !views.is_up(cell)
+}

@@ -1,0 +1,73 @@
+//! Which requests may take milliseconds, and therefore run on the threads for costly requests.
+
+use placewright_http::Cost;
+
+/// Listings whose cost grows with the fleet or with a project's servers.
+const LISTS: [&str; 20] = [
+    "/servers",
+    "/servers/detail",
+    "/servers/{server_id}/os-instance-actions",
+    "/servers/{server_id}/migrations",
+    "/os-migrations",
+    "/flavors",
+    "/flavors/detail",
+    "/limits",
+    "/os-quota-sets/{project_id}/detail",
+    "/os-server-groups",
+    "/os-aggregates",
+    "/os-availability-zone",
+    "/os-availability-zone/detail",
+    "/os-services",
+    "/os-hypervisors",
+    "/os-hypervisors/detail",
+    "/os-hypervisors/statistics",
+    "/os-hypervisors/{hypervisor_id}/search",
+    "/os-hypervisors/{hypervisor_id}/servers",
+    "/os-keypairs",
+];
+
+/// Part of a body that asks for several servers: `min_count` or `max_count`.
+const COUNT: &[u8] = b"_count\"";
+
+/// Whether a request may take milliseconds.
+pub(crate) fn is_high(path: &str, method: &str, body: &[u8]) -> bool {
+    match method {
+        "GET" => LISTS.contains(&path),
+        _ => {
+            Cost::OfBody.is_high(body.len())
+                || path == "/servers" && body.windows(COUNT.len()).any(|part| part == COUNT)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::TABLE;
+
+    #[test]
+    fn the_lists_are_paths_of_the_table() {
+        for path in LISTS {
+            let entry = TABLE.iter().find(|entry| entry.path == path);
+            let lists = |entry: &crate::routes::Entry| {
+                let mut operations = entry.operations.iter();
+                operations.any(|operation| operation.method == "GET")
+            };
+            assert!(entry.is_some_and(lists), "{path}");
+        }
+    }
+
+    #[test]
+    fn many_servers_and_large_bodies_cost_much() {
+        for (path, method, body, expected) in [
+            ("/servers/detail", "GET", "", true),
+            ("/servers/{server_id}", "GET", "", false),
+            ("/servers", "POST", r#"{"server": {"name": "a"}}"#, false),
+            ("/servers", "POST", r#"{"server": {"max_count": 9}}"#, true),
+            ("/os-keypairs", "POST", r#"{"max_count": 9}"#, false),
+            ("/os-keypairs", "POST", &" ".repeat(20_000), true),
+        ] {
+            assert_eq!(is_high(path, method, body.as_bytes()), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Error responses in the form of the compute API, and what else becomes one.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use placewright_conductor::super_conductor;
+use placewright_http::{ApiError, title};
+use placewright_link::LinkError;
+use serde_json::{Value, json};
+
+/// When a client may try again that was refused because something does not answer.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A 404 for an object that does not exist, or that the caller may not see.
+pub(crate) fn missing(what: &str, id: &str) -> ApiError {
+    ApiError::not_found(format!("There is no {what} {id}."))
+}
+
+/// A 404 for a path that does not exist in the requested version.
+pub(crate) fn nothing_here() -> ApiError {
+    ApiError::not_found("The resource could not be found.")
+}
+
+/// A 503 after which the client may try again.
+pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>) -> ApiError {
+    ApiError::unavailable(message).with_retry_after(RETRY_AFTER)
+}
+
+/// The JSON body of an error response.
+pub(crate) fn body(error: &ApiError) -> Value {
+    let status = error.status();
+    let message = match error.detail() {
+        "" => title(status),
+        detail => detail,
+    };
+    if status == 401 {
+        // In other clouds a proxy in front of the API answers these, in this form.
+        return json!({"error": {
+            "code": 401, "title": "Unauthorized", "message": message,
+        }});
+    }
+    let mut body = serde_json::Map::new();
+    let value = json!({"code": status, "message": message});
+    body.insert(kind(status).to_owned(), value);
+    Value::Object(body)
+}
+
+/// The key of the error object for a status.
+///
+/// Source: Compute API guide, "Faults".
+fn kind(status: u16) -> &'static str {
+    match status {
+        400 => "badRequest",
+        403 => "forbidden",
+        404 => "itemNotFound",
+        405 => "badMethod",
+        409 => "conflictingRequest",
+        413 | 429 => "overLimit",
+        415 => "badMediaType",
+        501 => "notImplemented",
+        503 => "serviceUnavailable",
+        _ => "computeFault",
+    }
+}
+
+/// The response to a refusal of the conductor for which no handler has its own message.
+pub(crate) fn of_refusal(refusal: super_conductor::Refusal) -> ApiError {
+    use super_conductor::Refusal;
+    match refusal {
+        Refusal::NotFound { what, id } => missing(what, &id),
+        Refusal::TooManyBytes { most } => ApiError::forbidden(format!(
+            "The records of the project's servers would have more than {most} bytes; \
+             compute.project_bytes_max allows no more."
+        )),
+        Refusal::TooMany { .. } => ApiError::forbidden(sentence(&refusal.to_string())),
+        Refusal::Exists { .. }
+        | Refusal::InUse { .. }
+        | Refusal::WrongState { .. }
+        | Refusal::Changed
+        | Refusal::Placement(_) => ApiError::conflict(sentence(&refusal.to_string())),
+    }
+}
+
+/// The response when a cell cannot be reached, or does not do what it was asked for.
+pub(crate) fn of_link(error: &LinkError) -> ApiError {
+    match error {
+        LinkError::Refused { why, .. } => ApiError::conflict(sentence(why)),
+        LinkError::Unreachable { .. }
+        | LinkError::TimedOut { .. }
+        | LinkError::Unavailable { .. } => unavailable(sentence(&error.to_string())),
+    }
+}
+
+/// Makes a text a sentence: with a capital letter and a full stop.
+pub(crate) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let Some(first) = letters.next() else {
+        return String::new();
+    };
+    let mut sentence: String = first.to_uppercase().chain(letters).collect();
+    if !sentence.ends_with('.') {
+        sentence.push('.');
+    }
+    sentence
+}

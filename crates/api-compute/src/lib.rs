@@ -1,0 +1,36 @@
+//! The Compute REST API of Placewright: the part of OpenStack Compute v2.1 that places and shows
+//! servers.
+//!
+//! [`ComputeService`] answers requests without sockets, so tests call [`ComputeService::handle`].
+//! Authentication, policies, limits and metrics are those of the [`Gateway`](placewright_http::Gateway)
+//! that all REST services share. Each write is
+//! one command of control ([`placewright_control::Conductor`]); reads are computed from control's
+//! state and the cells' latest reports. This crate selects no hosts: it checks requests and formats
+//! what the states contain.
+//!
+//! There is one file for each resource, and [`routes`](mod@self) is the table of them.
+//! `docs/compute-api.md` lists what is supported.
+
+mod admin;
+mod call;
+mod cost;
+mod error;
+mod fields;
+mod flavors;
+mod images;
+mod options;
+mod page;
+mod query;
+mod routes;
+mod servers;
+mod service;
+mod shared;
+mod slices;
+mod time;
+mod topology;
+mod version;
+mod versions;
+
+pub use images::{Images, ImagesError};
+pub use options::{ComputeOptions, Limits};
+pub use service::ComputeService;

@@ -1,0 +1,211 @@
+//! The table of routes: the methods of each path, their range of versions, and their handlers.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use matchit::Router;
+use placewright_http::{ApiResult, Reply};
+
+use crate::admin::{aggregates, hypervisors, keypairs, limits, server_groups, services, zones};
+use crate::call::Call;
+use crate::flavors::{access, catalog, extra_specs};
+use crate::servers::{
+    actions, create, delete, instance_actions, list, metadata, migrations, parts, show, tags,
+    update,
+};
+use crate::version::{NEWEST, Version};
+use crate::versions;
+
+/// The future of a handler's response.
+pub(crate) type Answering<'c> = Pin<Box<dyn Future<Output = ApiResult<Reply>> + Send + 'c>>;
+
+/// One method of a path within a range of versions.
+pub(crate) struct Operation {
+    pub(crate) method: &'static str,
+    pub(crate) since: u16,
+    pub(crate) until: u16,
+    pub(crate) answer: for<'c> fn(&'c Call<'c>) -> Answering<'c>,
+}
+
+impl Operation {
+    /// Whether requests have a body.
+    pub(crate) fn takes_body(&self) -> bool {
+        matches!(self.method, "POST" | "PUT")
+    }
+}
+
+/// A path and its methods.
+pub(crate) struct Entry {
+    /// The path below `/v2.1`, with parameters in braces.
+    pub(crate) path: &'static str,
+    pub(crate) operations: &'static [Operation],
+}
+
+impl Entry {
+    /// Whether bodies may contain a server's specification with its user data, and so be large.
+    pub(crate) fn is_about_servers(&self) -> bool {
+        matches!(self.path, "/servers" | "/servers/{server_id}/action")
+    }
+
+    /// The names of the parameters in the path, in their order.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let parts = self.path.split('/');
+        parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+
+    /// The operation of a method in a version, and whether the path has the method in any version.
+    pub(crate) fn operation(
+        &self,
+        method: &str,
+        version: Version,
+    ) -> (Option<&'static Operation>, bool) {
+        let mut of_method = self.operations.iter().filter(|one| one.method == method);
+        let is_known = of_method.clone().next().is_some();
+        let found = of_method.find(|one| (one.since..=one.until).contains(&version.0));
+        (found, is_known)
+    }
+}
+
+macro_rules! table {
+    ($( $path:literal { $( $method:ident $([ $since:literal .. $until:expr ])? $handler:path; )+ } )+) => {
+        &[ $( Entry {
+            path: $path,
+            operations: &[ $( Operation {
+                method: stringify!($method),
+                since: 0 $( + $since )?,
+                until: until!($( $until )?),
+                answer: |call| Box::pin($handler(call)),
+            } ),+ ],
+        } ),+ ]
+    };
+}
+
+macro_rules! until {
+    () => {
+        NEWEST
+    };
+    ($until:expr) => {
+        $until
+    };
+}
+
+/// All routes of the compute API.
+pub(crate) const TABLE: &[Entry] = table! {
+    "/" { GET versions::show; }
+    "/extensions" { GET limits::extensions; }
+    "/extensions/{alias}" { GET limits::extension; }
+    "/limits" { GET limits::show; }
+    "/os-quota-sets/{project_id}" { GET limits::quotas; }
+    "/os-quota-sets/{project_id}/defaults" { GET limits::default_quotas; }
+    "/os-quota-sets/{project_id}/detail" { GET limits::detailed_quotas; }
+
+    "/flavors" { GET catalog::list; POST catalog::create; }
+    "/flavors/detail" { GET catalog::detail; }
+    "/flavors/{flavor_id}" { GET catalog::show; PUT [55..NEWEST] catalog::update; DELETE catalog::delete; }
+    "/flavors/{flavor_id}/action" { POST access::action; }
+    "/flavors/{flavor_id}/os-flavor-access" { GET access::list; }
+    "/flavors/{flavor_id}/os-extra_specs" { GET extra_specs::list; POST extra_specs::create; }
+    "/flavors/{flavor_id}/os-extra_specs/{key}" {
+        GET extra_specs::show; PUT extra_specs::update; DELETE extra_specs::delete;
+    }
+
+    "/servers" { GET list::brief; POST create::create; }
+    "/servers/detail" { GET list::detail; }
+    "/servers/{server_id}" { GET show::show; PUT update::update; DELETE delete::delete; }
+    "/servers/{server_id}/action" { POST actions::act; }
+    "/servers/{server_id}/metadata" { GET metadata::list; POST metadata::add; PUT metadata::replace; }
+    "/servers/{server_id}/metadata/{key}" {
+        GET metadata::show; PUT metadata::set; DELETE metadata::delete;
+    }
+    "/servers/{server_id}/tags" {
+        GET [26..NEWEST] tags::list; PUT [26..NEWEST] tags::replace; DELETE [26..NEWEST] tags::clear;
+    }
+    "/servers/{server_id}/tags/{tag}" {
+        GET [26..NEWEST] tags::show; PUT [26..NEWEST] tags::add; DELETE [26..NEWEST] tags::delete;
+    }
+    "/servers/{server_id}/ips" { GET parts::addresses; }
+    "/servers/{server_id}/os-interface" { GET parts::interfaces; }
+    "/servers/{server_id}/os-volume_attachments" { GET parts::volumes; }
+    "/servers/{server_id}/os-security-groups" { GET parts::security_groups; }
+    "/servers/{server_id}/os-instance-actions" { GET instance_actions::list; }
+    "/servers/{server_id}/os-instance-actions/{request_id}" { GET instance_actions::show; }
+    "/servers/{server_id}/migrations" { GET [23..NEWEST] migrations::of_server; }
+    "/servers/{server_id}/migrations/{migration_id}" {
+        GET [23..NEWEST] migrations::show; DELETE [24..NEWEST] migrations::abort;
+    }
+    "/servers/{server_id}/migrations/{migration_id}/action" { POST [22..NEWEST] migrations::force; }
+    "/os-migrations" { GET migrations::list; }
+
+    "/os-server-groups" { GET server_groups::list; POST server_groups::create; }
+    "/os-server-groups/{server_group_id}" { GET server_groups::show; DELETE server_groups::delete; }
+    "/os-aggregates" { GET aggregates::list; POST aggregates::create; }
+    "/os-aggregates/{aggregate_id}" {
+        GET aggregates::show; PUT aggregates::update; DELETE aggregates::delete;
+    }
+    "/os-aggregates/{aggregate_id}/action" { POST aggregates::action; }
+    "/os-availability-zone" { GET zones::list; }
+    "/os-availability-zone/detail" { GET zones::detail; }
+    "/os-services" { GET services::list; }
+    "/os-services/{service_id}" { PUT services::update; DELETE services::delete; }
+    "/os-hypervisors" { GET hypervisors::list; }
+    "/os-hypervisors/detail" { GET hypervisors::detail; }
+    "/os-hypervisors/statistics" { GET [1..87] hypervisors::statistics; }
+    "/os-hypervisors/{hypervisor_id}" { GET hypervisors::show; }
+    "/os-hypervisors/{hypervisor_id}/search" { GET [1..52] hypervisors::search; }
+    "/os-hypervisors/{hypervisor_id}/servers" { GET [1..52] hypervisors::servers; }
+    "/os-hypervisors/{hypervisor_id}/uptime" { GET [1..87] hypervisors::uptime; }
+    "/os-keypairs" { GET keypairs::list; POST keypairs::create; }
+    "/os-keypairs/{name}" { GET keypairs::show; DELETE keypairs::delete; }
+};
+
+/// Compiles the table; no two of its paths conflict.
+pub(crate) fn router() -> Router<usize> {
+    let mut router = Router::new();
+    for (index, entry) in TABLE.iter().enumerate() {
+        let inserted = router.insert(entry.path, index);
+        debug_assert!(inserted.is_ok(), "{}: {inserted:?}", entry.path);
+    }
+    router
+}
+
+/// Whether a path's first segment is a resource; otherwise it is the id of a project.
+pub(crate) fn is_resource(first: &str) -> bool {
+    TABLE.iter().any(|entry| {
+        let mut parts = entry.path.split('/').skip(1);
+        parts.next() == Some(first)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_is_found() {
+        let router = router();
+        for (index, entry) in TABLE.iter().enumerate() {
+            let path = entry.path.replace(['{', '}'], "x");
+            assert_eq!(
+                router.at(&path).map(|found| *found.value),
+                Ok(index),
+                "{path}"
+            );
+        }
+        assert!(router.at("/servers/").is_err());
+        assert!(is_resource("servers") && !is_resource("detail") && !is_resource("admin"));
+    }
+
+    #[test]
+    fn versions_decide_which_operation_answers() {
+        let flavor = TABLE
+            .iter()
+            .find(|entry| entry.path == "/flavors/{flavor_id}");
+        let flavor = flavor.unwrap();
+        assert!(flavor.operation("PUT", Version(55)).0.is_some());
+        assert!(matches!(flavor.operation("PUT", Version(54)), (None, true)));
+        assert!(matches!(
+            flavor.operation("POST", Version(54)),
+            (None, false)
+        ));
+    }
+}

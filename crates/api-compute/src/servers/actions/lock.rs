@@ -1,0 +1,51 @@
+//! Locks: only administrators may change a locked server.
+
+use placewright_auth::Rule;
+use placewright_conductor::super_conductor::Lock;
+use serde_json::Value;
+use placewright_http::{ApiResult, Reply};
+
+use super::super::{find, labels};
+use super::nullable;
+use crate::call::Call;
+use crate::fields::Fields;
+
+pub(super) async fn lock(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
+    let wish = nullable(wish);
+    let mut reason = None;
+    if call.version.since(73) {
+        let mut wish = Fields::new("lock", &wish)?;
+        reason = wish.text("locked_reason", 1..=255)?.map(str::to_owned);
+        wish.finish()?;
+    }
+    call.change(|control, views| {
+        let seen = find(call, control, views, Rule::ServersLock)?;
+        let by_owner = seen.mapping.project == call.project() && !call.sees_all_projects();
+        let mut labels = labels::of(&seen);
+        let was_by_other = labels.lock.as_ref().is_some_and(|lock| !lock.by_owner);
+        labels.lock = Some(Lock {
+            by_owner: by_owner && !was_by_other,
+            reason: reason.clone(),
+        });
+        labels.updated_at = call.at;
+        Ok((labels::command(call, &seen, &labels), ()))
+    })
+    .await?;
+    Ok(Reply::empty(202))
+}
+
+pub(super) async fn unlock(call: &Call<'_>) -> ApiResult<Reply> {
+    call.change(|control, views| {
+        let seen = find(call, control, views, Rule::ServersUnlock)?;
+        let mut labels = labels::of(&seen);
+        if labels.lock.as_ref().is_some_and(|lock| !lock.by_owner) {
+            let (project, user) = (&seen.mapping.project, &seen.mapping.user);
+            call.allow_on(Rule::ServersUnlockOverride, project, user)?;
+        }
+        labels.lock = None;
+        labels.updated_at = call.at;
+        Ok((labels::command(call, &seen, &labels), ()))
+    })
+    .await?;
+    Ok(Reply::empty(202))
+}

@@ -1,0 +1,344 @@
+//! Moves of a server, and their confirmation or reversal.
+//!
+//! Each is accepted as one command and carried out afterwards; the server's status, migrations and
+//! actions show the result.
+
+use placewright_auth::Rule;
+use placewright_conductor::cell_conductor::VmState;
+use placewright_conductor::super_conductor::{Change, Command};
+use placewright_conductor::{Control, MigrationId, MoveKind, Verdict};
+use placewright_control::Views;
+use placewright_link::Act;
+use placewright_scheduler::request::Destination;
+use placewright_scheduler::translate::translate;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Reply};
+
+use super::super::body::Body;
+use super::super::create::{flavor_of, flavor_ref};
+use super::super::find_unlocked;
+use super::super::seen::Seen;
+use super::super::wishes::disk_config;
+use super::nullable;
+use crate::admin::zones;
+use crate::call::Call;
+use crate::fields::{self, Fields};
+
+/// Accepts a move of the server in the path. `prepare` checks it, and returns the new
+/// specification.
+async fn start(
+    call: &Call<'_>,
+    rule: Rule,
+    kind: MoveKind,
+    prepare: impl Fn(&Seen<'_>, &mut Body) -> ApiResult<()> + Send + Sync,
+) -> ApiResult<()> {
+    let migration = MigrationId(Uuid::new_v4());
+    call.change(|control, views| {
+        let seen = find_unlocked(call, control, views, rule)?;
+        check_state(&seen, kind)?;
+        let mut spec = seen.stored.clone();
+        let mut body = Body::of(&spec)?.for_move();
+        prepare(&seen, &mut body)?;
+        if let Err(error) = translate(&body.request, call.core.translate()) {
+            return Err(ApiError::bad_request(format!("{error}.")));
+        }
+        body.put(&mut spec)?;
+        let command = Command::Guarded {
+            facts: vec![Change::Spec(seen.id, Some(Box::new(seen.stored.clone())))],
+            command: Box::new(Command::StartMove {
+                migration,
+                instance: seen.id,
+                kind,
+                spec: Some(spec),
+            }),
+        };
+        Ok((command, ()))
+    })
+    .await
+}
+
+/// Whether a server's state allows a move; its cell decides finally.
+fn check_state(seen: &Seen<'_>, kind: MoveKind) -> ApiResult<()> {
+    let status = seen.status();
+    let state = seen.view.map(|view| view.vm_state);
+    let can = match kind {
+        MoveKind::ColdMigrate | MoveKind::Resize | MoveKind::LiveMigrate => {
+            state == Some(VmState::Active)
+        }
+        MoveKind::Evacuate => matches!(state, Some(VmState::Active | VmState::Error)),
+        MoveKind::Unshelve => state == Some(VmState::ShelvedOffloaded),
+    };
+    if can && status.task.is_none() && !seen.is_out_of_reach {
+        return Ok(());
+    }
+    let what = match kind {
+        MoveKind::ColdMigrate => "migrated",
+        MoveKind::Resize => "resized",
+        MoveKind::LiveMigrate => "migrated live",
+        MoveKind::Evacuate => "evacuated",
+        MoveKind::Unshelve => "unshelved",
+    };
+    Err(busy(seen, what))
+}
+
+fn busy(seen: &Seen<'_>, what: &str) -> ApiError {
+    let status = seen.status();
+    let task = status
+        .task
+        .map(|task| format!(" ({task})"))
+        .unwrap_or_default();
+    ApiError::conflict(format!(
+        "Server {} cannot be {what} while it is {}{task}.",
+        seen.id, status.status
+    ))
+}
+
+/// Restricts a move to the host with this name.
+fn destine(seen: &Seen<'_>, body: &mut Body, field: &str, host: &str) -> ApiResult<()> {
+    let conductor = &seen.control.conductor;
+    let id = conductor.host_names().get(host);
+    let cell = id
+        .and_then(|id| conductor.hosts().get(id))
+        .map(|row| row.cell);
+    let Some(cell) = cell else {
+        return Err(ApiError::field(field, format!("there is no host {host}")));
+    };
+    if Some(cell) != seen.mapping.cell {
+        let message = format!("host {host} is in another cell than the server");
+        return Err(ApiError::field(field, message));
+    }
+    if seen.host().is_some_and(|(_, own)| own == host) {
+        return Err(ApiError::field(
+            field,
+            format!("the server is on {host} already"),
+        ));
+    }
+    body.request.requested_destination = Some(Destination {
+        host: Some(host.to_owned()),
+        ..Destination::default()
+    });
+    Ok(())
+}
+
+pub(super) async fn resize(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
+    let mut fields = Fields::new("resize", wish)?;
+    let id = flavor_ref(&mut fields)?;
+    let disk = disk_config(&mut fields)?;
+    fields.finish()?;
+    start(call, Rule::ServersResize, MoveKind::Resize, |seen, body| {
+        let flavor = crate::flavors::find(call, seen.control, &id)
+            .map_err(|_| ApiError::field("resize.flavorRef", format!("there is no flavor {id}")))?;
+        if body.server.flavor_id == id {
+            let message = "it is the flavor that the server has already";
+            return Err(ApiError::field("resize.flavorRef", message));
+        }
+        body.request.flavor = flavor_of(flavor);
+        body.server.flavor_id.clone_from(&id);
+        if let Some(disk) = disk {
+            disk.clone_into(&mut body.server.disk_config);
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(Reply::empty(202))
+}
+
+pub(super) async fn migrate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
+    let wish = nullable(wish);
+    let mut host = None;
+    if call.version.since(56) {
+        let mut fields = Fields::new("migrate", &wish)?;
+        host = fields.nullable_text("host", 1..=255)?.flatten();
+        fields.finish()?;
+        if host.is_some() {
+            call.allow(Rule::ServersMigrateHost)?;
+        }
+    }
+    start(
+        call,
+        Rule::ServersMigrate,
+        MoveKind::ColdMigrate,
+        |seen, body| match host {
+            Some(host) => destine(seen, body, "migrate.host", host),
+            None => Ok(()),
+        },
+    )
+    .await?;
+    Ok(Reply::empty(202))
+}
+
+pub(super) async fn live_migrate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
+    let mut fields = Fields::new("os-migrateLive", wish)?;
+    let host = fields.nullable_text("host", 1..=255)?;
+    if host.is_none() && !call.version.since(25) {
+        return Err(fields.wrong("host", "it is missing"));
+    }
+    // The driver decides how disks are copied; the field is still validated.
+    let block = fields.need("block_migration")?;
+    let is_auto = block == "auto" && call.version.since(25);
+    if !is_auto && fields::boolean(block).is_none() {
+        let path = fields.path_of("block_migration");
+        return Err(fields::wrong(&path, "true, false or auto", block));
+    }
+    if !call.version.since(25) {
+        fields.boolean("disk_over_commit")?;
+    }
+    read_force(call, &mut fields, 30)?;
+    fields.finish()?;
+    let host = host.flatten();
+    let kind = MoveKind::LiveMigrate;
+    start(
+        call,
+        Rule::ServersMigrateLive,
+        kind,
+        |seen, body| match host {
+            Some(host) => destine(seen, body, "os-migrateLive.host", host),
+            None => Ok(()),
+        },
+    )
+    .await?;
+    Ok(Reply::empty(202))
+}
+
+/// Parses the flag that skips checks, which has no effect here; some versions allow it.
+fn read_force(call: &Call<'_>, fields: &mut Fields<'_>, since: u16) -> ApiResult<()> {
+    if call.version.since(since) && !call.version.since(68) {
+        fields.boolean("force")?;
+    }
+    Ok(())
+}
+
+pub(super) async fn evacuate(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
+    let mut fields = Fields::new("evacuate", wish)?;
+    let host = fields.nullable_text("host", 1..=255)?.flatten();
+    let password = fields.text("adminPass", 0..=255)?;
+    if !call.version.since(14) {
+        let shared = fields.boolean("onSharedStorage")?;
+        if shared.is_none() {
+            return Err(fields.wrong("onSharedStorage", "it is missing"));
+        }
+    }
+    read_force(call, &mut fields, 29)?;
+    fields.finish()?;
+    start(
+        call,
+        Rule::ServersEvacuate,
+        MoveKind::Evacuate,
+        |seen, body| {
+            if let Some((id, name)) = seen.host() {
+                let view = seen.cell().and_then(|cell| seen.views.host(cell, id));
+                if view.is_none_or(|view| view.is_up) {
+                    let name = match call.sees_all_projects() {
+                        true => format!("Host {name}"),
+                        false => "The host".to_owned(),
+                    };
+                    let message = format!("{name} of the server is up: migrate it instead.");
+                    return Err(ApiError::bad_request(message));
+                }
+            }
+            match host {
+                Some(host) => destine(seen, body, "evacuate.host", host),
+                None => Ok(()),
+            }
+        },
+    )
+    .await?;
+    if call.version.since(14) {
+        return Ok(Reply::empty(200));
+    }
+    Reply::value(200, &json!({"adminPass": password}))
+}
+
+pub(super) async fn shelve(call: &Call<'_>) -> ApiResult<Reply> {
+    let read = call.read(|control, views| {
+        let seen = find_unlocked(call, control, views, Rule::ServersShelve)?;
+        let is_active = seen
+            .view
+            .is_some_and(|view| view.vm_state == VmState::Active);
+        match seen.cell() {
+            Some(cell) if is_active && seen.status().task.is_none() => Ok((cell, seen.id)),
+            _ => Err(busy(&seen, "shelved")),
+        }
+    });
+    let (cell, instance) = read.await?;
+    call.act(cell, Act::Shelve { instance }).await?;
+    Ok(Reply::empty(202))
+}
+
+/// Shelved servers are removed from their hosts at once, so there is nothing left to do.
+pub(super) async fn shelve_offload(call: &Call<'_>) -> ApiResult<Reply> {
+    let read = call.read(|control, views| {
+        let seen = find_unlocked(call, control, views, Rule::ServersShelveOffload)?;
+        Err(busy(&seen, "taken off its host"))
+    });
+    read.await
+}
+
+pub(super) async fn unshelve(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
+    let wish = nullable(wish);
+    let (mut zone, mut host) = (None, None);
+    if call.version.since(77) {
+        let mut fields = Fields::new("unshelve", &wish)?;
+        zone = if call.version.since(91) {
+            fields.nullable_text("availability_zone", 1..=255)?
+        } else {
+            fields.text("availability_zone", 1..=255)?.map(Some)
+        };
+        if call.version.since(91) {
+            host = fields.text("host", 1..=255)?;
+        }
+        fields.finish()?;
+        if host.is_some() {
+            call.allow(Rule::ServersUnshelveToHost)?;
+        }
+    }
+    start(
+        call,
+        Rule::ServersUnshelve,
+        MoveKind::Unshelve,
+        |seen, body| {
+            match zone {
+                Some(Some(zone)) if !zones::exists(seen.control, zone) => {
+                    let message = format!("there is no zone {zone}");
+                    return Err(ApiError::field("unshelve.availability_zone", message));
+                }
+                Some(zone) => body.request.availability_zone = zone.map(str::to_owned),
+                None => {}
+            }
+            match host {
+                Some(host) => destine(seen, body, "unshelve.host", host),
+                None => Ok(()),
+            }
+        },
+    )
+    .await?;
+    Ok(Reply::empty(202))
+}
+
+pub(super) async fn confirm(call: &Call<'_>) -> ApiResult<Reply> {
+    conclude(call, Rule::ServersConfirmResize, Verdict::Confirm).await?;
+    Ok(Reply::empty(204))
+}
+
+pub(super) async fn revert(call: &Call<'_>) -> ApiResult<Reply> {
+    conclude(call, Rule::ServersRevertResize, Verdict::Revert).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn conclude(call: &Call<'_>, rule: Rule, verdict: Verdict) -> ApiResult<()> {
+    let find = |control: &Control, views: &Views| {
+        let seen = find_unlocked(call, control, views, rule)?;
+        let status = seen.status();
+        let latest = seen.mapping.migrations.last().copied();
+        let latest = latest.filter(|latest| control.conductor.moves().contains_key(latest));
+        match latest {
+            Some(latest) if status.status == "VERIFY_RESIZE" && status.task.is_none() => Ok(latest),
+            _ => Err(busy(&seen, "confirmed or reverted")),
+        }
+    };
+    let migration = call.read(find).await?;
+    call.carry_out(Command::Conclude { migration, verdict })
+        .await?;
+    Ok(())
+}

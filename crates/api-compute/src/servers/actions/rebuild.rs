@@ -1,0 +1,303 @@
+//! Rebuilds of a server on its host.
+
+use placewright_auth::Rule;
+use placewright_conductor::cell_conductor::VmState;
+use placewright_conductor::super_conductor::{Command, RebuildEvent, of_spec};
+use placewright_conductor::{CellId, Control, Fault, HostId, InstanceId, Spec};
+use placewright_control::Views;
+use placewright_link::Act;
+use placewright_placement::Timestamp;
+use placewright_scheduler::request::RequestSpec;
+use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
+
+use super::super::body::Body;
+use super::super::seen::Seen;
+use super::super::show::{self, Sight};
+use super::super::update::withhold_newer;
+use super::super::{create, find_unlocked, labels, metadata, wishes};
+use crate::error;
+use crate::call::Call;
+use crate::fields::Fields;
+
+/// A parsed rebuild request: the fields that change.
+struct Wish {
+    image: String,
+    name: Option<String>,
+    description: Option<Option<String>>,
+    metadata: Option<std::collections::BTreeMap<String, String>>,
+    hostname: Option<String>,
+    user_data: Option<Option<String>>,
+    key_name: Option<Option<String>>,
+    access_ip_v4: Option<Option<String>>,
+    access_ip_v6: Option<Option<String>>,
+    disk_config: Option<&'static str>,
+    certificates: Option<Option<Vec<String>>>,
+}
+
+fn read(call: &Call<'_>, wish: &Value) -> ApiResult<Wish> {
+    let mut fields = Fields::new("rebuild", wish)?;
+    let version = call.version;
+    let image = fields.needed_text("imageRef", 1..=255)?;
+    let image = create::image_id("rebuild.imageRef", image)?;
+    let name = fields.name("name")?.map(str::to_owned);
+    let metadata = match fields.take("metadata") {
+        None => None,
+        Some(value) => Some(metadata::read("rebuild.metadata", value)?),
+    };
+    let mut text_since = |key, since: u16, most: usize| {
+        if !version.since(since) {
+            return Ok(None);
+        }
+        let text = fields.nullable_text(key, 0..=most)?;
+        ApiResult::Ok(text.map(|text| text.map(str::to_owned)))
+    };
+    let description = text_since("description", 19, 255)?;
+    let key_name = text_since("key_name", 54, 255)?;
+    let hostname = text_since("hostname", 90, 255)?.flatten();
+    if let Some(hostname) = &hostname {
+        wishes::check_hostname(call, "rebuild.hostname", hostname)?;
+    }
+    let user_data = match version.since(57) && fields.has("user_data") {
+        true => Some(wishes::read_user_data(&mut fields)?),
+        false => None,
+    };
+    let certificates = match version.since(63) && fields.has("trusted_image_certificates") {
+        true => Some(wishes::certificates(&mut fields)?),
+        false => None,
+    };
+    let wish = Wish {
+        image,
+        name,
+        description,
+        metadata,
+        hostname,
+        user_data,
+        key_name,
+        access_ip_v4: wishes::access_address(&mut fields, "accessIPv4")?,
+        access_ip_v6: wishes::access_address(&mut fields, "accessIPv6")?,
+        disk_config: wishes::disk_config(&mut fields)?,
+        certificates,
+    };
+    fields.text("adminPass", 0..=255)?;
+    fields.boolean("preserve_ephemeral")?;
+    if !version.since(57) && fields.take("personality").is_some() {
+        let message = "files cannot be put into servers; use user_data";
+        return Err(fields.wrong("personality", message));
+    }
+    fields.finish()?;
+    Ok(wish)
+}
+
+fn check<'s>(call: &Call<'_>, control: &'s Control, views: &'s Views) -> ApiResult<Seen<'s>> {
+    let seen = find_unlocked(call, control, views, Rule::ServersRebuild)?;
+    let can = seen.view.is_some_and(|view| {
+        let is_fine = matches!(view.vm_state, VmState::Active | VmState::Error);
+        is_fine && view.guest.is_some() && view.job.is_none()
+    });
+    if can && !seen.is_out_of_reach && seen.rebuild.is_none() {
+        return Ok(seen);
+    }
+    let status = seen.status().status;
+    let message = format!("Server {} cannot be rebuilt while it is {status}.", seen.id);
+    Err(ApiError::conflict(message))
+}
+
+/// What was looked up for a rebuild.
+struct Prepared {
+    id: InstanceId,
+    cell: CellId,
+    spec: Spec,
+    /// The time of its cell's latest change of the server.
+    seen: Timestamp,
+    /// The host, with the request of the original placement and that of the new image; none if the
+    /// image stays.
+    check: Option<(HostId, RequestSpec, RequestSpec)>,
+}
+
+impl Prepared {
+    fn of(call: &Call<'_>, control: &Control, views: &Views, wish: &Wish) -> ApiResult<Self> {
+        let seen = check(call, control, views)?;
+        let (spec, image) = renewed(call, control, &seen, wish)?;
+        let host = seen.view.and_then(|view| view.guest);
+        Ok(Self {
+            id: seen.id,
+            cell: seen.cell().ok_or_else(error::nothing_here)?,
+            check: host
+                .zip(image)
+                .map(|(guest, (before, now))| (guest.host, before, now)),
+            spec,
+            seen: seen.view.map_or(Timestamp(0), |view| view.updated_at),
+        })
+    }
+
+    /// Submits the rebuild to the cell. Control records the new specification until the cell has
+    /// completed it.
+    async fn order(&self, call: &Call<'_>) -> ApiResult<()> {
+        let instance = self.id;
+        let told = |event| call.carry_out(Command::Rebuild { instance, event });
+        let begun = RebuildEvent::Begun {
+            spec: self.spec.clone(),
+            seen: self.seen,
+        };
+        let begin = Command::Bounded {
+            bounds: vec![call.room_for(&self.spec.project, of_spec(&self.spec))],
+            command: Box::new(Command::Rebuild {
+                instance,
+                event: begun,
+            }),
+        };
+        call.carry_out(begin).await?;
+        let order = Act::Rebuild {
+            instance,
+            spec: Box::new(self.spec.clone()),
+        };
+        let accepted = call.act(self.cell, order).await;
+        // A cell that did not answer may carry it out all the same.
+        if accepted.as_ref().is_err_and(|error| error.status() == 409) {
+            let digest = self.spec.digest();
+            told(RebuildEvent::Refused { digest }).await?;
+        }
+        accepted
+    }
+
+    /// Asks the scheduler whether the host is feasible for the new image. The server keeps its
+    /// allocation: nothing is claimed.
+    async fn refusal(&self, call: &Call<'_>) -> Option<Fault> {
+        let (host, before, now) = self.check.clone()?;
+        let (instance, ranker) = (self.id.0, call.core.ranker.clone());
+        // Ranking holds the scheduler's lock for a moment.
+        let checked = tokio::task::spawn_blocking(move || {
+            ranker.decide(|scheduler, control| {
+                let state = &control.placement;
+                scheduler.check_rebuild(state, (instance, host.0), &now, &before)
+            })
+        });
+        let why = match checked.await {
+            Ok(Ok(())) => return None,
+            Ok(Err(refusal)) => refusal.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Some(Fault {
+            code: 500,
+            message: format!("No valid host was found. The server cannot be rebuilt: {why}."),
+            details: String::new(),
+            at: call.at,
+        })
+    }
+}
+
+/// The new specification. With another image also the request of the original placement, and the
+/// same with that image.
+fn renewed(
+    call: &Call<'_>,
+    control: &Control,
+    seen: &Seen<'_>,
+    wish: &Wish,
+) -> ApiResult<(Spec, Option<(RequestSpec, RequestSpec)>)> {
+    let mut spec = seen.stored.clone();
+    let mut body = Body::of(&spec)?;
+    let mut requests = None;
+    if body.server.image.as_ref() != Some(&wish.image) {
+        let before = body.request.clone();
+        body.request.image = call.core.images().find(&wish.image);
+        requests = Some((before, body.request.clone()));
+    }
+    let server = &mut body.server;
+    server.image = Some(wish.image.clone());
+    if let Some(data) = &wish.user_data {
+        server.user_data.clone_from(data);
+    }
+    if let Some(address) = &wish.access_ip_v4 {
+        server.access_ip_v4.clone_from(address);
+    }
+    if let Some(address) = &wish.access_ip_v6 {
+        server.access_ip_v6.clone_from(address);
+    }
+    if let Some(disk) = wish.disk_config {
+        disk.clone_into(&mut server.disk_config);
+    }
+    if let Some(certificates) = &wish.certificates {
+        server.trusted_image_certificates.clone_from(certificates);
+    }
+    if let Some(key) = &wish.key_name {
+        server.public_key = match key {
+            None => None,
+            Some(name) => {
+                let key = (seen.mapping.user.clone(), name.clone());
+                let row = control.conductor.keypairs().get(&key);
+                let row = row.ok_or_else(|| {
+                    ApiError::field("rebuild.key_name", format!("there is no key pair {name}"))
+                })?;
+                Some(row.public_key.clone())
+            }
+        };
+        server.key_name.clone_from(key);
+    }
+    body.put(&mut spec)?;
+    Ok((spec, requests))
+}
+
+/// Changes the labels of the server.
+async fn write_labels(call: &Call<'_>, wish: &Wish) -> ApiResult<()> {
+    let writes = wish.name.is_some()
+        || wish.description.is_some()
+        || wish.metadata.is_some()
+        || wish.hostname.is_some();
+    if !writes {
+        return Ok(());
+    }
+    labels::change(call, Rule::ServersRebuild, |labels| {
+        if let Some(name) = &wish.name {
+            labels.name.clone_from(name);
+        }
+        if let Some(description) = &wish.description {
+            labels.description.clone_from(description);
+        }
+        if let Some(metadata) = &wish.metadata {
+            labels.metadata.clone_from(metadata);
+        }
+        if let Some(hostname) = &wish.hostname {
+            labels.hostname.clone_from(hostname);
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn rebuild(call: &Call<'_>, wish: &Value) -> ApiResult<Reply> {
+    let wish = read(call, wish)?;
+    let prepared = call
+        .try_read(|control, views| Prepared::of(call, control, views, &wish))
+        .await?;
+    let (instance, cell) = (prepared.id, prepared.cell);
+    let refusal = prepared.refusal(call).await;
+    let is_accepted = refusal.is_none();
+    if let Some(fault) = refusal {
+        let fault = Box::new(fault);
+        call.act(cell, Act::RefuseRebuild { instance, fault })
+            .await?;
+    } else {
+        prepared.order(call).await?;
+        write_labels(call, &wish).await?;
+    }
+    let sight = Sight::of(call);
+    let server = call.try_read(|control, views| {
+        let seen = Seen::find(control, views, instance);
+        let mut seen = seen.ok_or_else(|| error::missing("server", &instance.to_string()))?;
+        if is_accepted {
+            // The response shows what was accepted, even if it has failed meanwhile.
+            seen.rebuild = control.conductor.rebuilds().get(&instance);
+        }
+        let mut value = show::whole(call, &seen, sight);
+        if !call.version.since(75) {
+            withhold_newer(&mut value);
+        }
+        if call.version.since(57) {
+            value["user_data"] = json!(seen.shown().server.user_data);
+        }
+        Ok(value)
+    });
+    Reply::value(202, &json!({"server": server.await?}))
+}

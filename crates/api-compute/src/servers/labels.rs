@@ -1,0 +1,58 @@
+//! The parts of a server that have no effect on placement: name, metadata, tags, lock.
+
+use placewright_auth::Rule;
+use placewright_conductor::super_conductor::{Change, Command, Labels, of_labels};
+use placewright_http::ApiResult;
+
+use super::body::Shown;
+use super::seen::Seen;
+use crate::call::Call;
+
+/// The present labels of a server.
+pub(crate) fn of(seen: &Seen<'_>) -> Labels {
+    if let Some(labels) = seen.labels {
+        return labels.clone();
+    }
+    let server = Shown::of(seen.stored).server;
+    Labels {
+        name: seen.stored.name.clone(),
+        description: server.description,
+        metadata: server.metadata,
+        tags: server.tags,
+        hostname: server.hostname,
+        lock: None,
+        updated_at: seen.mapping.created_at,
+    }
+}
+
+/// The command that changes a server's labels, if they have not changed meanwhile.
+pub(crate) fn command(call: &Call<'_>, seen: &Seen<'_>, labels: &Labels) -> Command {
+    let before = seen.labels.map(|labels| Box::new(labels.clone()));
+    let more = of_labels(labels).saturating_sub(seen.labels.map_or(0, of_labels));
+    Command::Bounded {
+        bounds: vec![call.room_for(&seen.mapping.project, more)],
+        command: Box::new(Command::Guarded {
+            facts: vec![Change::Labels(seen.id, before)],
+            command: Box::new(Command::SetLabels {
+                instance: seen.id,
+                labels: labels.clone(),
+            }),
+        }),
+    }
+}
+
+/// Changes the labels of the server in the path.
+pub(crate) async fn change(
+    call: &Call<'_>,
+    rule: Rule,
+    change: impl Fn(&mut Labels) -> ApiResult<()> + Send + Sync,
+) -> ApiResult<Labels> {
+    call.change(|control, views| {
+        let seen = super::find_unlocked(call, control, views, rule)?;
+        let mut labels = of(&seen);
+        change(&mut labels)?;
+        labels.updated_at = call.at;
+        Ok((command(call, &seen, &labels), labels))
+    })
+    .await
+}

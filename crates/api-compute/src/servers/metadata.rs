@@ -1,0 +1,114 @@
+//! The metadata of a server.
+
+use std::collections::BTreeMap;
+
+use placewright_auth::Rule;
+use serde_json::{Value, json};
+use placewright_http::{ApiError, ApiResult, Reply};
+
+use super::{find, labels};
+use crate::error;
+use crate::call::Call;
+use crate::fields::{self, Fields};
+
+/// The most items of a server's metadata.
+const ITEMS_MAX: usize = 128;
+
+/// Parses an object of metadata.
+pub(crate) fn read(path: &str, value: &Value) -> ApiResult<BTreeMap<String, String>> {
+    let pairs = fields::texts(path, value, fields::is_key, 255)?;
+    let metadata = pairs.into_iter().collect();
+    check(path, &metadata)?;
+    Ok(metadata)
+}
+
+fn check(path: &str, metadata: &BTreeMap<String, String>) -> ApiResult<()> {
+    if metadata.len() > ITEMS_MAX {
+        let message = format!("{path}: a server has at most {ITEMS_MAX} items of metadata");
+        return Err(ApiError::forbidden(message));
+    }
+    Ok(())
+}
+
+async fn of_server(call: &Call<'_>, rule: Rule) -> ApiResult<BTreeMap<String, String>> {
+    let read = call.read(|control, views| {
+        let seen = find(call, control, views, rule)?;
+        Ok(labels::of(&seen).metadata)
+    });
+    read.await
+}
+
+fn reply(metadata: &BTreeMap<String, String>) -> ApiResult<Reply> {
+    Reply::value(200, &json!({"metadata": metadata}))
+}
+
+fn wish(body: &Value) -> ApiResult<BTreeMap<String, String>> {
+    let mut fields = Fields::of_body(body)?;
+    let metadata = read("metadata", fields.need("metadata")?)?;
+    fields.finish()?;
+    Ok(metadata)
+}
+
+pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+    reply(&of_server(call, Rule::ServerMetadataIndex).await?)
+}
+
+pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
+    let key = call.parameter("key");
+    let metadata = of_server(call, Rule::ServerMetadataShow).await?;
+    let value = metadata.get(key);
+    let value = value.ok_or_else(|| error::missing("metadata item", key))?;
+    let pair: BTreeMap<_, _> = [(key, value)].into();
+    Reply::value(200, &json!({"meta": pair}))
+}
+
+/// Adds or replaces items.
+pub(crate) async fn add(call: &Call<'_>) -> ApiResult<Reply> {
+    let body = call.json()?;
+    let wish = wish(&body)?;
+    let after = labels::change(call, Rule::ServerMetadataCreate, |labels| {
+        labels.metadata.extend(wish.clone());
+        check("metadata", &labels.metadata)
+    });
+    reply(&after.await?.metadata)
+}
+
+pub(crate) async fn replace(call: &Call<'_>) -> ApiResult<Reply> {
+    let body = call.json()?;
+    let wish = wish(&body)?;
+    let after = labels::change(call, Rule::ServerMetadataUpdateAll, |labels| {
+        labels.metadata.clone_from(&wish);
+        Ok(())
+    });
+    reply(&after.await?.metadata)
+}
+
+pub(crate) async fn set(call: &Call<'_>) -> ApiResult<Reply> {
+    let key = call.parameter("key");
+    let body = call.json()?;
+    let mut fields = Fields::of_body(&body)?;
+    let wish = read("meta", fields.need("meta")?)?;
+    fields.finish()?;
+    if wish.len() != 1 || !wish.contains_key(key) {
+        let message = format!("it must have the one key {key:?} of the path");
+        return Err(ApiError::field("meta", message));
+    }
+    let after = labels::change(call, Rule::ServerMetadataUpdate, |labels| {
+        labels.metadata.extend(wish.clone());
+        check("meta", &labels.metadata)
+    });
+    after.await?;
+    Reply::value(200, &json!({"meta": wish}))
+}
+
+pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+    let key = call.parameter("key");
+    let after = labels::change(call, Rule::ServerMetadataDelete, |labels| {
+        match labels.metadata.remove(key) {
+            Some(_) => Ok(()),
+            None => Err(error::missing("metadata item", key)),
+        }
+    });
+    after.await?;
+    Ok(Reply::empty(204))
+}

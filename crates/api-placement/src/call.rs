@@ -1,0 +1,203 @@
+//! The context of an authorised request, and what handlers do with it.
+
+use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
+use tokio::sync::OwnedSemaphorePermit;
+use uuid::Uuid;
+use placewright_http::{ApiError, ApiResult, Query};
+
+use crate::json::{self, Json, Unread};
+use crate::microversion::Microversion;
+use crate::refusals::{self, Attempt};
+use crate::schema::{self, Formats, Schema};
+use crate::shared::PlacementService;
+use crate::{query, uuids};
+
+/// An authorised and routed request, as handlers receive it.
+pub(crate) struct Call<'a> {
+    pub(crate) service: &'a PlacementService,
+    pub(crate) version: Microversion,
+    pub(crate) parameters: [&'a str; 2],
+    pub(crate) query: &'a str,
+    pub(crate) body: &'a [u8],
+    pub(crate) at: Timestamp,
+}
+
+impl<'a> Call<'a> {
+    /// The first parameter of the path.
+    pub(crate) fn parameter(&self) -> &'a str {
+        self.parameters[0]
+    }
+
+    /// Whether responses have cache headers (from microversion 1.15).
+    pub(crate) fn caches(&self) -> bool {
+        self.version.since(15)
+    }
+
+    /// The present time, in seconds since 1970.
+    pub(crate) fn now(&self) -> i64 {
+        self.at.seconds()
+    }
+
+    /// The UUID of the provider in the path.
+    ///
+    /// # Errors
+    ///
+    /// 404 for a text that no provider can have as its UUID.
+    pub(crate) fn provider_uuid(&self) -> ApiResult<Uuid> {
+        uuids::canonical(self.parameter())
+            .ok_or_else(|| refusals::provider_not_found(self.parameter()))
+    }
+
+    /// Parses the query and validates it against a schema.
+    ///
+    /// # Errors
+    ///
+    /// 400 when it is not valid.
+    pub(crate) fn query(&self, schema: &Schema) -> ApiResult<Query<'a>> {
+        let refuse = |reason: String| {
+            ApiError::bad_request(format!("Invalid query string parameters: {reason}"))
+        };
+        let query = query::parse(self.query).map_err(refuse)?;
+        schema::validate(&query::as_json(&query), schema, Formats::Query).map_err(refuse)?;
+        Ok(query)
+    }
+
+    /// Parses the body and validates it against a schema.
+    ///
+    /// # Errors
+    ///
+    /// 400 when it is not JSON or not valid.
+    pub(crate) fn json(&self, schema: &Schema) -> ApiResult<Json<'a>> {
+        let entries_max = self.service.options.entries_max;
+        let values_max = entries_max
+            .saturating_mul(VALUES_OF_ENTRY)
+            .max(VALUES_LEAST);
+        let value = json::parse_bounded(self.body, values_max).map_err(|unread| match unread {
+            Unread::Malformed(reason) => ApiError::bad_request(format!("Malformed JSON: {reason}")),
+            Unread::TooMany => too_many_values(values_max, entries_max),
+        })?;
+        check(&value, schema)?;
+        Ok(value)
+    }
+
+    /// Checks that a request does not change too many entries at once, because others wait while it
+    /// is decided.
+    ///
+    /// # Errors
+    ///
+    /// 413 that names the limit.
+    pub(crate) fn check_entries(&self, entries: usize, what: &str) -> ApiResult<()> {
+        let most = self.service.options.entries_max;
+        if entries <= most {
+            return Ok(());
+        }
+        let detail =
+            format!("The request has {entries} {what}; placement.entries_max allows {most}.");
+        Err(ApiError::new(413, detail))
+    }
+
+    /// The body of a request that belongs to a provider: a missing provider is reported before an
+    /// error in the body.
+    pub(crate) async fn json_of_provider(
+        &self,
+        provider: Uuid,
+        schema: &Schema,
+    ) -> ApiResult<Json<'a>> {
+        match self.json(schema) {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.provider_first(provider, error).await),
+        }
+    }
+
+    /// The error to report for a request that belongs to a provider: the missing provider, if it is
+    /// missing, and otherwise `error`.
+    pub(crate) async fn provider_first(&self, provider: Uuid, error: ApiError) -> ApiError {
+        let exists = self
+            .read(move |state| state.provider_id(provider).is_some())
+            .await;
+        if exists {
+            error
+        } else {
+            refusals::provider_not_found(self.parameter())
+        }
+    }
+
+    /// Computes a value from the state, which is durable when this returns.
+    pub(crate) async fn read<T: Send>(&self, compute: impl Fn(&State) -> T + Send) -> T {
+        self.service.placement.read(compute).await
+    }
+
+    /// Computes a value from the state in slices; see
+    /// [`placewright_engine::Engine::read_in_slices`].
+    pub(crate) async fn read_in_slices<S: Send, T: Send>(
+        &self,
+        begin: impl Fn() -> S + Send,
+        go_on: impl Fn(&State, &mut S) -> Option<T> + Send,
+    ) -> T {
+        self.service.placement.read_in_slices(begin, go_on).await
+    }
+
+    /// Checks the size of a response, and reserves its memory until it is sent; none is reserved
+    /// for a small one.
+    ///
+    /// # Errors
+    ///
+    /// 400 with advice for a response that is too large, 503 when others occupy too much.
+    pub(crate) fn admit_answer(
+        &self,
+        bytes: usize,
+        held: usize,
+        advice: &str,
+    ) -> ApiResult<Option<OwnedSemaphorePermit>> {
+        self.service.gateway.admit_answer(bytes, held, advice)
+    }
+
+    /// Submits a command, and waits until its outcome is durable.
+    ///
+    /// # Errors
+    ///
+    /// The response to a refusal, or to a failure of the store (503).
+    pub(crate) async fn submit(
+        &self,
+        command: Command,
+        attempt: Attempt<'_>,
+    ) -> ApiResult<Outcome> {
+        match self.try_submit(command).await? {
+            Ok(outcome) => Ok(outcome),
+            Err(refusal) => Err(refusals::to_error(&refusal, &attempt)),
+        }
+    }
+
+    /// Like [`Call::submit`], for callers that handle refusals themselves.
+    pub(crate) async fn try_submit(&self, command: Command) -> ApiResult<Result<Outcome, Refusal>> {
+        self.service.submit(command).await
+    }
+}
+
+/// The most JSON values of a body for each entry that it may have, and the least limit of values.
+const VALUES_OF_ENTRY: usize = 32;
+const VALUES_LEAST: usize = 10_000;
+
+fn too_many_values(values_max: usize, entries_max: usize) -> ApiError {
+    let detail = format!(
+        "The body has more than {values_max} JSON values, {VALUES_OF_ENTRY} for each of the \
+         {entries_max} entries that placement.entries_max allows."
+    );
+    ApiError::new(413, detail)
+}
+
+/// Validates a value of a body against a schema.
+///
+/// # Errors
+///
+/// 400 with the reason.
+pub(crate) fn check(value: &Json<'_>, schema: &Schema) -> ApiResult<()> {
+    schema::validate(value, schema, Formats::Body)
+        .map_err(|reason| ApiError::bad_request(format!("JSON does not validate: {reason}")))
+}
+
+/// A generation as the state compares it. A negative one matches nothing, and is reported as it was
+/// given.
+pub(crate) fn generation(value: Option<&Json<'_>>) -> u64 {
+    value.and_then(Json::integer).unwrap_or(-1).cast_unsigned()
+}

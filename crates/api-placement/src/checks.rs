@@ -1,0 +1,103 @@
+//! Checks of a request's head, in the order of the reference.
+
+use hyper::header::{self, HeaderMap};
+use hyper::http::request::Parts;
+use placewright_http::{ApiError, ApiResult, content_type, require_json};
+
+use crate::accept::Accept;
+use crate::microversion::{self, Microversion, VersionError};
+use crate::routes::{Entry, Needs, Operation, Route};
+
+const JSON: &str = "application/json";
+
+pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Microversion> {
+    microversion::negotiate(headers).map_err(|error| {
+        let status = match error {
+            VersionError::Malformed { .. } => 400,
+            VersionError::Unacceptable(_) => 406,
+        };
+        ApiError::new(status, format!("Invalid microversion: {error}")).at_door()
+    })
+}
+
+/// A body needs a content type, even if the handler ignores it.
+pub(crate) fn check_content_length(headers: &HeaderMap) -> ApiResult<()> {
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    let has_body = length.is_some_and(|length| length.trim().parse::<u64>() != Ok(0));
+    if has_body && content_type(headers).is_empty() {
+        return Err(
+            ApiError::bad_request("content-type header required when content-length > 0").at_door(),
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn choose(
+    entry: &'static Entry,
+    parts: &Parts,
+    version: Microversion,
+) -> ApiResult<&'static Operation> {
+    let method = parts.method.as_str();
+    let (operation, known) = entry.operation(method, version);
+    if let Some(operation) = operation {
+        return Ok(operation);
+    }
+    if !known {
+        let detail = "The method specified is not allowed for this resource.";
+        return Err(ApiError::new(405, detail).with_allow(entry.allow));
+    }
+    if entry.route == Route::Aggregates {
+        // For these routes the reference checks the headers before the version.
+        let operation = entry
+            .operations
+            .iter()
+            .find(|operation| operation.method == method);
+        check_needs(
+            operation.map_or(Needs::Nothing, |one| one.needs),
+            &parts.headers,
+        )?;
+    }
+    let status = match (entry.route, method) {
+        (Route::Inventories, "DELETE") => 405,
+        _ => 404,
+    };
+    Err(ApiError::new(status, ""))
+}
+
+pub(crate) fn check_needs(needs: Needs, headers: &HeaderMap) -> ApiResult<()> {
+    match needs {
+        Needs::Nothing => Ok(()),
+        Needs::AcceptJson => {
+            if Accept::parse(Some(&accept_text(headers))).takes(JSON) {
+                return Ok(());
+            }
+            Err(ApiError::new(406, "Only application/json is provided"))
+        }
+        Needs::JsonBody => require_json(headers),
+    }
+}
+
+/// The `Accept` header as one text; none, an empty one and `*/*` stand for JSON.
+pub(crate) fn accept_text(headers: &HeaderMap) -> String {
+    let mut values = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .map(|value| value.to_str());
+    let text = match (values.next(), values.next()) {
+        (None, _) => return JSON.to_owned(),
+        (Some(one), None) => one.unwrap_or("?").to_owned(),
+        (Some(first), Some(second)) => {
+            let rest = [first, second].into_iter().chain(values);
+            rest.map(|value| value.unwrap_or("?"))
+                .collect::<Vec<_>>()
+                .join(",")
+        }
+    };
+    if text.is_empty() || text == "*/*" {
+        JSON.to_owned()
+    } else {
+        text
+    }
+}

@@ -1,0 +1,186 @@
+//! Placewright's own pages beside the Placement API.
+//!
+//! Without authentication: `/placewright/v1/openapi.json`. Under a policy rule:
+//! `/placewright/v1/changes`, `/placewright/v1/explain`, `/placewright/v1/audit`,
+//! `/placewright/v1/audit/repair`.
+
+mod change_json;
+pub(crate) mod changes;
+pub(crate) mod explain;
+mod openapi;
+
+use hyper::http::request::Parts;
+use placewright_auth::{Identity, Rule, Target};
+use placewright_control::RepairOptions;
+use placewright_http::{Access, ApiError, ApiResult, Query, Reply};
+
+use crate::microversion::Microversion;
+use crate::query;
+use crate::shared::PlacementService;
+
+/// One of the pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// The OpenAPI document of the Placement API.
+    OpenApi,
+    /// The stream of all durable changes in order.
+    Changes,
+    /// An explanation of why a query for candidates finds what it finds.
+    Explain,
+    /// The inconsistencies that an audit finds.
+    Audit,
+    /// An audit that repairs inconsistencies.
+    Repair,
+}
+
+/// A request for a page that is allowed.
+#[derive(Debug)]
+pub(crate) struct PageRequest {
+    /// The page that is asked for.
+    pub(crate) page: Page,
+    /// The microversion of an explained query.
+    version: Microversion,
+    /// The last event that a reader of the change stream saw, as its client says.
+    last_event: Option<String>,
+}
+
+impl Page {
+    const ALL: [Page; 5] = [
+        Page::OpenApi,
+        Page::Changes,
+        Page::Explain,
+        Page::Audit,
+        Page::Repair,
+    ];
+
+    /// The page at a path.
+    pub(crate) fn find(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|page| page.path() == path)
+    }
+
+    /// The path of the page.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Page::OpenApi => "/placewright/v1/openapi.json",
+            Page::Changes => "/placewright/v1/changes",
+            Page::Explain => "/placewright/v1/explain",
+            Page::Audit => "/placewright/v1/audit",
+            Page::Repair => "/placewright/v1/audit/repair",
+        }
+    }
+
+    /// The policy rule that protects it; none for a page without authentication.
+    fn rule(self) -> Option<Rule> {
+        match self {
+            Page::OpenApi => None,
+            Page::Changes => Some(Rule::ChangesFollow),
+            Page::Explain => Some(Rule::ExplainShow),
+            Page::Audit => Some(Rule::AuditShow),
+            Page::Repair => Some(Rule::AuditRepair),
+        }
+    }
+
+    /// Whether its cost grows with the fleet.
+    pub(crate) fn is_costly(self) -> bool {
+        matches!(self, Page::Explain | Page::Audit | Page::Repair)
+    }
+
+    /// Who may ask for the page.
+    pub(crate) fn access(self) -> Access {
+        match self.rule() {
+            None => Access::Open,
+            Some(_) => Access::Identified,
+        }
+    }
+}
+
+/// Checks a request for a page as far as its head says what is asked for.
+///
+/// # Errors
+///
+/// The method is another one, or the caller may not see the page.
+pub(crate) fn route(
+    service: &PlacementService,
+    page: Page,
+    parts: &Parts,
+    identity: Option<&Identity>,
+) -> ApiResult<PageRequest> {
+    let method = if page == Page::Repair { "POST" } else { "GET" };
+    if parts.method.as_str() != method {
+        let detail = "The method specified is not allowed for this resource.";
+        return Err(ApiError::new(405, detail).with_allow(method).at_door());
+    }
+    if let (Some(rule), Some(identity)) = (page.rule(), identity) {
+        service.authorize(rule, identity, &Target::own(identity))?;
+    }
+    query::parse(parts.uri.query().unwrap_or("")).map_err(ApiError::bad_request)?;
+    let version = match page {
+        Page::Explain => explain::version(&parts.headers)?,
+        _ => Microversion::MAX,
+    };
+    let last_event = parts.headers.get("last-event-id");
+    let last_event = last_event.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    Ok(PageRequest {
+        page,
+        version,
+        last_event,
+    })
+}
+
+/// Answers a request for a page.
+///
+/// # Errors
+///
+/// The error response.
+pub(crate) async fn show(
+    service: &PlacementService,
+    asked: &PageRequest,
+    query_string: &str,
+) -> ApiResult<Reply> {
+    let query = query::parse(query_string).map_err(ApiError::bad_request)?;
+    match asked.page {
+        Page::OpenApi => openapi::show(&query),
+        Page::Changes => changes::follow(service, &query, asked.last_event.as_deref()),
+        Page::Explain => explain::show(service, asked.version, query_string).await,
+        Page::Audit => audit(service, None).await,
+        Page::Repair => audit(service, Some(repair_options(&query)?)).await,
+    }
+}
+
+async fn audit(service: &PlacementService, repair: Option<RepairOptions>) -> ApiResult<Reply> {
+    let audit = service.audit.get().ok_or_else(|| {
+        ApiError::not_found("Here is no conductor, so there is nothing to audit.")
+    })?;
+    Reply::value(200, &audit.audit(repair).await)
+}
+
+/// Parses the options of a request for repairs.
+fn repair_options(query: &Query<'_>) -> ApiResult<RepairOptions> {
+    let key = "destroy_unknown_guests";
+    let destroy_unknown_guests = match query.get(key) {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            let message = format!("{key}: it must be true or false");
+            return Err(ApiError::bad_request(message));
+        }
+    };
+    Ok(RepairOptions {
+        destroy_unknown_guests,
+    })
+}
+
+/// Rejects parameters that a page does not have.
+///
+/// # Errors
+///
+/// 400 for any other parameter.
+fn check_parameters(query: &Query<'_>, known: &[&str]) -> ApiResult<()> {
+    match query.iter().find(|(key, _)| !known.contains(key)) {
+        None => Ok(()),
+        Some((key, _)) => Err(ApiError::bad_request(format!(
+            "There is no parameter '{key}' here, only: {}.",
+            known.join(", ")
+        ))),
+    }
+}

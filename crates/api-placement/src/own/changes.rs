@@ -1,0 +1,265 @@
+//! `/placewright/v1/changes?after=N`: every durable change in order, as server-sent events.
+//!
+//! One event is one entry of the journal, and its id the entry's sequence. A client that comes back
+//! with the last id it saw (`Last-Event-ID`, as browsers do by themselves, or `after`) misses
+//! nothing and sees nothing twice, as long as the entries are held.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use placewright_conductor::control::Change;
+use placewright_engine::{Engine, Entries, FollowError, Follower, Machine as _};
+use placewright_tasks::{Contained, spawn_contained};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::MissedTickBehavior;
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Query, Reply};
+use placewright_control::ControlMachine;
+
+use super::{change_json, check_parameters};
+use crate::shared::PlacementService;
+
+/// The interval of comments on a silent stream, so that both ends notice a dead connection.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The approximate size of the pieces in which events are sent. They are copied out of the entries
+/// as the client takes them, so a client that takes nothing occupies a few pieces and no entries.
+const PIECE_BYTES: usize = 16 << 10;
+/// The pieces that may wait for a slow client; beyond that its follower waits.
+const PIECES_WAITING: usize = 1;
+/// An entry with a record larger than this becomes one large event.
+const LARGE_BYTES: usize = 64 << 10;
+
+pub(super) fn follow(
+    service: &PlacementService,
+    query: &Query<'_>,
+    last_event: Option<&str>,
+) -> ApiResult<Reply> {
+    check_parameters(query, &["after"])?;
+    let after = match last_event.or_else(|| query.get("after")) {
+        Some(text) => text.trim().parse().map_err(|_| {
+            ApiError::bad_request(format!(
+                "'after' and Last-Event-ID expect the sequence of an entry, a whole number. Got: \
+                 {text}"
+            ))
+        })?,
+        None => service.placement.engine().durable_sequence(),
+    };
+    let engine = service.placement.engine();
+    let follower = engine
+        .follow(after)
+        .map_err(|error| refused(&error))?;
+    let place = service.followers.enter()?;
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    let stream = Stream {
+        engine: engine.clone(),
+        follower,
+        sender,
+        stopping: service.gateway.stopping(),
+        followers: service.gateway.metrics().followers.clone(),
+        large_events: service.followers.large_events(),
+        _place: place,
+    };
+    spawn_contained(Contained::HttpConnection, stream.run());
+    Ok(Reply::events(receiver))
+}
+
+fn refused(error: &FollowError) -> ApiError {
+    match error {
+        FollowError::Trimmed { asked, first_held } => ApiError::new(
+            410,
+            format!(
+                "Entry {asked} is no longer held: the first held entry is {first_held}. Read what \
+                 you need from the API, then follow from now on (without 'after'), or from entry \
+                 {} on.",
+                first_held.saturating_sub(1)
+            ),
+        ),
+        FollowError::Ahead { after, end } => ApiError::bad_request(format!(
+            "Entry {after} does not exist: the last entry is {end}. Is this another store than the \
+             one that you followed before?"
+        )),
+        FollowError::Store(_) => ApiError::unavailable("The journal cannot be read now."),
+    }
+}
+
+/// The stream of one client.
+struct Stream {
+    engine: Engine<ControlMachine>,
+    follower: Follower<ControlMachine>,
+    sender: mpsc::Sender<Bytes>,
+    stopping: watch::Receiver<bool>,
+    followers: Gauge,
+    large_events: Arc<Semaphore>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Stream {
+    async fn run(mut self) {
+        self.followers.inc();
+        self.send_all().await;
+        self.followers.dec();
+    }
+
+    /// Sends until the client is gone, the service stops, or entries cannot be followed any more.
+    async fn send_all(&mut self) {
+        // Headers are sent with the first bytes, and a client waits for them to know that it is
+        // subscribed.
+        if self
+            .sender
+            .send(Bytes::from_static(b": following\n\n"))
+            .await
+            .is_err()
+        {
+            return;
+        }
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        heartbeat.reset();
+        loop {
+            tokio::select! {
+                () = stopped(&mut self.stopping) => return,
+                () = self.sender.closed() => return,
+                _ = heartbeat.tick() => {
+                    if self.sender.send(Bytes::from_static(b": alive\n\n")).await.is_err() {
+                        return;
+                    }
+                }
+                found = self.follower.next_entries() => match found {
+                    Some(Ok(entries)) => {
+                        heartbeat.reset();
+                        if !self.send_entries(entries).await {
+                            return;
+                        }
+                    }
+                    Some(Err(error)) => {
+                        let _ = self.sender.send(last_event(&error)).await;
+                        return;
+                    }
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Sends the entries for which there is memory; the follower returns the others again. False
+    /// when the client is gone.
+    async fn send_entries(&mut self, entries: Entries) -> bool {
+        let mut next = entries.first_sequence();
+        while next <= entries.last_sequence() {
+            match self.sender.try_reserve() {
+                Ok(room) => {
+                    let (piece, after) = self.piece(&entries, next);
+                    if after > next {
+                        room.send(Bytes::from(piece));
+                        next = after;
+                        continue;
+                    }
+                }
+                Err(TrySendError::Closed(())) => return false,
+                Err(TrySendError::Full(())) => {
+                    // While a client takes nothing, its entries are not kept in memory.
+                    self.follower.go_back_to(next);
+                    drop(entries);
+                    return self.sender.reserve().await.is_ok();
+                }
+            }
+            let Ok(turn) = Arc::clone(&self.large_events).try_acquire_owned() else {
+                self.follower.go_back_to(next);
+                drop(entries);
+                return self.large_events.acquire().await.is_ok();
+            };
+            if !self.send_large(&entries, next).await {
+                return false;
+            }
+            drop(turn);
+            next += 1;
+        }
+        true
+    }
+
+    /// The events of the entries from `next` on that fit into a piece, and the number of the entry
+    /// after them. None of them is large.
+    fn piece(&self, entries: &Entries, mut next: u64) -> (Vec<u8>, u64) {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        // The names of classes and traits are looked up under the state's lock.
+        self.engine.read_now(|machine| {
+            for (sequence, record) in entries.iter_from(next) {
+                if record.len() > LARGE_BYTES || piece.len() >= PIECE_BYTES {
+                    break;
+                }
+                write_event(&mut piece, sequence, record, machine);
+                next = sequence + 1;
+            }
+        });
+        (piece, next)
+    }
+
+    /// Sends an entry as one large event. False when the client is gone.
+    async fn send_large(&self, entries: &Entries, sequence: u64) -> bool {
+        let mut event = Vec::new();
+        self.engine.read_now(|machine| {
+            if let Some((sequence, record)) = entries.iter_from(sequence).next() {
+                write_event(&mut event, sequence, record, machine);
+            }
+        });
+        for piece in event.chunks(PIECE_BYTES) {
+            // A copy, so that what the connection still holds does not keep the whole event in
+            // memory.
+            if (self.sender.send(Bytes::copy_from_slice(piece)).await).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Waits until the service stops.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A dropped sender means the same.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+fn write_event(out: &mut Vec<u8>, sequence: u64, record: &[u8], machine: &ControlMachine) {
+    let mut writer = Writer::with_capacity(512);
+    writer.open_object();
+    writer.key("sequence");
+    writer.integer(sequence);
+    writer.key("changes");
+    writer.open_array();
+    match ControlMachine::decode(record) {
+        Ok(changes) => {
+            // Changes of the conductor are not shown; an entry with only those is empty.
+            for change in &changes {
+                if let Change::Placement(change) = change {
+                    change_json::write(&mut writer, change, machine.placement());
+                }
+            }
+        }
+        // The engine applied this record, so it was readable once.
+        Err(error) => tracing::error!(sequence, %error, "cannot read a record that was applied"),
+    }
+    writer.close_array();
+    writer.close_object();
+    out.extend_from_slice(format!("id: {sequence}\nevent: change\ndata: ").as_bytes());
+    out.extend_from_slice(&writer.finish());
+    out.extend_from_slice(b"\n\n");
+}
+
+/// The last event of a stream that could not keep up, with the reason.
+fn last_event(error: &FollowError) -> Bytes {
+    let error = refused(error);
+    let mut writer = Writer::default();
+    writer.open_object();
+    writer.key("status");
+    writer.integer(error.status());
+    writer.key("detail");
+    writer.text(error.detail());
+    writer.close_object();
+    let mut out = Vec::from(b"event: error\ndata: ");
+    out.extend_from_slice(&writer.finish());
+    out.extend_from_slice(b"\n\n");
+    Bytes::from(out)
+}

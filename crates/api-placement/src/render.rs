@@ -1,0 +1,289 @@
+//! The bodies of error responses of the Placement API, as JSON, HTML or text.
+
+use std::borrow::Cow;
+
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, title};
+
+use crate::accept::Accept;
+use crate::microversion::Microversion;
+
+/// Stable error codes, shown from microversion 1.23 on.
+///
+/// Source: Placement API reference, "Error Codes".
+pub(crate) mod code {
+    pub(crate) const UNDEFINED: &str = "placement.undefined_code";
+    pub(crate) const INVENTORY_INUSE: &str = "placement.inventory.inuse";
+    pub(crate) const CONCURRENT_UPDATE: &str = "placement.concurrent_update";
+    pub(crate) const DUPLICATE_NAME: &str = "placement.duplicate_name";
+    pub(crate) const PROVIDER_IN_USE: &str = "placement.resource_provider.inuse";
+    pub(crate) const CANNOT_DELETE_PARENT: &str =
+        "placement.resource_provider.cannot_delete_parent";
+    pub(crate) const PROVIDER_NOT_FOUND: &str = "placement.resource_provider.not_found";
+    pub(crate) const DUPLICATE_KEY: &str = "placement.query.duplicate_key";
+    pub(crate) const BAD_VALUE: &str = "placement.query.bad_value";
+    pub(crate) const MISSING_VALUE: &str = "placement.query.missing_value";
+}
+
+/// The parts of a request that the response repeats.
+pub(crate) struct ErrorContext<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) accept: &'a str,
+    pub(crate) content_type: &'a str,
+    pub(crate) version: Option<Microversion>,
+    pub(crate) request_id: &'a str,
+}
+
+/// The body of an error response and its content type.
+pub(crate) fn render(error: &ApiError, context: &ErrorContext<'_>) -> (Vec<u8>, &'static str) {
+    match Accept::parse(Some(context.accept)).best(&["text/html", "application/json"]) {
+        Some("text/html") => (
+            html(error, context).into_bytes(),
+            "text/html; charset=UTF-8",
+        ),
+        Some(_) => (json(error, context), "application/json"),
+        None => {
+            let body = strip_tags(&template(error, context, &|text| text.into()));
+            let text = format!("{} {}\n\n{body}", error.status(), title(error.status()));
+            (text.into_bytes(), "text/plain; charset=UTF-8")
+        }
+    }
+}
+
+fn json(error: &ApiError, context: &ErrorContext<'_>) -> Vec<u8> {
+    let body = template(error, context, &|text| text.into());
+    let mut writer = Writer::with_capacity(body.len() + 256);
+    writer.open_object();
+    if error.status() == 401 {
+        // The reference's authentication layer does not use its error format.
+        writer.key("message");
+        writer.text(&body);
+        writer.key("code");
+        writer.text("401 Unauthorized");
+        writer.key("title");
+        writer.text(title(401));
+        writer.close_object();
+        return writer.finish();
+    }
+    writer.key("errors");
+    writer.open_array();
+    writer.open_object();
+    writer.key("status");
+    writer.integer(error.status());
+    writer.key("title");
+    writer.text(title(error.status()));
+    writer.key("detail");
+    writer.text(&strip_tags(&body));
+    if context.version.is_some_and(|version| version.since(23)) {
+        writer.key("code");
+        writer.text(error.code().unwrap_or(code::UNDEFINED));
+    }
+    writer.key("request_id");
+    writer.text(context.request_id);
+    if error.status() == 406 && context.version.is_none() {
+        writer.key("max_version");
+        writer.text(&Microversion::MAX.to_string());
+        writer.key("min_version");
+        writer.text(&Microversion::MIN.to_string());
+    }
+    writer.close_object();
+    writer.close_array();
+    writer.close_object();
+    writer.finish()
+}
+
+fn html(error: &ApiError, context: &ErrorContext<'_>) -> String {
+    let status = format!("{} {}", error.status(), title(error.status()));
+    let body = template(error, context, &|text| escape_html(text).into());
+    format!(
+        "<html>\n <head>\n  <title>{status}</title>\n </head>\n <body>\n  <h1>{status}</h1>\n  \
+         {body}\n </body>\n</html>"
+    )
+}
+
+/// The text of an error before HTML tags are removed.
+fn template(
+    error: &ApiError,
+    context: &ErrorContext<'_>,
+    escape: &dyn for<'a> Fn(&'a str) -> Cow<'a, str>,
+) -> String {
+    let detail = escape(error.detail());
+    match error.status() {
+        405 => format!(
+            "The method {} is not allowed for this resource. <br /><br />\n{detail}",
+            escape(context.method)
+        ),
+        406 => format!(
+            "The resource could not be generated that was acceptable to your browser\n(content of \
+             type {}. <br /><br />\n{detail}",
+            escape(context.accept)
+        ),
+        415 => format!(
+            "The request media type {} is not supported by this server.\n<br /><br />\n{detail}",
+            escape(context.content_type)
+        ),
+        status => format!("{}<br /><br />\n{detail}\n\n", escape(explanation(status))),
+    }
+}
+
+fn explanation(status: u16) -> &'static str {
+    match status {
+        400 => {
+            "The server could not comply with the request since it is either malformed or \
+             otherwise incorrect."
+        }
+        401 => {
+            "This server could not verify that you are authorized to access the document you \
+             requested. Either you supplied the wrong credentials (e.g., bad password), or your \
+             browser does not understand how to supply the credentials required."
+        }
+        403 => "Access was denied to this resource.",
+        404 => "The resource could not be found.",
+        408 => "The server has waited too long for the request to be sent by the client.",
+        409 => "There was a conflict when trying to complete your request.",
+        410 => "This resource is no longer available. No forwarding address is given.",
+        413 => "The body of your request was too large for this server.",
+        414 => "The request URI was too long for this server.",
+        429 => "The server has received too many requests from the client.",
+        431 => "The line and the headers of your request were too large for this server.",
+        503 => "The server is currently unavailable. Please try again at a later time.",
+        _ => "The server has either erred or is incapable of performing the requested operation.",
+    }
+}
+
+/// Converts HTML to text: `<br>` becomes a new line, other tags and line ends are removed.
+fn strip_tags(text: &str) -> String {
+    let one_line = text.replace('\n', " ").replace('\r', "");
+    let lines = replace_tags(&one_line, |tag| {
+        (tag.len() > 2 && tag[..3].eq_ignore_ascii_case("<br")).then_some("\n")
+    });
+    let plain = lines.replace("<!--", "").replace("-->", "");
+    replace_tags(&plain, |_| Some(""))
+}
+
+fn replace_tags(text: &str, replacement: impl Fn(&str) -> Option<&'static str>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('<') {
+        let Some(length) = rest[start..].find('>') else {
+            break;
+        };
+        let end = start + length + 1;
+        let tag = &rest[start..end];
+        // Slicing three bytes off a tag is only safe when they are ASCII.
+        let known = if tag.is_char_boundary(3.min(tag.len())) {
+            replacement(tag)
+        } else {
+            None
+        };
+        out.push_str(&rest[..start]);
+        match known {
+            Some(text) => {
+                out.push_str(text);
+                rest = &rest[end..];
+            }
+            None => {
+                out.push('<');
+                rest = &rest[start + 1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn escape_html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#x27;"),
+            _ if character.is_ascii() => out.push(character),
+            _ => out.push_str(&format!("&#{};", u32::from(character))),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(error: &ApiError, accept: &str, version: Option<u8>) -> (String, &'static str) {
+        let context = ErrorContext {
+            method: "PUT",
+            accept,
+            content_type: "text/x",
+            version: version.and_then(Microversion::from_minor),
+            request_id: "req-1",
+        };
+        let (body, kind) = render(error, &context);
+        (String::from_utf8(body).unwrap(), kind)
+    }
+
+    #[test]
+    fn json_errors_have_code_and_versions_where_they_belong() {
+        let error = ApiError::conflict("no <b>bold</b>\nlines").with_code(code::CONCURRENT_UPDATE);
+        assert_eq!(
+            told(&error, "application/json", Some(22)),
+            (
+                "{\"errors\": [{\"status\": 409, \"title\": \"Conflict\", \"detail\": \"There was \
+                 a conflict when trying to complete your request.\\n\\n no bold lines  \", \
+                 \"request_id\": \"req-1\"}]}"
+                    .to_owned(),
+                "application/json"
+            )
+        );
+        assert!(
+            told(&error, "", Some(23))
+                .0
+                .contains("\"code\": \"placement.concurrent_update\"")
+        );
+        let error = ApiError::new(406, "x");
+        assert!(
+            told(&error, "", None)
+                .0
+                .contains("\"max_version\": \"1.39\"")
+        );
+        assert!(!told(&error, "", Some(39)).0.contains("max_version"));
+    }
+
+    #[test]
+    fn html_and_text_are_sent_to_who_asks() {
+        let error = ApiError::bad_request("<é>");
+        let (body, kind) = told(&error, "text/html", None);
+        assert_eq!(kind, "text/html; charset=UTF-8");
+        assert!(body.contains("<h1>400 Bad Request</h1>") && body.contains("&lt;&#233;&gt;"));
+        let (body, kind) = told(&ApiError::new(415, "use y"), "text/plain", None);
+        assert_eq!(kind, "text/plain; charset=UTF-8");
+        assert_eq!(
+            body,
+            "415 Unsupported Media Type\n\nThe request media type text/x is not supported by this \
+             server. \n\n use y"
+        );
+    }
+
+    #[test]
+    fn tags_are_taken_out_as_far_as_they_go() {
+        for (text, expected) in [
+            ("a<br/>b<BR >c", "a\nb\nc"),
+            ("a < b", "a < b"),
+            ("<é>x", "x"),
+            ("a<!-- b -->c", "a b c"),
+            ("x\r\ny", "x y"),
+            ("<b", "<b"),
+        ] {
+            assert_eq!(strip_tags(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn unauthenticated_is_told_differently() {
+        let (body, _) = told(&ApiError::new(401, ""), "", None);
+        assert!(body.starts_with("{\"message\": \"This server"), "{body}");
+        assert!(body.ends_with("<br /><br />\\n\\n\\n\", \"code\": \"401 Unauthorized\", \"title\": \"Unauthorized\"}"), "{body}");
+    }
+}

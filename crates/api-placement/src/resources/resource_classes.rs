@@ -1,0 +1,156 @@
+//! `/resource_classes`
+
+use placewright_placement::state::Named;
+use placewright_placement::{Command, Outcome, Refusal};
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply};
+
+use crate::call::{self, Call};
+use crate::json::{self, Json};
+use crate::refusals::{Attempt, to_error};
+use crate::schemas;
+
+fn path(name: &str) -> String {
+    format!("/resource_classes/{name}")
+}
+
+fn write(writer: &mut Writer, name: &str) {
+    writer.open_object();
+    writer.key("name");
+    writer.text(name);
+    writer.key("links");
+    writer.open_array();
+    writer.open_object();
+    writer.key("rel");
+    writer.text("self");
+    writer.key("href");
+    writer.text(&path(name));
+    writer.close_object();
+    writer.close_array();
+    writer.close_object();
+}
+
+/// Standard classes have no time of their own and show the present time, as does a list with one of
+/// them.
+fn modified_at(class: &Named, now: i64) -> i64 {
+    if placewright_placement::names::is_custom(&class.name) {
+        class.modified_at.seconds()
+    } else {
+        now
+    }
+}
+
+pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
+    let now = call.now();
+    let (writer, modified) = call
+        .read(|state| {
+            let mut writer = Writer::with_capacity(4096);
+            let mut modified = i64::MIN;
+            writer.open_object();
+            writer.key("resource_classes");
+            writer.open_array();
+            for (_, class) in state.all_classes() {
+                write(&mut writer, &class.name);
+                modified = modified.max(modified_at(class, now));
+            }
+            writer.close_array();
+            writer.close_object();
+            (writer, modified)
+        })
+        .await;
+    let modified = if modified == i64::MIN { now } else { modified };
+    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+}
+
+pub(crate) async fn get(call: &Call<'_>) -> ApiResult<Reply> {
+    let (name, now) = (call.parameter(), call.now());
+    let modified = call
+        .read(|state| state.class(name).map(|class| modified_at(class, now)))
+        .await;
+    let Some(modified) = modified else {
+        return Err(not_found(name));
+    };
+    let mut writer = Writer::with_capacity(128);
+    write(&mut writer, name);
+    Ok(Reply::json(writer).modified(call.caches(), Some(modified)))
+}
+
+fn not_found(name: &str) -> ApiError {
+    ApiError::not_found(format!("No such resource class {name}.")).at_door()
+}
+
+/// A name for the `Location` header: without the newline that the pattern allows.
+fn checked_name(value: &Json<'_>) -> ApiResult<String> {
+    match value.get("name").and_then(Json::text) {
+        Some(name) if !name.ends_with('\n') => Ok(name.to_owned()),
+        _ => Err(ApiError::bad_request(
+            "The name of a resource class cannot end with a line end.",
+        )),
+    }
+}
+
+pub(crate) async fn create(call: &Call<'_>) -> ApiResult<Reply> {
+    let name = checked_name(&call.json(&schemas::names::RESOURCE_CLASS)?)?;
+    let location = path(&name);
+    let command = Command::CreateClass {
+        name,
+        ensure: false,
+        at: call.at,
+    };
+    call.submit(command, Attempt::Class).await?;
+    Ok(Reply::empty(201).with_location(location))
+}
+
+/// `PUT` before microversion 1.7 renames a class to the name in the body.
+pub(crate) async fn rename(call: &Call<'_>) -> ApiResult<Reply> {
+    let new_name = checked_name(&call.json(&schemas::names::RESOURCE_CLASS)?)?;
+    let name = call.parameter();
+    let mut writer = Writer::with_capacity(128);
+    write(&mut writer, &new_name);
+    let command = Command::RenameClass {
+        name: name.to_owned(),
+        new_name: new_name.clone(),
+        at: call.at,
+    };
+    match call.try_submit(command).await? {
+        Ok(_) => Ok(Reply::json(writer)),
+        Err(Refusal::ClassExists { .. }) => Err(ApiError::conflict(format!(
+            "Resource class already exists: {new_name}"
+        ))),
+        Err(Refusal::ClassStandard { .. }) => Err(ApiError::bad_request(format!(
+            "Cannot update standard resource class {name}"
+        ))),
+        Err(refusal) => Err(to_error(&refusal, &Attempt::Class)),
+    }
+}
+
+/// `PUT` from microversion 1.7 on creates a class if it is missing; the body is ignored.
+pub(crate) async fn ensure(call: &Call<'_>) -> ApiResult<Reply> {
+    // The reference pastes the name into JSON, so escapes in it are decoded.
+    let mut body = Vec::from(b"{\"name\": \"");
+    body.extend_from_slice(call.parameter().as_bytes());
+    body.extend_from_slice(b"\"}");
+    let value = json::parse(&body)
+        .map_err(|reason| ApiError::bad_request(format!("Malformed JSON: {reason}")))?;
+    call::check(&value, &schemas::names::RESOURCE_CLASS)?;
+    let name = checked_name(&value)?;
+    let location = path(&name);
+    let command = Command::CreateClass {
+        name,
+        ensure: true,
+        at: call.at,
+    };
+    let created = match call.submit(command, Attempt::Class).await? {
+        Outcome::Named { created, .. } => created,
+        _ => false,
+    };
+    Ok(Reply::empty(if created { 201 } else { 204 }).with_location(location))
+}
+
+pub(crate) async fn delete(call: &Call<'_>) -> ApiResult<Reply> {
+    let command = Command::DeleteClass {
+        name: call.parameter().to_owned(),
+    };
+    call.submit(command, Attempt::Class).await?;
+    Ok(Reply::empty(204))
+}

@@ -1,0 +1,36 @@
+//! `GET /`: the versions of the API, without authentication.
+
+use placewright_http::json::Writer;
+use placewright_http::Reply;
+
+use crate::call::Call;
+use crate::microversion::Microversion;
+
+pub(crate) fn get(call: &Call<'_>) -> Reply {
+    let mut writer = Writer::with_capacity(160);
+    writer.open_object();
+    writer.key("versions");
+    writer.open_array();
+    writer.open_object();
+    writer.key("id");
+    writer.text(&format!("v{}", Microversion::MIN));
+    writer.key("max_version");
+    writer.text(&Microversion::MAX.to_string());
+    writer.key("min_version");
+    writer.text(&Microversion::MIN.to_string());
+    writer.key("status");
+    writer.text("CURRENT");
+    writer.key("links");
+    writer.open_array();
+    writer.open_object();
+    writer.key("rel");
+    writer.text("self");
+    writer.key("href");
+    writer.text("");
+    writer.close_object();
+    writer.close_array();
+    writer.close_object();
+    writer.close_array();
+    writer.close_object();
+    Reply::json(writer).modified(call.caches(), Some(call.now()))
+}

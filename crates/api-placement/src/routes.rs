@@ -1,0 +1,340 @@
+//! The table of routes: the methods of each path, their range of versions, and their policy rules.
+//!
+//! All checks before a handler, and the OpenAPI document, are made from this table.
+
+use std::ops::Range;
+
+use placewright_auth::Rule;
+use placewright_http::Cost;
+
+use crate::microversion::Microversion;
+
+/// A path of the Placement API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Route {
+    Root,
+    ResourceClasses,
+    ResourceClass,
+    Providers,
+    Provider,
+    Inventories,
+    Inventory,
+    ProviderUsages,
+    Aggregates,
+    ProviderAllocations,
+    Allocations,
+    ConsumerAllocations,
+    Candidates,
+    Traits,
+    Trait,
+    ProviderTraits,
+    Usages,
+    Reshaper,
+}
+
+/// What the headers of a request must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// No header in particular.
+    Nothing,
+    /// An `Accept` header that allows JSON.
+    AcceptJson,
+    /// A content type of JSON, because there is a body.
+    JsonBody,
+}
+
+/// One method of a route within a range of versions.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    /// The HTTP method, in upper case.
+    pub(crate) method: &'static str,
+    /// The oldest version that has it, as the number after the dot.
+    pub(crate) since: u8,
+    /// The newest version that has it.
+    pub(crate) until: u8,
+    /// What the headers must have.
+    pub(crate) needs: Needs,
+    /// The cost of the request.
+    pub(crate) cost: Cost,
+    /// The policy rule; none for an operation without authentication.
+    pub(crate) rule: Option<Rule>,
+    /// A summary for the OpenAPI document.
+    pub(crate) summary: &'static str,
+}
+
+/// A route and all its operations.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The route that the table lists.
+    pub(crate) route: Route,
+    /// The path with parameters in braces.
+    pub(crate) path: &'static str,
+    /// The value of the `Allow` header when a method is refused.
+    pub(crate) allow: &'static str,
+    /// All operations of the route, in any version.
+    pub(crate) operations: &'static [Operation],
+}
+
+const LATEST: u8 = 39;
+
+const fn open(method: &'static str, needs: Needs, summary: &'static str) -> Operation {
+    Operation {
+        method,
+        since: 0,
+        until: LATEST,
+        needs,
+        cost: Cost::OfBody,
+        rule: None,
+        summary,
+    }
+}
+
+const fn operation(
+    method: &'static str,
+    since: u8,
+    needs: Needs,
+    rule: Rule,
+    summary: &'static str,
+) -> Operation {
+    Operation {
+        method,
+        since,
+        until: LATEST,
+        needs,
+        cost: Cost::OfBody,
+        rule: Some(rule),
+        summary,
+    }
+}
+
+/// Marks an operation whose cost grows with the fleet.
+const fn costly(operation: Operation) -> Operation {
+    Operation {
+        cost: Cost::OfFleet,
+        ..operation
+    }
+}
+
+use Needs::{AcceptJson, JsonBody, Nothing};
+
+/// All routes, in the order of [`Route`].
+#[rustfmt::skip]
+pub(crate) const TABLE: &[Entry] = &[
+    Entry { route: Route::Root, path: "/", allow: "GET", operations: &[
+        open("GET", Nothing, "List the API versions"),
+    ] },
+    Entry { route: Route::ResourceClasses, path: "/resource_classes", allow: "GET, POST", operations: &[
+        costly(operation("GET", 2, AcceptJson, Rule::ResourceClassesList, "List resource classes")),
+        operation("POST", 2, JsonBody, Rule::ResourceClassesCreate, "Create a resource class"),
+    ] },
+    Entry { route: Route::ResourceClass, path: "/resource_classes/{name}", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 2, AcceptJson, Rule::ResourceClassesShow, "Show a resource class"),
+        Operation { until: 6, ..operation("PUT", 2, JsonBody, Rule::ResourceClassesUpdate, "Rename a resource class") },
+        operation("PUT", 7, Nothing, Rule::ResourceClassesUpdate, "Create a resource class unless it exists"),
+        operation("DELETE", 2, Nothing, Rule::ResourceClassesDelete, "Delete a resource class"),
+    ] },
+    Entry { route: Route::Providers, path: "/resource_providers", allow: "GET, POST", operations: &[
+        costly(operation("GET", 0, AcceptJson, Rule::ResourceProvidersList, "List resource providers")),
+        operation("POST", 0, JsonBody, Rule::ResourceProvidersCreate, "Create a resource provider"),
+    ] },
+    Entry { route: Route::Provider, path: "/resource_providers/{uuid}", allow: "GET, DELETE, PUT", operations: &[
+        operation("GET", 0, AcceptJson, Rule::ResourceProvidersShow, "Show a resource provider"),
+        operation("DELETE", 0, Nothing, Rule::ResourceProvidersDelete, "Delete a resource provider"),
+        operation("PUT", 0, JsonBody, Rule::ResourceProvidersUpdate, "Update a resource provider"),
+    ] },
+    Entry { route: Route::Inventories, path: "/resource_providers/{uuid}/inventories", allow: "GET, POST, PUT, DELETE", operations: &[
+        operation("GET", 0, AcceptJson, Rule::InventoriesList, "List the inventories of a provider"),
+        operation("POST", 0, JsonBody, Rule::InventoriesCreate, "Create an inventory"),
+        operation("PUT", 0, JsonBody, Rule::InventoriesUpdate, "Replace the inventories of a provider"),
+        operation("DELETE", 5, Nothing, Rule::InventoriesDelete, "Delete the inventories of a provider"),
+    ] },
+    Entry { route: Route::Inventory, path: "/resource_providers/{uuid}/inventories/{resource_class}", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 0, AcceptJson, Rule::InventoriesShow, "Show an inventory"),
+        operation("PUT", 0, JsonBody, Rule::InventoriesUpdate, "Update an inventory"),
+        operation("DELETE", 0, Nothing, Rule::InventoriesDelete, "Delete an inventory"),
+    ] },
+    Entry { route: Route::ProviderUsages, path: "/resource_providers/{uuid}/usages", allow: "GET", operations: &[
+        operation("GET", 0, AcceptJson, Rule::ProviderUsages, "Show what is used of a provider"),
+    ] },
+    Entry { route: Route::Aggregates, path: "/resource_providers/{uuid}/aggregates", allow: "GET, PUT", operations: &[
+        operation("GET", 1, AcceptJson, Rule::AggregatesList, "List the aggregates of a provider"),
+        operation("PUT", 1, JsonBody, Rule::AggregatesUpdate, "Replace the aggregates of a provider"),
+    ] },
+    Entry { route: Route::ProviderAllocations, path: "/resource_providers/{uuid}/allocations", allow: "GET", operations: &[
+        costly(operation("GET", 0, AcceptJson, Rule::ProviderAllocationsList, "List what consumers hold of a provider")),
+    ] },
+    Entry { route: Route::Allocations, path: "/allocations", allow: "POST", operations: &[
+        operation("POST", 13, JsonBody, Rule::AllocationsManage, "Replace what several consumers hold"),
+    ] },
+    Entry { route: Route::ConsumerAllocations, path: "/allocations/{consumer_uuid}", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 0, AcceptJson, Rule::AllocationsList, "List what a consumer holds"),
+        operation("PUT", 0, JsonBody, Rule::AllocationsUpdate, "Replace what a consumer holds"),
+        operation("DELETE", 0, Nothing, Rule::AllocationsDelete, "Release what a consumer holds"),
+    ] },
+    Entry { route: Route::Candidates, path: "/allocation_candidates", allow: "GET", operations: &[
+        costly(operation("GET", 10, AcceptJson, Rule::AllocationCandidatesList, "List where a request would fit")),
+    ] },
+    Entry { route: Route::Traits, path: "/traits", allow: "GET", operations: &[
+        costly(operation("GET", 6, AcceptJson, Rule::TraitsList, "List traits")),
+    ] },
+    Entry { route: Route::Trait, path: "/traits/{name}", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 6, Nothing, Rule::TraitsShow, "Check that a trait exists"),
+        operation("PUT", 6, Nothing, Rule::TraitsUpdate, "Create a trait unless it exists"),
+        operation("DELETE", 6, Nothing, Rule::TraitsDelete, "Delete a trait"),
+    ] },
+    Entry { route: Route::ProviderTraits, path: "/resource_providers/{uuid}/traits", allow: "GET, PUT, DELETE", operations: &[
+        operation("GET", 6, AcceptJson, Rule::ProviderTraitsList, "List the traits of a provider"),
+        operation("PUT", 6, JsonBody, Rule::ProviderTraitsUpdate, "Replace the traits of a provider"),
+        operation("DELETE", 6, Nothing, Rule::ProviderTraitsDelete, "Delete the traits of a provider"),
+    ] },
+    Entry { route: Route::Usages, path: "/usages", allow: "GET", operations: &[
+        costly(operation("GET", 9, AcceptJson, Rule::TotalUsages, "Show what a project uses")),
+    ] },
+    Entry { route: Route::Reshaper, path: "/reshaper", allow: "POST", operations: &[
+        costly(operation("POST", 30, JsonBody, Rule::ReshaperReshape, "Replace inventories and allocations together")),
+    ] },
+];
+
+impl Entry {
+    /// The entry of a route.
+    pub(crate) fn of(route: Route) -> &'static Entry {
+        // The table has the order of the enum, which a test checks.
+        &TABLE[route as usize]
+    }
+
+    /// The operation of a method in a version, and whether the method exists in any version.
+    pub(crate) fn operation(
+        &self,
+        method: &str,
+        version: Microversion,
+    ) -> (Option<&'static Operation>, bool) {
+        let mut known = false;
+        for operation in self.operations {
+            if operation.method == method {
+                known = true;
+                if (operation.since..=operation.until).contains(&version.minor()) {
+                    return (Some(operation), true);
+                }
+            }
+        }
+        (None, known)
+    }
+}
+
+/// A route that matched a path. It borrows nothing: the parameters are where they are in the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Match {
+    pub(crate) route: Route,
+    /// The places of the parameters in the order of the path; unused ones are empty.
+    places: [Range<usize>; 2],
+}
+
+impl Match {
+    /// The parameters of the path that matched.
+    pub(crate) fn parameters<'p>(&self, path: &'p str) -> [&'p str; 2] {
+        self.places
+            .each_ref()
+            .map(|place| path.get(place.clone()).unwrap_or(""))
+    }
+}
+
+/// Finds the route of a decoded path.
+pub(crate) fn find(path: &str) -> Option<Match> {
+    let found = |route, places| Some(Match { route, places });
+    let Some(rest) = path.strip_prefix('/') else {
+        return if path.is_empty() {
+            found(Route::Root, [0..0, 0..0])
+        } else {
+            None
+        };
+    };
+    let mut parts = rest.split('/');
+    let first = parts.next().unwrap_or("");
+    let second = parts.next();
+    let third = parts.next();
+    let fourth = parts.next();
+    if parts.next().is_some() || [second, third, fourth].contains(&Some("")) {
+        return None;
+    }
+    let route = match (first, second, third, fourth) {
+        ("", None, ..) => Route::Root,
+        ("resource_classes", None, ..) => Route::ResourceClasses,
+        ("resource_classes", Some(_), None, _) => Route::ResourceClass,
+        ("resource_providers", None, ..) => Route::Providers,
+        ("resource_providers", Some(_), None, _) => Route::Provider,
+        ("resource_providers", Some(_), Some("inventories"), None) => Route::Inventories,
+        ("resource_providers", Some(_), Some("inventories"), Some(_)) => Route::Inventory,
+        ("resource_providers", Some(_), Some("usages"), None) => Route::ProviderUsages,
+        ("resource_providers", Some(_), Some("aggregates"), None) => Route::Aggregates,
+        ("resource_providers", Some(_), Some("allocations"), None) => Route::ProviderAllocations,
+        ("resource_providers", Some(_), Some("traits"), None) => Route::ProviderTraits,
+        ("allocations", None, ..) => Route::Allocations,
+        ("allocations", Some(_), None, _) => Route::ConsumerAllocations,
+        ("allocation_candidates", None, ..) => Route::Candidates,
+        ("traits", None, ..) => Route::Traits,
+        ("traits", Some(_), None, _) => Route::Trait,
+        ("usages", None, ..) => Route::Usages,
+        ("reshaper", None, ..) => Route::Reshaper,
+        _ => return None,
+    };
+    // Each part begins after a slash.
+    let place = |start: usize, part: Option<&str>| start..start + part.map_or(0, str::len);
+    let second = place(first.len() + 2, second);
+    let third = place(second.end + 1, third);
+    let fourth = place(third.end + 1, fourth);
+    found(route, [second, fourth])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_follows_the_enum_and_its_paths_are_found() {
+        for (index, entry) in TABLE.iter().enumerate() {
+            assert_eq!(entry.route as usize, index, "{}", entry.path);
+            assert_eq!(find(entry.path).map(|found| found.route), Some(entry.route));
+            let mut methods: Vec<_> = entry.operations.iter().map(|one| one.method).collect();
+            methods.dedup();
+            assert_eq!(methods.join(", "), entry.allow);
+        }
+    }
+
+    #[test]
+    fn only_exact_paths_match() {
+        for path in [
+            "/resource_classes/",
+            "//resource_classes",
+            "/resource_classes/a/b",
+            "/nope",
+            "/traits//",
+            "/resource_providers/u/cows",
+            "/resource_providers/u/inventories/",
+            "x",
+            "/resource_providers/u/traits/x",
+            "/resource_providers/u/inventories/c/d",
+        ] {
+            assert_eq!(find(path), None, "{path}");
+        }
+        for (path, parameters) in [
+            ("/resource_providers/u/inventories/VCPU", ["u", "VCPU"]),
+            ("/allocations/c", ["c", ""]),
+            ("/usages", ["", ""]),
+            ("/", ["", ""]),
+            ("", ["", ""]),
+        ] {
+            assert_eq!(find(path).unwrap().parameters(path), parameters, "{path}");
+        }
+        assert_eq!(find("").unwrap().route, Route::Root);
+    }
+
+    #[test]
+    fn versions_decide_which_operation_answers() {
+        let entry = Entry::of(Route::ResourceClass);
+        let at = |minor| Microversion::from_minor(minor).unwrap();
+        assert_eq!(entry.operation("PUT", at(6)).0.unwrap().needs, JsonBody);
+        assert_eq!(entry.operation("PUT", at(7)).0.unwrap().needs, Nothing);
+        assert!(matches!(entry.operation("PUT", at(1)), (None, true)));
+        assert!(matches!(entry.operation("POST", at(39)), (None, false)));
+    }
+}

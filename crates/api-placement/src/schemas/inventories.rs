@@ -1,0 +1,87 @@
+//! Schemas of inventories.
+
+use super::{INTEGER, MAX_INT, TEXT};
+use crate::pattern::Pattern;
+use crate::schema::{ANY, Schema, Type};
+
+const fn whole(minimum: i64) -> Schema {
+    Schema {
+        minimum: Some(minimum),
+        maximum: Some(MAX_INT as f64),
+        ..INTEGER
+    }
+}
+
+/// An allocation ratio, up to the largest single-precision number that MySQL stores without loss.
+const RATIO: Schema = Schema {
+    types: &[Type::Number],
+    maximum: Some(3.40282e38),
+    ..ANY
+};
+
+const RECORD: Schema = Schema {
+    types: &[Type::Object],
+    properties: &[
+        ("resource_provider_generation", INTEGER),
+        ("total", whole(1)),
+        ("reserved", whole(0)),
+        ("min_unit", whole(1)),
+        ("max_unit", whole(1)),
+        ("step_size", whole(1)),
+        ("allocation_ratio", RATIO),
+    ],
+    required: &["total"],
+    additional_properties: false,
+    ..ANY
+};
+
+/// The schema of the body of `PUT /resource_providers/{uuid}/inventories/{resource_class}`.
+pub(crate) const UPDATE: Schema = Schema {
+    required: &["total", "resource_provider_generation"],
+    ..RECORD
+};
+
+/// The schema of the body of `POST /resource_providers/{uuid}/inventories`.
+pub(crate) const CREATE: Schema = Schema {
+    properties: &[
+        ("resource_provider_generation", INTEGER),
+        ("total", whole(1)),
+        ("reserved", whole(0)),
+        ("min_unit", whole(1)),
+        ("max_unit", whole(1)),
+        ("step_size", whole(1)),
+        ("allocation_ratio", RATIO),
+        (
+            "resource_class",
+            Schema {
+                pattern: Some(Pattern::Name),
+                ..TEXT
+            },
+        ),
+    ],
+    required: &["total", "resource_class"],
+    ..RECORD
+};
+
+/// The schema of the body of `PUT /resource_providers/{uuid}/inventories`. Keys that are not class
+/// names are not validated.
+pub(crate) const SET: Schema = Schema {
+    types: &[Type::Object],
+    properties: &[
+        ("resource_provider_generation", INTEGER),
+        (
+            "inventories",
+            Schema {
+                types: &[Type::Object],
+                pattern_properties: &[(Pattern::Name, &RECORD)],
+                ..ANY
+            },
+        ),
+    ],
+    required: &["resource_provider_generation", "inventories"],
+    additional_properties: false,
+    ..ANY
+};
+
+/// The schema of a record whose key [`SET`] does not cover.
+pub(crate) const RECORD_OF_ANY_CLASS: Schema = RECORD;

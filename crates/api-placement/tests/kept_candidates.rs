@@ -1,0 +1,190 @@
+//! Responses with candidates are the same whether they come from the cache or not.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::sync::Arc;
+
+use placewright_engine::{Engine, Options};
+use placewright_journal::MemoryJournal;
+use placewright_placement::{Command, Timestamp};
+use placewright_http::HttpOptions;
+use placewright_control::{ControlMachine, submit_placement};
+use placewright_api_placement::PlacementService;
+use placewright_api_testing::{Parts, call, get};
+
+/// A service on an engine that others may use too.
+fn service_of(engine: &Engine<ControlMachine>) -> Arc<PlacementService> {
+    Parts::of(engine, HttpOptions::default(), "").service()
+}
+
+fn uuid(number: u64) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
+}
+
+/// Queries whose responses share summaries, with and without single-provider candidates.
+const QUERIES: [&str; 6] = [
+    "resources=VCPU:1",
+    "resources=VCPU:1,CUSTOM_A:1&limit=5",
+    "resources_B=VCPU:1&resources_C=CUSTOM_A:2&group_policy=none",
+    "resources_B=VCPU:1&resources_C=VCPU:1&group_policy=isolate&limit=20",
+    "resources=VCPU:2&required=CUSTOM_T",
+    "resources_00000000-0000-4000-8000-000000000001=VCPU:1",
+];
+
+/// A service with a filled cache and a new one give the same responses.
+async fn check(engine: &Engine<ControlMachine>, warm: &Arc<PlacementService>, after: &str) {
+    let cold = service_of(engine);
+    for version in ["1.10", "1.17", "1.27", "1.29", "1.34", "1.39"] {
+        for query in QUERIES {
+            let path = format!("/allocation_candidates?{query}");
+            let version = format!("placement {version}");
+            let ask = || get(&path).version(&version);
+            let wanted = ask().send(&service_of(engine)).await;
+            for service in [warm, &cold, warm] {
+                let answer = ask().send(service).await;
+                assert_eq!(answer.status, wanted.status, "{after}: {version} {query}");
+                // An error response contains the id of its request, so only successes are compared.
+                if wanted.status == 200 {
+                    assert_eq!(answer.text, wanted.text, "{after}: {version} {query}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one row of changes, in their order")]
+async fn what_is_kept_follows_every_change() {
+    let engine: Engine<ControlMachine> =
+        Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
+    let at = Timestamp::from_seconds(1_790_000_000);
+    let names = submit_placement(&engine, Command::SyncStandardNames { at }).await;
+    names.unwrap().unwrap();
+    let warm = service_of(&engine);
+    let mut changes = vec![
+        (
+            "PUT",
+            "/resource_classes/CUSTOM_A".to_owned(),
+            String::new(),
+        ),
+        ("PUT", "/traits/CUSTOM_T".to_owned(), String::new()),
+        ("PUT", "/traits/CUSTOM_U".to_owned(), String::new()),
+    ];
+    // Hosts 1 to 6; 11 and 12 are children of 1, 13 is a child of 11.
+    for (number, parent) in [
+        (1, 0),
+        (2, 0),
+        (3, 0),
+        (4, 0),
+        (5, 0),
+        (6, 0),
+        (11, 1),
+        (12, 1),
+        (13, 11),
+    ] {
+        let parent = match parent {
+            0 => "null".to_owned(),
+            parent => format!("\"{}\"", uuid(parent)),
+        };
+        changes.push((
+            "POST",
+            "/resource_providers".to_owned(),
+            format!(
+                r#"{{"name": "p{number}", "uuid": "{}", "parent_provider_uuid": {parent}}}"#,
+                uuid(number)
+            ),
+        ));
+        changes.push((
+            "PUT",
+            format!("/resource_providers/{}/inventories", uuid(number)),
+            r#"{"resource_provider_generation": 0, "inventories":
+                {"VCPU": {"total": 8}, "CUSTOM_A": {"total": 4}}}"#
+                .to_owned(),
+        ));
+    }
+    let provider = |number| format!("/resource_providers/{}", uuid(number));
+    let claim = |consumer: u64, number: u64, generation: &str| {
+        (
+            "PUT",
+            format!("/allocations/{}", uuid(1000 + consumer)),
+            format!(
+                r#"{{"allocations": {{"{}": {{"resources": {{"VCPU": 2}}}}}},
+                "consumer_generation": {generation}, "project_id": "p", "user_id": "u",
+                "consumer_type": "INSTANCE"}}"#,
+                uuid(number)
+            ),
+        )
+    };
+    let lineage = |number: u64, name: &str, parent: &str| {
+        (
+            "PUT",
+            provider(number),
+            format!(r#"{{"name": "{name}", "parent_provider_uuid": {parent}}}"#),
+        )
+    };
+    let quoted = |number| format!("\"{}\"", uuid(number));
+    changes.extend([
+        claim(1, 1, "null"),
+        claim(2, 13, "null"),
+        claim(1, 2, "1"),
+        (
+            "PUT",
+            format!("{}/traits", provider(2)),
+            r#"{"resource_provider_generation": 2, "traits": ["CUSTOM_T", "CUSTOM_U"]}"#.to_owned(),
+        ),
+        (
+            "PUT",
+            format!("{}/traits", provider(12)),
+            r#"{"resource_provider_generation": 1, "traits": ["CUSTOM_T"]}"#.to_owned(),
+        ),
+        lineage(3, "renamed", "null"),
+        // A child with a child of its own moves to another host, and then becomes a root.
+        lineage(11, "p11", &quoted(4)),
+        lineage(12, "p12", "null"),
+        lineage(5, "p5", &quoted(6)),
+        (
+            "PUT",
+            format!("{}/inventories", provider(4)),
+            r#"{"resource_provider_generation": 1, "inventories": {"VCPU": {"total": 16}}}"#
+                .to_owned(),
+        ),
+        (
+            "DELETE",
+            format!("/allocations/{}", uuid(1001)),
+            String::new(),
+        ),
+        ("DELETE", provider(3), String::new()),
+        // It reuses the slot of the deleted one.
+        (
+            "POST",
+            "/resource_providers".to_owned(),
+            format!(r#"{{"name": "p20", "uuid": "{}"}}"#, uuid(20)),
+        ),
+        (
+            "PUT",
+            format!("{}/inventories", provider(20)),
+            r#"{"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 1}}}"#
+                .to_owned(),
+        ),
+        ("DELETE", format!("{}/traits", provider(2)), String::new()),
+        ("DELETE", "/traits/CUSTOM_U".to_owned(), String::new()),
+    ]);
+    for (method, path, body) in changes {
+        let mut change = call(method, &path);
+        if !body.is_empty() {
+            change = change.json(body.as_str());
+        }
+        let answer = change.send(&warm).await;
+        let after = format!("{method} {path} {body}");
+        assert!(
+            answer.status < 300,
+            "{after}: {} {}",
+            answer.status,
+            answer.text
+        );
+        check(&engine, &warm, &after).await;
+    }
+}

@@ -1,0 +1,379 @@
+//! Large responses are sent in pieces and have the same content as small ones; requests for too
+//! much are refused with an error that names the limit.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use hyper::body::Body as _;
+use placewright_engine::{Engine, Options};
+use placewright_journal::MemoryJournal;
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
+    Timestamp,
+};
+use placewright_http::{Body, HttpOptions};
+use placewright_control::{ControlMachine, submit_placement};
+use placewright_api_placement::{PlacementOptions, PlacementService};
+use serde_json::Value;
+use placewright_api_testing::{Answer, Parts, Setup, call, get, service};
+use uuid::Uuid;
+
+const HOSTS: u32 = 2_600;
+
+fn host(number: u32) -> Uuid {
+    Uuid::from_u128(0xa000_0000 + u128::from(number))
+}
+
+fn consumer(number: u32) -> ConsumerUuid {
+    ConsumerUuid::from_uuid(Uuid::from_u128(0xc000_0000 + u128::from(number)))
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_seconds(1_790_000_000)
+}
+
+type Store = Engine<ControlMachine>;
+
+async fn submit(engine: &Store, command: Command) {
+    submit_placement(engine, command).await.unwrap().unwrap();
+}
+
+/// A service, and its engine, through which tests load data without requests.
+async fn service_and_engine(options: impl Into<Setup>) -> (Arc<PlacementService>, Store) {
+    let engine = Engine::open(MemoryJournal::new(), Options::default(), ()).unwrap();
+    submit(&engine, Command::SyncStandardNames { at: at() }).await;
+    let service = Parts::of(&engine, options, "").service();
+    (service, engine)
+}
+
+async fn provider(engine: &Store, uuid: Uuid, parent: Option<Uuid>, classes: &[&str]) {
+    let name = format!("provider-{uuid}");
+    let create = Command::CreateProvider {
+        uuid,
+        name,
+        parent,
+        at: at(),
+    };
+    submit(engine, create).await;
+    let inventory = Inventory {
+        total: 100_000,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: i32::MAX,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    };
+    let inventories = classes.iter().map(|class| ((*class).to_owned(), inventory));
+    let set = Command::SetInventories {
+        provider: uuid,
+        generation: None,
+        inventories: inventories.collect(),
+        may_reserve_all: true,
+        at: at(),
+    };
+    submit(engine, set).await;
+}
+
+/// Many hosts, every tenth of them with a child provider.
+async fn many(options: HttpOptions) -> (Arc<PlacementService>, Store) {
+    let (service, engine) = service_and_engine(options).await;
+    for number in 0..HOSTS {
+        provider(&engine, host(number), None, &["VCPU", "MEMORY_MB"]).await;
+        if number % 10 == 0 {
+            let part = host(1_000_000 + number);
+            provider(&engine, part, Some(host(number)), &["VGPU", "VCPU"]).await;
+        }
+    }
+    (service, engine)
+}
+
+async fn is_in_pieces(service: &Arc<PlacementService>, path: &str) -> bool {
+    let response = get(path).raw(service).await;
+    assert_eq!(response.status(), 200);
+    let in_pieces = matches!(response.body(), Body::Pieces(_));
+    assert_eq!(response.body().size_hint().exact().is_none(), in_pieces);
+    in_pieces
+}
+
+fn listed(answer: &Answer, key: &str) -> Vec<Value> {
+    answer.json()[key].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn large_answers_say_what_small_ones_say() {
+    let (service, _) = many(HttpOptions::default()).await;
+    let path = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:2";
+    assert!(is_in_pieces(&service, path).await);
+    assert!(!is_in_pieces(&service, &format!("{path}&limit=100")).await);
+    for version in ["1.10", "1.12", "1.17", "1.27", "1.29", "1.34", "1.39"] {
+        let version = format!("placement {version}");
+        let all = get(path).version(&version).send(&service).await;
+        let few_path = format!("{path}&limit=900");
+        // There is no limit parameter before 1.16.
+        let few = match version.as_str() {
+            "placement 1.10" | "placement 1.12" => continue,
+            version => get(&few_path).version(version).send(&service).await,
+        };
+        let (all_found, few_found) = (
+            listed(&all, "allocation_requests"),
+            listed(&few, "allocation_requests"),
+        );
+        assert!(all_found.len() >= HOSTS as usize, "{}", all_found.len());
+        assert_eq!(few_found, all_found[..few_found.len()], "{version}");
+        // Equal byte by byte, up to the end of the list.
+        let end = few.text.find("], \"provider_summaries\"").unwrap();
+        assert_eq!(few.text[..end], all.text[..end]);
+        let (all, few) = (all.json(), few.json());
+        for (uuid, summary) in few["provider_summaries"].as_object().unwrap() {
+            assert_eq!(&all["provider_summaries"][uuid], summary);
+        }
+        let parts = HOSTS as usize / 10;
+        let told = all["provider_summaries"].as_object().unwrap().len();
+        let with_parts = HOSTS as usize + parts;
+        assert!(told == HOSTS as usize || told == with_parts, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn large_lists_say_what_each_item_says() {
+    let (service, engine) = many(HttpOptions::default()).await;
+    assert!(is_in_pieces(&service, "/resource_providers").await);
+    let all = get("/resource_providers").send(&service).await;
+    let all = listed(&all, "resource_providers");
+    assert_eq!(all.len(), (HOSTS + HOSTS / 10) as usize);
+    for one in all.iter().step_by(97) {
+        let path = format!("/resource_providers/{}", one["uuid"].as_str().unwrap());
+        assert_eq!(get(&path).send(&service).await.json(), *one);
+    }
+    let claims = |range: std::ops::Range<u32>| Command::Claim {
+        consumers: range
+            .map(|number| ConsumerClaim {
+                consumer: consumer(number),
+                generation: ConsumerGeneration::Any,
+                project: "p".to_owned(),
+                user: format!("u-{}", number % 3),
+                consumer_type: (number % 2 == 0).then(|| "INSTANCE".to_owned()),
+                allocations: vec![AllocationRequest {
+                    provider: host(7),
+                    resources: vec![("VCPU".to_owned(), 2), ("MEMORY_MB".to_owned(), 3)],
+                }],
+            })
+            .collect(),
+        at: at(),
+    };
+    submit(&engine, claims(0..9_000)).await;
+    let path = format!("/resource_providers/{}/allocations", host(7));
+    assert!(is_in_pieces(&service, &path).await);
+    let held = get(&path).send(&service).await.json();
+    let of_all = held["allocations"].as_object().unwrap();
+    assert_eq!(of_all.len(), 9_000);
+    assert_eq!(held["resource_provider_generation"], 2);
+    for number in (0..9_000).step_by(997) {
+        let of_one = &of_all[consumer(number).as_str()];
+        assert_eq!(of_one["resources"]["VCPU"], 2);
+        assert_eq!(of_one["consumer_generation"], 1);
+    }
+    let usages = get("/usages?project_id=p").send(&service).await.json();
+    assert_eq!(usages["usages"]["INSTANCE"]["consumer_count"], 4_500);
+    assert_eq!(usages["usages"]["unknown"]["MEMORY_MB"], 13_500);
+    let path = "/usages?project_id=p&user_id=u-1&consumer_type=all";
+    let usages = get(path).send(&service).await.json();
+    assert_eq!(usages["usages"]["all"]["VCPU"], 6_000);
+}
+
+#[tokio::test]
+async fn an_answer_that_would_be_too_large_is_refused() {
+    let options = HttpOptions {
+        answer_bytes_max: 1 << 20,
+        ..HttpOptions::default()
+    };
+    let (service, _) = many(options).await;
+    let groups: String = (0..20).fold(String::new(), |mut text, number| {
+        let _ = write!(text, "resources_{number}=VCPU:1&");
+        text
+    });
+    for path in [
+        "/resource_providers".to_owned(),
+        "/allocation_candidates?resources=VCPU:1".to_owned(),
+        format!("/allocation_candidates?{groups}group_policy=none"),
+    ] {
+        let answer = get(&path).send(&service).await;
+        assert_eq!(answer.status, 400, "{path}");
+        let detail = answer.detail();
+        assert!(detail.contains("placement.answer_bytes_max"), "{detail}");
+    }
+    let path = "/allocation_candidates?resources=VCPU:1&limit=500";
+    assert_eq!(get(path).send(&service).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_clients_do_not_take_is_bounded_together() {
+    let options = HttpOptions {
+        answers_bytes_max: 1 << 20,
+        ..HttpOptions::default()
+    };
+    let (service, _) = many(options).await;
+    let mut held = Vec::new();
+    let mut refused = None;
+    for _ in 0..64 {
+        let response = get("/resource_providers").raw(&service).await;
+        if response.status() == 200 {
+            held.push(response);
+        } else {
+            refused = Some(response.status());
+            break;
+        }
+    }
+    assert_eq!(refused.unwrap(), 503);
+    assert!(!held.is_empty());
+    // Small responses are still sent, and so are large ones once others were taken.
+    let path = "/resource_providers?in_tree=00000000-0000-0000-0000-0000a0000000";
+    assert_eq!(get(path).send(&service).await.status, 200);
+    drop(held);
+    let answer = get("/resource_providers").send(&service).await;
+    assert_eq!(answer.status, 200);
+}
+
+/// A request that is refused for its size: method, path, body, version.
+type TooLarge = (&'static str, String, String, &'static str);
+
+/// The body of a claim on so many providers.
+fn held(count: u32) -> String {
+    let one = |number| format!(r#""{}": {{"resources": {{"VCPU": 1}}}}"#, host(number));
+    let all: Vec<String> = (0..count).map(one).collect();
+    format!(
+        r#"{{"allocations": {{{}}}, "project_id": "p", "user_id": "u",
+            "consumer_type": "X", "consumer_generation": null}}"#,
+        all.join(", ")
+    )
+}
+
+fn claims_of_too_many() -> Vec<TooLarge> {
+    let item = |number| {
+        let uuid = host(number);
+        format!(r#"{{"resource_provider": {{"uuid": "{uuid}"}}, "resources": {{"VCPU": 1}}}}"#)
+    };
+    let items: Vec<String> = (0..101).map(item).collect();
+    let list = format!(r#"{{"allocations": [{}]}}"#, items.join(", "));
+    let consumers: Vec<String> = (0..101)
+        .map(|number| format!(r#""{}": {}"#, host(number), held(1)))
+        .collect();
+    let of_consumer = || format!("/allocations/{}", placewright_api_testing::CONSUMER);
+    let all = || "/allocations".to_owned();
+    vec![
+        ("PUT", of_consumer(), held(101), "1.39"),
+        ("PUT", of_consumer(), list, "1.0"),
+        (
+            "POST",
+            all(),
+            format!("{{{}}}", consumers.join(", ")),
+            "1.39",
+        ),
+        (
+            "POST",
+            all(),
+            format!("[{}0]", "0, ".repeat(10_000)),
+            "1.39",
+        ),
+    ]
+}
+
+fn lists_of_too_many() -> Vec<TooLarge> {
+    let texts = |name: &dyn Fn(u32) -> String| {
+        let all: Vec<String> = (0..101)
+            .map(|number| format!("\"{}\"", name(number)))
+            .collect();
+        all.join(", ")
+    };
+    let records: Vec<String> = (0..101)
+        .map(|number| format!(r#""CUSTOM_{number}": {{"total": 1}}"#))
+        .collect();
+    let records = records.join(", ");
+    let traits = texts(&|number| format!("CUSTOM_{number}"));
+    let aggregates = texts(&|number| host(number).to_string());
+    let generation = r#""resource_provider_generation": 1"#;
+    let of_host = |what: &str| format!("/resource_providers/{}/{what}", placewright_api_testing::HOST);
+    let inventories = format!(r#"{{{generation}, "inventories": {{{records}}}}}"#);
+    let traits = format!(r#"{{{generation}, "traits": [{traits}]}}"#);
+    vec![
+        ("PUT", of_host("inventories"), inventories, "1.39"),
+        ("PUT", of_host("traits"), traits, "1.39"),
+        (
+            "PUT",
+            of_host("aggregates"),
+            format!("[{aggregates}]"),
+            "1.1",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn requests_that_change_too_much_are_refused() {
+    let options = PlacementOptions {
+        entries_max: 100,
+        ..PlacementOptions::default()
+    };
+    let service = service(options).await;
+    placewright_api_testing::create_host(&service, placewright_api_testing::HOST).await;
+    let requests = claims_of_too_many().into_iter().chain(lists_of_too_many());
+    for (method, path, body, version) in requests {
+        let version = format!("placement {version}");
+        let asked = call(method, &path).json(body).version(&version);
+        let answer = asked.send(&service).await;
+        assert_eq!(answer.status, 413, "{method} {path}: {}", answer.text);
+        let named = answer.text.contains("placement.entries_max");
+        assert!(named, "{}", answer.text);
+    }
+    let path = format!("/allocations/{}", placewright_api_testing::CONSUMER);
+    let answer = call("PUT", &path).json(held(100)).send(&service).await;
+    // The request is not too large; its providers do not exist.
+    assert_eq!(answer.status, 400, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn queries_with_too_many_groups_are_refused() {
+    let options = PlacementOptions {
+        groups_max: 8,
+        ..PlacementOptions::default()
+    };
+    let service = service(options).await;
+    placewright_api_testing::create_host(&service, placewright_api_testing::HOST).await;
+    let groups = |count: u32| {
+        let group = |number| format!("resources_{number}=VCPU:1&");
+        (0..count).map(group).collect::<String>()
+    };
+    let sets = |count: u32| {
+        let set = |number| {
+            format!(
+                "&same_subtree=_{},_{}",
+                number % 8,
+                (number / 8 + number + 1) % 8
+            )
+        };
+        (0..count).map(set).collect::<String>()
+    };
+    for query in [
+        format!("{}group_policy=none", groups(9)),
+        format!("{}group_policy=none{}", groups(8), sets(9)),
+        format!(
+            "resources={}",
+            (0..9)
+                .map(|n| format!("C{n}:1"))
+                .collect::<Vec<_>>()
+                .join(",")
+        ),
+    ] {
+        let path = format!("/allocation_candidates?{query}");
+        let answer = get(&path).send(&service).await;
+        assert_eq!(answer.status, 400, "{query}");
+        let detail = answer.detail();
+        assert!(detail.contains("placement.groups_max"), "{detail}");
+    }
+    let path = format!("/allocation_candidates?{}group_policy=none", groups(8));
+    assert_eq!(get(&path).send(&service).await.status, 200);
+}

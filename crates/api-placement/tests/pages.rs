@@ -1,0 +1,304 @@
+//! Placewright's own pages: metrics, health, the OpenAPI document, the change stream.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::sync::Arc;
+
+use http_body_util::BodyExt as _;
+use placewright_engine::Options;
+use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
+use placewright_http::{Body, HttpOptions};
+use placewright_api_placement::PlacementService;
+use serde_json::Value;
+use placewright_api_testing::{CONSUMER, HOST, call, claim, create_host, get, service, service_on, service_with};
+
+#[tokio::test]
+async fn a_service_is_not_ready_while_its_store_fails() {
+    let faults = Faults::new();
+    let journal = Faulty::new(MemoryJournal::new(), faults.clone());
+    let service = service_on(journal, HttpOptions::default(), Options::default(), "").await;
+    let ready = async || get("/readyz").send(&service).await;
+    let change = async |status| {
+        let answer = call("PUT", "/traits/CUSTOM_X").send(&service).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    };
+    assert_eq!(ready().await.status, 200);
+    faults.fail(Operation::Append, 0, 1, Fault::Io);
+    change(503).await;
+    let answer = ready().await;
+    assert_eq!(
+        (answer.status, answer.text.as_str()),
+        (503, "the store fails\n")
+    );
+    assert_eq!(get("/healthz").send(&service).await.status, 200);
+    change(201).await;
+    assert_eq!(ready().await.status, 200);
+}
+
+#[tokio::test]
+async fn open_pages_need_neither_token_nor_version() {
+    let options = HttpOptions {
+        metrics_on_apis: true,
+        ..HttpOptions::default()
+    };
+    let service = service(options).await;
+    create_host(&service, HOST).await;
+    call("PUT", &format!("/allocations/{CONSUMER}"))
+        .json(claim(HOST, 9, None))
+        .send(&service)
+        .await;
+    get("/nope/at/all").send(&service).await;
+    let bare = |path| {
+        get(path)
+            .header("x-auth-token", "")
+            .version("placement nonsense")
+    };
+    assert_eq!(bare("/healthz").send(&service).await.text, "ok\n");
+    assert_eq!(bare("/readyz").send(&service).await.text, "ready\n");
+    let metrics = bare("/metrics").send(&service).await.text;
+    for line in [
+        "placewright_http_requests_total{method=\"POST\",route=\"/resource_providers\",status=\"200\"} 1",
+        "placewright_http_requests_total{method=\"GET\",route=\"other\",status=\"404\"} 1",
+        "placewright_refusals_total{reason=\"capacity_exceeded\"} 1",
+        "placewright_claims_total{result=\"refused\"} 1",
+        "placewright_http_request_duration_seconds_count{method=\"PUT\",route=\"/allocations/{consumer_uuid}\"} 1",
+        "placewright_change_followers 0",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    let post = call("POST", "/healthz").send(&service).await;
+    assert_eq!((post.status, post.header("allow")), (405, "GET"));
+}
+
+#[tokio::test]
+async fn tenants_see_no_metrics() {
+    let service = service(HttpOptions::default()).await;
+    let answer = get("/metrics").send(&service).await;
+    assert_eq!(answer.status, 404);
+    assert!(answer.text.contains("health.listen"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn the_description_follows_the_version() {
+    let service = service(HttpOptions::default()).await;
+    let ask = |query: &str| {
+        let path = format!("/placewright/v1/openapi.json{query}");
+        let service = &service;
+        async move { get(&path).header("x-auth-token", "").send(service).await }
+    };
+    let new = ask("").await.json();
+    assert_eq!(new["openapi"], "3.1.0");
+    assert_eq!(new["info"]["version"], "1.39");
+    assert_eq!(new["paths"].as_object().map(serde_json::Map::len), Some(18));
+    let put = &new["paths"]["/allocations/{consumer_uuid}"]["put"];
+    let body = &put["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(
+        body["properties"]["consumer_type"]["pattern"],
+        "^[A-Z0-9_]+$"
+    );
+    assert_eq!(body["additionalProperties"], false);
+    let old = ask("?microversion=1.5").await.json();
+    assert!(old["paths"].get("/traits").is_none());
+    let put = &old["paths"]["/allocations/{consumer_uuid}"]["put"];
+    let body = &put["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(body["properties"]["allocations"]["type"], "array");
+    assert_eq!(ask("?microversion=1.40").await.status, 400);
+    assert_eq!(ask("?version=1").await.status, 400);
+}
+
+#[tokio::test]
+async fn an_explanation_names_what_is_missing() {
+    let service = service(HttpOptions::default()).await;
+    create_host(&service, HOST).await;
+    let ask = |query: &'static str| get(query);
+    let path = "/placewright/v1/explain?resources=VCPU:16,MEMORY_MB:1&required=HW_CPU_X86_AVX";
+    let told = ask(path).send(&service).await.json();
+    assert_eq!((&told["roots"], &told["left"]), (&1.into(), &0.into()));
+    let constraints = told["constraints"].as_array().unwrap();
+    let vcpu = constraints
+        .iter()
+        .find(|one| one["constraint"] == "resources=VCPU:16")
+        .unwrap();
+    assert_eq!(
+        (&vcpu["removed_alone"], &vcpu["group"]),
+        (&1.into(), &"".into())
+    );
+    assert_eq!(
+        told["smallest_impossible_set"].as_array().map(Vec::len),
+        Some(1)
+    );
+    let miss = &told["near_misses"][0];
+    assert_eq!(miss["example"]["uuid"], HOST);
+    let lacks: Vec<(&Value, &Value)> = (miss["lacks"].as_array().unwrap().iter())
+        .map(|lack| (&lack["reason"], &lack["missing"]))
+        .collect();
+    assert!(lacks.contains(&(&"amount".into(), &8.into())), "{told}");
+    let path = "/placewright/v1/explain?resources=CUSTOM_NOPE:1";
+    assert_eq!(ask(path).send(&service).await.status, 400);
+    let path = "/placewright/v1/explain?resources1=VCPU:1";
+    assert_eq!(
+        ask(path)
+            .version("placement 1.10")
+            .send(&service)
+            .await
+            .status,
+        400
+    );
+    assert_eq!(ask(path).version("").send(&service).await.status, 200);
+    assert_eq!(
+        ask(path)
+            .header("x-auth-token", "bob")
+            .send(&service)
+            .await
+            .status,
+        403
+    );
+}
+
+/// Reads server-sent events from a response, one by one.
+struct Events {
+    body: Body,
+    text: String,
+}
+
+impl Events {
+    async fn follow(service: &Arc<PlacementService>, path: &str, last_id: &str) -> Self {
+        let response = get(path)
+            .header("last-event-id", last_id)
+            .raw(service)
+            .await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self {
+            body: response.into_body(),
+            text: String::new(),
+        }
+    }
+
+    /// The next event: its id and its data; none at the end.
+    async fn next(&mut self) -> Option<(u64, Value)> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let field = |name: &str| {
+                    event
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name))
+                        .map(str::to_owned)
+                };
+                let found = field("id: ").zip(field("data: "));
+                self.text = rest.to_owned();
+                let Some((id, data)) = found else { continue };
+                return Some((id.parse().unwrap(), serde_json::from_str(&data).unwrap()));
+            }
+            let frame = self.body.frame().await?.unwrap();
+            self.text
+                .push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_change_is_followed_in_order_and_can_be_resumed() {
+    let service = service(HttpOptions::default()).await;
+    let mut live = Events::follow(&service, "/placewright/v1/changes", "").await;
+    create_host(&service, HOST).await;
+    let path = format!("/allocations/{CONSUMER}");
+    assert_eq!(
+        call("PUT", &path)
+            .json(claim(HOST, 2, None))
+            .send(&service)
+            .await
+            .status,
+        204
+    );
+    assert_eq!(call("DELETE", &path).send(&service).await.status, 204);
+
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        seen.push(live.next().await.unwrap());
+    }
+    let first = seen[0].0;
+    let ids: Vec<u64> = seen.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, [first, first + 1, first + 2, first + 3]);
+    let kinds: Vec<String> = (seen.iter())
+        .flat_map(|(_, data)| data["changes"].as_array().unwrap())
+        .map(|change| change["type"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "provider_created",
+            "inventory_set",
+            "generation_set",
+            "consumer_set",
+            "generation_set",
+            "consumer_removed"
+        ]
+    );
+    let inventory = &seen[1].1["changes"][0];
+    assert_eq!(
+        (&inventory["resource_class"], &inventory["total"]),
+        (&"VCPU".into(), &8.into())
+    );
+    assert_eq!(seen[2].1["changes"][0]["allocations"][0]["amount"], 2);
+    assert_eq!(seen[3].1["sequence"], first + 3);
+
+    // The header of a client that reconnects takes precedence over the query.
+    let after = format!("/placewright/v1/changes?after={}", first - 1);
+    let mut again = Events::follow(&service, &after, "").await;
+    assert_eq!(again.next().await.unwrap(), seen[0]);
+    let mut resumed = Events::follow(&service, &after, &(first + 1).to_string()).await;
+    assert_eq!(resumed.next().await.unwrap(), seen[2]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_followed_is_told() {
+    let engine = Options {
+        snapshot_entries: 1,
+        retain_entries: 1,
+        snapshots_kept: 1,
+        ..Options::default()
+    };
+    let service = service_with(HttpOptions::default(), engine, "").await;
+    let follow = |query: &str| {
+        let path = format!("/placewright/v1/changes{query}");
+        let service = &service;
+        async move { get(&path).send(service).await }
+    };
+    assert_eq!(follow("?after=x").await.status, 400);
+    assert_eq!(follow("?since=1").await.status, 400);
+    let ahead = follow("?after=1000").await;
+    assert_eq!(ahead.status, 400);
+    assert!(
+        ahead.detail().contains("the last entry is 1"),
+        "{}",
+        ahead.text
+    );
+    let nobody = get("/placewright/v1/changes")
+        .header("x-auth-token", "bob")
+        .send(&service)
+        .await;
+    assert_eq!(nobody.status, 403);
+    let nobody = get("/placewright/v1/changes")
+        .header("x-auth-token", "")
+        .send(&service)
+        .await;
+    assert_eq!(nobody.status, 401);
+    // Snapshots are made in the background, and delete the entries that they cover.
+    for round in 0_u32.. {
+        let name = format!("/traits/CUSTOM_{round}");
+        call("PUT", &name).send(&service).await;
+        let mut response = get("/placewright/v1/changes?after=0").raw(&service).await;
+        if response.status() == 410 {
+            let text = response.body_mut().collect().await.unwrap().to_bytes();
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            assert!(text.contains("Entry 1 is no longer held"), "{text}");
+            return;
+        }
+        assert_eq!(response.status(), 200);
+        assert!(round < 10_000, "no snapshot was made");
+    }
+}

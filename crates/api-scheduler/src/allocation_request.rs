@@ -1,0 +1,44 @@
+//! What a claim takes, in the form in which the Placement API takes it.
+
+use std::collections::BTreeMap;
+
+use placewright_placement::AllocationRequest;
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+/// Amounts by provider and the providers of each group, in the form of `GET
+/// /allocation_candidates`.
+pub(crate) struct AllocationRequestTold<'a> {
+    pub(crate) allocations: &'a [AllocationRequest],
+    /// Empty for a request that is not granular.
+    pub(crate) mappings: &'a [(String, Vec<Uuid>)],
+}
+
+impl Serialize for AllocationRequestTold<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Default, Serialize)]
+        struct Resources<'a> {
+            resources: BTreeMap<&'a str, i64>,
+        }
+        #[derive(Serialize)]
+        struct Told<'a> {
+            allocations: BTreeMap<Uuid, Resources<'a>>,
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            mappings: BTreeMap<&'a str, &'a [Uuid]>,
+        }
+        let mut allocations: BTreeMap<Uuid, Resources<'_>> = BTreeMap::new();
+        for one in self.allocations {
+            let resources = &mut allocations.entry(one.provider).or_default().resources;
+            for (class, amount) in &one.resources {
+                *resources.entry(class).or_default() += amount;
+            }
+        }
+        let mappings = self.mappings.iter();
+        let mappings = mappings.map(|(group, providers)| (group.as_str(), providers.as_slice()));
+        let told = Told {
+            allocations,
+            mappings: mappings.collect(),
+        };
+        told.serialize(serializer)
+    }
+}

@@ -1,0 +1,376 @@
+//! Claims of candidates from earlier responses: claim, swap and release.
+
+use std::time::{Duration, Instant};
+
+use placewright_placement::{
+    Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome,
+    Refusal, Timestamp,
+};
+use placewright_scheduler::host_state::InstanceReport;
+use placewright_scheduler::host_table::HostTable;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use placewright_http::Reply;
+use placewright_control::{Cause, ControlMachine, now};
+
+use crate::allocation_request::AllocationRequestTold;
+use crate::kept::{Kept, Wish};
+use crate::refused::{Answer, Refused, code};
+use crate::shared::{Call, Core, json};
+
+/// The type of the consumers.
+const CONSUMER_TYPE: &str = "INSTANCE";
+
+/// How often a release is tried when the store fails; the wait doubles each time.
+const RELEASES_MAX: u32 = 16;
+const RELEASE_RETRY: Duration = Duration::from_millis(50);
+
+/// The body of `POST /v1/claims/{consumer}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimBody {
+    candidate: Uuid,
+    #[serde(default)]
+    project: Option<String>,
+    #[serde(default)]
+    user: Option<String>,
+}
+
+/// The body of `POST /v1/claims/{consumer}/swap`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwapBody {
+    candidate: Uuid,
+}
+
+/// The body of the response to a claim or swap.
+#[derive(Serialize)]
+struct Claimed<'a> {
+    consumer: Uuid,
+    candidate: Uuid,
+    provider: Uuid,
+    allocation_request: AllocationRequestTold<'a>,
+}
+
+/// The consumer of a claim, with its owner.
+#[derive(Debug)]
+pub(crate) struct Claimant {
+    pub(crate) consumer: ConsumerUuid,
+    pub(crate) generation: ConsumerGeneration,
+    pub(crate) project: String,
+    pub(crate) user: String,
+    pub(crate) consumer_type: Option<String>,
+    /// The time of the claim.
+    pub(crate) at: Timestamp,
+}
+
+impl Claimant {
+    /// A consumer without allocations.
+    pub(crate) fn new(consumer: Uuid, project: &str, user: &str, at: Timestamp) -> Self {
+        Self {
+            consumer: ConsumerUuid::from_uuid(consumer),
+            generation: ConsumerGeneration::Is(None),
+            project: project.to_owned(),
+            user: user.to_owned(),
+            consumer_type: Some(CONSUMER_TYPE.to_owned()),
+            at,
+        }
+    }
+}
+
+/// The outcome of an attempt to claim.
+pub(crate) enum Attempt {
+    /// The candidate with this index was claimed.
+    Done(usize),
+    /// None of the candidates fits any more; with the refusal of the first.
+    NothingFits(Option<Refusal>),
+}
+
+pub(crate) async fn claim(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+    let body: ClaimBody = call.read()?;
+    let kept = find(call.core, body.candidate)?;
+    let project = body.project.unwrap_or_else(|| kept.wish.project.clone());
+    let user = body.user.unwrap_or_else(|| kept.wish.user.clone());
+    check_owner("project", &project)?;
+    check_owner("user", &user)?;
+    let claimant = Claimant::new(consumer, &project, &user, now());
+    take(call.core, claimant, consumer, body.candidate, &kept).await
+}
+
+pub(crate) async fn swap(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+    let body: SwapBody = call.read()?;
+    let kept = find(call.core, body.candidate)?;
+    let uuid = ConsumerUuid::from_uuid(consumer);
+    let found = call.core.placement.read(move |state| {
+        let found = state.consumer(uuid)?;
+        Some(Claimant {
+            consumer: uuid,
+            generation: ConsumerGeneration::Is(Some(found.generation)),
+            project: state.project_name(found.project).to_owned(),
+            user: state.user_name(found.user).to_owned(),
+            consumer_type: None,
+            at: now(),
+        })
+    });
+    let claimant = found.await.ok_or_else(|| holds_nothing(consumer))?;
+    take(call.core, claimant, consumer, body.candidate, &kept).await
+}
+
+pub(crate) async fn release(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+    match call.core.release(consumer).await? {
+        Ok(()) => Ok(Reply::empty(204)),
+        Err(_) => Err(holds_nothing(consumer)),
+    }
+}
+
+fn holds_nothing(consumer: Uuid) -> Refused {
+    Refused::not_found(format!("Consumer {consumer} holds nothing."))
+}
+
+/// Checks the owner of a consumer: placement requires 1 to 255 characters for each part.
+pub(crate) fn check_owner(field: &str, text: &str) -> Answer<()> {
+    if (1..=255).contains(&text.chars().count()) {
+        return Ok(());
+    }
+    let detail = format!("{field}: a claim needs it, 1 to 255 characters");
+    Err(Refused::field(field, detail))
+}
+
+fn find(core: &Core, candidate: Uuid) -> Answer<Kept> {
+    let mut shelf = core.shelf.lock();
+    let found = shelf.get(Instant::now(), candidate);
+    found.cloned().ok_or_else(|| {
+        let detail = format!(
+            "Candidate {candidate} is not kept (any more): ask POST /v1/destinations for new ones."
+        );
+        Refused::new(410, code::CANDIDATE_EXPIRED, detail)
+    })
+}
+
+async fn take(
+    core: &Core,
+    claimant: Claimant,
+    consumer: Uuid,
+    candidate: Uuid,
+    kept: &Kept,
+) -> Answer<Reply> {
+    let is_swap = claimant.consumer_type.is_none();
+    let candidates = vec![kept.candidate.clone()];
+    core.ensure_group(&kept.wish).await?;
+    match core
+        .attempt(claimant, &kept.wish, &kept.rules, candidates)
+        .await?
+    {
+        Attempt::Done(_) => json(
+            200,
+            &Claimed {
+                consumer,
+                candidate,
+                provider: kept.candidate.host,
+                allocation_request: AllocationRequestTold {
+                    allocations: &kept.candidate.allocations,
+                    mappings: &kept.mappings,
+                },
+            },
+        ),
+        Attempt::NothingFits(why) => {
+            let kept = if is_swap { "; nothing changed" } else { "" };
+            let cause = why.as_ref().map(Cause::of_claim);
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            let detail = format!("The candidate does not fit any more{why}{kept}.");
+            Err(Refused::no_capacity(detail, cause))
+        }
+    }
+}
+
+impl Core {
+    /// Creates a request's server group in placement, which enforces its rules from then on.
+    pub(crate) async fn ensure_group(&self, wish: &Wish) -> Answer<()> {
+        let Some((group, rules)) = &wish.group else {
+            return Ok(());
+        };
+        let is_known = |machine: &ControlMachine| machine.placement().group(*group).is_some();
+        if self.placement.engine().read_now(is_known) {
+            return Ok(());
+        }
+        let command = Command::SetGroup {
+            group: *group,
+            rules: rules.clone(),
+        };
+        self.submit(command)
+            .await?
+            .map(drop)
+            .map_err(|refusal| Refused::field("request.instance_group", refusal.to_string()))
+    }
+
+    /// Claims the first candidate that fits, and counts the instance on its host.
+    pub(crate) async fn attempt(
+        &self,
+        claimant: Claimant,
+        wish: &Wish,
+        rules: &crate::kept::Rules,
+        candidates: Vec<IntentCandidate>,
+    ) -> Answer<Attempt> {
+        let consumer = claimant.consumer;
+        let hosts: Vec<Uuid> = candidates.iter().map(|one| one.host).collect();
+        let mut rules = rules.clone();
+        rules
+            .iter_mut()
+            .for_each(|one| one.others.retain(|other| *other != consumer));
+        let intent = Intent {
+            consumer,
+            generation: claimant.generation,
+            project: claimant.project,
+            user: claimant.user,
+            consumer_type: claimant.consumer_type,
+            group: wish.group.as_ref().map(|(group, _)| *group),
+            rules,
+            candidates,
+            alongside: Vec::new(),
+        };
+        let command = Command::ClaimFirst {
+            intents: vec![intent],
+            least: 1,
+            at: claimant.at,
+        };
+        match self.submit(command).await? {
+            Ok(Outcome::Claimed(chosen)) => {
+                let chosen = chosen.first().copied().flatten().unwrap_or(0) as usize;
+                self.note_arrival(consumer, hosts.get(chosen).copied(), wish);
+                Ok(Attempt::Done(chosen))
+            }
+            Ok(_) => Err(Refused::new(
+                500,
+                code::INTERNAL,
+                "an odd outcome of a claim",
+            )),
+            Err(Refusal::NothingFits { first, .. }) => {
+                Ok(Attempt::NothingFits(first.map(|first| *first)))
+            }
+            Err(refusal) => Err(told(&refusal)),
+        }
+    }
+
+    /// Releases what a consumer holds; the inner error says that it holds nothing.
+    pub(crate) async fn release(&self, consumer: Uuid) -> Answer<Result<(), Refusal>> {
+        let command = Command::Release {
+            consumer: ConsumerUuid::from_uuid(consumer),
+        };
+        let released = self.submit(command).await?;
+        if released.is_ok() {
+            self.note_departure(consumer);
+        }
+        Ok(released.map(drop))
+    }
+
+    /// Releases what a request claimed at a certain time before it failed, and retries while the
+    /// store fails. A later claim by others for the same consumer stays.
+    ///
+    /// `is_unsure`: the store lost the answer to the claim, which may take effect with the next
+    /// command.
+    pub(crate) async fn undo(&self, consumer: Uuid, at: Timestamp, mut is_unsure: bool) {
+        let uuid = ConsumerUuid::from_uuid(consumer);
+        let mut wait = RELEASE_RETRY;
+        for _ in 0..RELEASES_MAX {
+            let seen = self.placement.engine().read_now(|machine| {
+                let found = machine.placement().consumer(uuid)?;
+                Some((found.generation, found.allocated_at))
+            });
+            let generation = match seen {
+                Some((generation, allocated_at)) if allocated_at == at => generation,
+                None if is_unsure => 1,
+                Some(_) | None => return,
+            };
+            match self.submit(forget(uuid, generation)).await {
+                Ok(Ok(_)) => return self.note_departure(consumer),
+                // Now the state is what the store has, so the next look is certain.
+                Ok(Err(_)) => is_unsure = false,
+                Err(_) => tokio::time::sleep(wait).await,
+            }
+            wait *= 2;
+        }
+        tracing::error!(%consumer, "a claim of a failed request could not be given back");
+    }
+
+    /// Rejects consumers that have allocations.
+    pub(crate) fn check_new(&self, consumers: &[Uuid]) -> Answer<()> {
+        let holding = self.placement.engine().read_now(|machine| {
+            let mut consumers = consumers.iter().copied();
+            consumers.find(|uuid| {
+                machine
+                    .placement()
+                    .consumer(ConsumerUuid::from_uuid(*uuid))
+                    .is_some()
+            })
+        });
+        holding.map_or(Ok(()), |consumer| Err(exists(&consumer)))
+    }
+
+    /// Counts an instance on the host where it was placed, and on no other.
+    fn note_arrival(&self, consumer: ConsumerUuid, host: Option<Uuid>, wish: &Wish) {
+        let (Some(host), Ok(uuid)) = (host, consumer.as_str().parse()) else {
+            return;
+        };
+        let report = InstanceReport {
+            uuid,
+            group: wish.group.as_ref().map(|(group, _)| *group),
+            image_properties: wish.image_properties.iter().cloned().collect(),
+        };
+        self.change_hosts(|hosts| {
+            forget_expected(hosts, uuid, Some(host));
+            if let Some((slot, _)) = hosts.by_uuid(host) {
+                hosts.expect(slot, &report);
+            }
+        });
+    }
+
+    /// Removes the expectation of an instance that its host has not reported yet.
+    fn note_departure(&self, consumer: Uuid) {
+        self.change_hosts(|hosts| forget_expected(hosts, consumer, None));
+    }
+}
+
+/// Removes the expectation of an instance from all hosts but one.
+fn forget_expected(hosts: &mut HostTable, consumer: Uuid, except: Option<Uuid>) {
+    for slot in hosts.hosts_of(consumer).to_vec() {
+        if hosts.get(slot).map(|host| host.uuid) != except {
+            hosts.expect_no_more(slot, consumer);
+        }
+    }
+}
+
+/// The command that releases all allocations of a consumer of this generation.
+fn forget(consumer: ConsumerUuid, generation: u64) -> Command {
+    Command::Claim {
+        consumers: vec![ConsumerClaim {
+            consumer,
+            generation: ConsumerGeneration::Is(Some(generation)),
+            project: String::new(),
+            user: String::new(),
+            consumer_type: None,
+            allocations: Vec::new(),
+        }],
+        at: now(),
+    }
+}
+
+fn exists(consumer: &impl std::fmt::Display) -> Refused {
+    let detail =
+        format!("Consumer {consumer} holds something already: swap it, or give it back first.");
+    Refused::new(409, code::CONSUMER_EXISTS, detail)
+}
+
+/// The error response to a claim that was refused for another reason than capacity.
+fn told(refusal: &Refusal) -> Refused {
+    match refusal {
+        Refusal::ConsumerGenerationConflict {
+            given: None,
+            consumer,
+            ..
+        } => exists(consumer),
+        Refusal::ConsumerGenerationConflict { .. } => {
+            Refused::new(409, code::CONSUMER_CHANGED, format!("{refusal}; try again"))
+        }
+        other => Refused::no_capacity(other.to_string(), Some(Cause::of_claim(other))),
+    }
+}

@@ -1,0 +1,145 @@
+//! The body of the response to `POST /v1/destinations`.
+
+use placewright_scheduler::select::weights::Weight;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::look::Offer;
+use crate::allocation_request::AllocationRequestTold;
+
+/// The response to `POST /v1/destinations`.
+#[derive(Serialize)]
+pub(super) struct DestinationsTold<'a> {
+    /// Whether the selected hosts are claimed.
+    pub(super) claimed: bool,
+    /// How long the candidates can be claimed, in milliseconds.
+    pub(super) kept_ms: u64,
+    /// One for each instance, in the order of the request.
+    pub(super) selections: Vec<SlotTold<'a>>,
+    /// Parts of the request that have no effect, for people.
+    pub(super) warnings: &'a [String],
+}
+
+/// The result for one instance.
+#[derive(Serialize)]
+pub(super) struct SlotTold<'a> {
+    pub(super) instance: Uuid,
+    /// The selected host; none when there is none and the request allowed that.
+    pub(super) selected: Option<SelectionTold<'a>>,
+    pub(super) alternates: Vec<SelectionTold<'a>>,
+    /// Why this host was selected, if the request asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) explanation: Option<WeighingTold<'a>>,
+}
+
+/// The scores of a ranking.
+#[derive(Debug)]
+pub(super) struct Weighing {
+    /// How many hosts were feasible, and were compared.
+    pub(super) compared: usize,
+    /// The best of them, best first.
+    pub(super) hosts: Vec<Weighed>,
+}
+
+/// A host with its score.
+#[derive(Debug)]
+pub(super) struct Weighed {
+    pub(super) slot: u32,
+    pub(super) provider: Uuid,
+    pub(super) host: String,
+    pub(super) node: String,
+    pub(super) score: f64,
+    pub(super) weights: Vec<Weight>,
+}
+
+/// A [`Weighing`] in the response.
+#[derive(Serialize)]
+pub(super) struct WeighingTold<'a> {
+    compared: usize,
+    ranking: Vec<WeighedTold<'a>>,
+}
+
+/// A host with its score, in an explanation.
+#[derive(Serialize)]
+struct WeighedTold<'a> {
+    provider: Uuid,
+    host: &'a str,
+    node: &'a str,
+    score: f64,
+    /// Whether this is the selected host.
+    selected: bool,
+    weights: Vec<WeightTold<'a>>,
+}
+
+/// The contribution of one weigher to a host's score.
+#[derive(Serialize)]
+struct WeightTold<'a> {
+    weigher: &'a str,
+    number: f64,
+    normalised: f64,
+    multiplier: f64,
+    share: f64,
+}
+
+impl<'a> WeighingTold<'a> {
+    /// The best hosts, at most `most`, and in any case the selected one.
+    pub(super) fn new(weighing: &'a Weighing, most: usize, selected: u32) -> Self {
+        let told = weighing.hosts.iter().enumerate();
+        let told = told.filter(|(place, one)| *place < most || one.slot == selected);
+        let ranking = told.map(|(_, one)| WeighedTold {
+            provider: one.provider,
+            host: &one.host,
+            node: &one.node,
+            score: one.score,
+            selected: one.slot == selected,
+            weights: one.weights.iter().map(WeightTold::from).collect(),
+        });
+        Self {
+            compared: weighing.compared,
+            ranking: ranking.collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Weight> for WeightTold<'a> {
+    fn from(weight: &'a Weight) -> Self {
+        Self {
+            weigher: &weight.weigher,
+            number: weight.number,
+            normalised: weight.normalised,
+            multiplier: weight.multiplier,
+            share: weight.share,
+        }
+    }
+}
+
+/// A candidate in the response.
+#[derive(Serialize)]
+pub(super) struct SelectionTold<'a> {
+    candidate: Uuid,
+    cell: Uuid,
+    host: &'a str,
+    node: &'a str,
+    provider: Uuid,
+    zone: Option<&'a str>,
+    score: f64,
+    allocation_request: AllocationRequestTold<'a>,
+}
+
+impl<'a> SelectionTold<'a> {
+    pub(super) fn new(candidate: Uuid, offer: &'a Offer, chosen: usize) -> Option<Self> {
+        Some(Self {
+            candidate,
+            cell: offer.cell,
+            host: &offer.host,
+            node: &offer.node,
+            provider: offer.provider,
+            zone: offer.zone.as_deref(),
+            score: offer.score,
+            allocation_request: AllocationRequestTold {
+                allocations: &offer.candidates.get(chosen)?.allocations,
+                mappings: offer.mappings.get(chosen)?,
+            },
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! `/v1/aggregates`: names and metadata of host aggregates. `/v1/topology`: the levels of the
+//! topology.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placewright_placement::group::{Distance, Level};
+use placewright_placement::{Command, Refusal};
+use placewright_scheduler::aggregate::{Aggregate, ZONE_KEY};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use placewright_http::Reply;
+
+use crate::refused::{Answer, Refused};
+use crate::shared::{Call, json};
+
+/// The body of `PUT /v1/aggregates/{uuid}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AggregateBody {
+    name: String,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+    /// The same as metadata `availability_zone`.
+    #[serde(default)]
+    zone: Option<String>,
+}
+
+/// The body of the response to `GET /v1/aggregates`.
+#[derive(Serialize)]
+struct AggregatesTold<'a> {
+    aggregates: Vec<AggregateTold<'a>>,
+}
+
+/// An aggregate in that response.
+#[derive(Serialize)]
+struct AggregateTold<'a> {
+    uuid: Uuid,
+    name: &'a str,
+    zone: Option<&'a str>,
+    metadata: &'a BTreeMap<String, String>,
+}
+
+/// The body of `PUT /v1/topology`, and of the response to `GET`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct TopologyBody {
+    levels: Vec<LevelBody>,
+    #[serde(default)]
+    distances: Vec<DistanceBody>,
+}
+
+/// The distance between two groups of hosts of one level, in the operator's own unit.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct DistanceBody {
+    from: Uuid,
+    to: Uuid,
+    distance: u32,
+}
+
+/// A level of the topology in a body.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct LevelBody {
+    name: String,
+    aggregates: BTreeSet<Uuid>,
+}
+
+pub(crate) fn list_aggregates(call: &Call<'_>) -> Answer<Reply> {
+    call.core.ranker.hosts(|hosts| {
+        let aggregates = hosts.aggregates().iter();
+        let aggregates = aggregates.map(|(uuid, aggregate)| AggregateTold {
+            uuid,
+            name: &aggregate.name,
+            zone: aggregate.metadata.get(ZONE_KEY).map(String::as_str),
+            metadata: &aggregate.metadata,
+        });
+        let aggregates = aggregates.collect();
+        json(200, &AggregatesTold { aggregates })
+    })
+}
+
+pub(crate) fn put_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+    let mut body: AggregateBody = call.read()?;
+    if let Some(zone) = body.zone {
+        let said = body.metadata.entry(ZONE_KEY.to_owned());
+        if *said.or_insert_with(|| zone.clone()) != zone {
+            let detail = format!("zone: metadata.{ZONE_KEY} says something else");
+            return Err(Refused::field("zone", detail));
+        }
+    }
+    let aggregate = Aggregate {
+        name: body.name,
+        metadata: body.metadata,
+    };
+    call.core
+        .change_hosts(|hosts| hosts.aggregates_mut().put([(uuid, aggregate)]));
+    Ok(Reply::empty(204))
+}
+
+pub(crate) fn remove_aggregate(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+    call.core.change_hosts(|hosts| {
+        let aggregates = hosts.aggregates_mut();
+        if aggregates.get(uuid).is_none() {
+            return Err(Refused::not_found(format!("There is no aggregate {uuid}.")));
+        }
+        aggregates.remove(uuid);
+        Ok(Reply::empty(204))
+    })
+}
+
+pub(crate) async fn show_topology(call: &Call<'_>) -> Answer<Reply> {
+    let topology = call.core.placement.read(|state| {
+        let levels = state.levels().iter().map(|level| LevelBody {
+            name: level.name.clone(),
+            aggregates: level
+                .aggregates
+                .iter()
+                .filter_map(|uuid| uuid.parse().ok())
+                .collect(),
+        });
+        let distances = state.distances().iter().filter_map(|one| {
+            Some(DistanceBody {
+                from: one.from.parse().ok()?,
+                to: one.to.parse().ok()?,
+                distance: one.distance,
+            })
+        });
+        TopologyBody {
+            levels: levels.collect(),
+            distances: distances.collect(),
+        }
+    });
+    json(200, &topology.await)
+}
+
+pub(crate) async fn put_topology(call: &Call<'_>) -> Answer<Reply> {
+    let body: TopologyBody = call.read()?;
+    let levels = body.levels.into_iter().map(|level| Level {
+        name: level.name,
+        aggregates: level.aggregates.iter().map(Uuid::to_string).collect(),
+    });
+    let distances = body.distances.iter().map(|one| Distance {
+        from: one.from.to_string(),
+        to: one.to.to_string(),
+        distance: one.distance,
+    });
+    let command = Command::SetLevels {
+        levels: levels.collect(),
+        distances: distances.collect(),
+    };
+    match call.core.submit(command).await? {
+        Ok(_) => Ok(Reply::empty(204)),
+        Err(refusal) => {
+            let field = match refusal {
+                Refusal::PlaceNotFound { .. }
+                | Refusal::DistanceTwice { .. }
+                | Refusal::DistanceAcrossLevels { .. } => "distances",
+                _ => "levels",
+            };
+            Err(Refused::field(field, format!("{field}: {refusal}")))
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `/v1/hosts`: the scheduler's view of hosts, and the updates that hosts send.
+
+use std::collections::BTreeMap;
+
+use placewright_placement::{ProviderId, State, Timestamp};
+use placewright_scheduler::host_state::{HostState, Load, Metric, NumberedUpdate, Receipt};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::platform::Platform;
+use serde::Serialize;
+use uuid::Uuid;
+use placewright_http::{Query, Reply, Syntax};
+use placewright_control::now;
+
+use crate::refused::{Answer, Refused, code};
+use crate::shared::{Call, json};
+
+/// The default and the maximum number of hosts on a page.
+const PAGE: usize = 1_000;
+const PAGE_MAX: usize = 10_000;
+
+/// The body of the response to `GET /v1/hosts`.
+#[derive(Serialize)]
+struct HostsTold<'a> {
+    hosts: Vec<HostTold<'a>>,
+    /// The value of `after` for the next page; none on the last.
+    next: Option<Uuid>,
+}
+
+/// The representation of a host in a listing.
+#[derive(Serialize)]
+struct HostTold<'a> {
+    uuid: Uuid,
+    cell: Uuid,
+    host: &'a str,
+    node: &'a str,
+    zone: Option<&'a str>,
+    /// Whether placement has a root provider with this UUID; without one the host is never
+    /// selected.
+    has_provider: bool,
+    up: bool,
+    enabled: bool,
+    disabled_reason: Option<&'a str>,
+    forced_down: bool,
+    /// How long ago it was last heard of, in milliseconds.
+    age_ms: i64,
+    load: Load,
+    instances: usize,
+    /// The instances among them that were placed there and that the host has not reported yet.
+    instances_expected: u32,
+}
+
+/// The representation of a single host, with more details.
+#[derive(Serialize)]
+struct WholeHostTold<'a> {
+    #[serde(flatten)]
+    host: HostTold<'a>,
+    incarnation: u64,
+    sequence: u64,
+    platform: &'a Platform,
+    stats: &'a BTreeMap<String, String>,
+    metrics: &'a [Metric],
+    aggregates: Vec<&'a str>,
+    /// The capacity and usage of its root provider, by resource class.
+    resources: BTreeMap<&'a str, ResourceTold>,
+    instance_uuids: Vec<Uuid>,
+}
+
+/// The capacity and usage of a resource class.
+#[derive(Serialize)]
+struct ResourceTold {
+    capacity: i64,
+    used: i64,
+}
+
+/// The body of the response to an update of a host's state.
+#[derive(Serialize)]
+struct ReceiptTold {
+    receipt: &'static str,
+}
+
+fn tell<'a>(
+    hosts: &'a HostTable,
+    slot: Option<u32>,
+    state: &'a HostState,
+    at: Timestamp,
+) -> HostTold<'a> {
+    HostTold {
+        uuid: state.uuid,
+        cell: state.names.cell,
+        host: &state.names.service_host,
+        node: &state.names.node,
+        zone: slot.and_then(|slot| hosts.aggregates().zone(slot)),
+        has_provider: slot.is_some(),
+        up: slot.is_some_and(|slot| hosts.up().contains(slot)),
+        enabled: state.disabled.is_none(),
+        disabled_reason: state.disabled.as_deref(),
+        forced_down: state.is_forced_down,
+        age_ms: (at.0 - state.heard_at.0).max(0) / 1_000,
+        load: state.load,
+        instances: state.instances.len(),
+        instances_expected: state.expected_count(),
+    }
+}
+
+/// `GET /v1/hosts?limit=&after=`: hosts with a provider, in an order that does not change.
+pub(crate) fn list(call: &Call<'_>) -> Answer<Reply> {
+    let query = Query::parse(call.query, Syntax::default())
+        .map_err(|error| Refused::field("query", error.to_string()))?;
+    if let Some((key, _)) = query
+        .iter()
+        .find(|(key, _)| !["limit", "after"].contains(key))
+    {
+        let detail = format!("{key}: there are only limit and after");
+        return Err(Refused::field(key, detail));
+    }
+    let limit = match query.get("limit").map(str::parse) {
+        None => PAGE,
+        Some(Ok(limit)) if (1..=PAGE_MAX).contains(&limit) => limit,
+        Some(_) => {
+            let detail = format!("limit: a whole number from 1 to {PAGE_MAX}");
+            return Err(Refused::field("limit", detail));
+        }
+    };
+    let after: Option<Uuid> = query
+        .get("after")
+        .map(str::parse)
+        .transpose()
+        .map_err(|_| Refused::field("after", "after: the UUID of a host"))?;
+    // Brings the scheduler up to date; the state is not locked while the response is written.
+    call.core.decide(|_, _| ());
+    call.core.ranker.hosts(|hosts| page(hosts, after, limit))
+}
+
+fn page(hosts: &HostTable, after: Option<Uuid>, limit: usize) -> Answer<Reply> {
+    let start = match after.map(|uuid| hosts.by_uuid(uuid)) {
+        None => 0,
+        Some(Some((slot, _))) => slot + 1,
+        Some(None) => return Err(Refused::field("after", "after: there is no such host")),
+    };
+    let mut slots = hosts.known().iter().filter(|slot| *slot >= start);
+    let page: Vec<HostTold<'_>> = slots
+        .by_ref()
+        .take(limit)
+        .filter_map(|slot| Some(tell(hosts, Some(slot), hosts.get(slot)?, now())))
+        .collect();
+    let next = slots.next().and(page.last()).map(|last| last.uuid);
+    json(200, &HostsTold { hosts: page, next })
+}
+
+/// `GET /v1/hosts/{uuid}`: a host with its details.
+pub(crate) fn show(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+    call.core.decide(|brain, state| {
+        let hosts = brain.scheduler.hosts();
+        let slot = hosts.by_uuid(uuid).map(|(slot, _)| slot);
+        let host = hosts.state(uuid).ok_or_else(|| unknown(uuid))?;
+        let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
+        let aggregates = provider.map_or(&[][..], |provider| &provider.aggregates);
+        let told = WholeHostTold {
+            host: tell(hosts, slot, host, now()),
+            incarnation: host.position.0,
+            sequence: host.position.1,
+            platform: &host.platform,
+            stats: &host.stats,
+            metrics: &host.metrics,
+            aggregates: aggregates
+                .iter()
+                .map(|id| state.aggregate_uuid(*id))
+                .collect(),
+            resources: resources(state, slot),
+            instance_uuids: host.instances.keys().copied().collect(),
+        };
+        json(200, &told)
+    })
+}
+
+fn resources(state: &State, slot: Option<u32>) -> BTreeMap<&str, ResourceTold> {
+    let provider = slot.and_then(|slot| state.provider(ProviderId(slot)));
+    let inventories = provider
+        .into_iter()
+        .flat_map(|provider| &provider.inventories);
+    let told = inventories.map(|record| {
+        let resource = ResourceTold {
+            capacity: record.capacity,
+            used: record.used,
+        };
+        (state.class_name(record.class), resource)
+    });
+    told.collect()
+}
+
+fn unknown(uuid: Uuid) -> Refused {
+    Refused::not_found(format!("The scheduler has not heard of host {uuid}."))
+}
+
+/// `POST /v1/hosts/{uuid}/state`: applies the next update of a host's agent.
+pub(crate) fn update(call: &Call<'_>, uuid: Uuid) -> Answer<Reply> {
+    let update: NumberedUpdate = call.read()?;
+    let take = |hosts: &mut HostTable| hosts.apply_numbered(uuid, now(), &update);
+    let receipt = match call.core.change_hosts(take) {
+        Receipt::Applied => "applied",
+        Receipt::Stale => "stale",
+        Receipt::Gap => {
+            let detail = "An update before this one is missing: send {\"full\": …}.";
+            return Err(Refused::new(409, code::GAP, detail));
+        }
+    };
+    json(200, &ReceiptTold { receipt })
+}

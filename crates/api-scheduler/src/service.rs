@@ -1,0 +1,164 @@
+//! The scheduler API's service: the way of its requests from the dispatcher to a handler.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Body as HttpBody;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, Uri};
+use parking_lot::Mutex;
+use placewright_auth::{Identity, Target};
+use placewright_control::{Placement, Ranker};
+use placewright_http::{
+    Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed, latin1_path,
+    require_json,
+};
+use tokio::sync::Semaphore;
+
+use crate::shared::{Call, Core, KeepOptions};
+use crate::kept::Shelf;
+use crate::path::{Operation, Path, Route};
+use crate::refused::{self, Answer};
+use crate::{capacity, claims, destinations, fleet, hosts};
+
+/// The scheduler's HTTP service without sockets: it takes requests and returns responses.
+pub struct SchedulerService {
+    core: Arc<Core>,
+}
+
+impl fmt::Debug for SchedulerService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SchedulerService")
+            .finish_non_exhaustive()
+    }
+}
+
+impl SchedulerService {
+    /// Creates the service of this placement and this scheduler, which read the same state.
+    pub fn new(
+        gateway: Arc<Gateway>,
+        placement: Placement,
+        ranker: Ranker,
+        keep: KeepOptions,
+    ) -> Self {
+        let shelf = Shelf::new(keep.candidates_max, keep.time);
+        let core = Arc::new(Core {
+            gateway,
+            placement,
+            ranker,
+            keep,
+            shelf: Mutex::new(shelf),
+            counting: Semaphore::new(1),
+        });
+        Self { core }
+    }
+
+    /// Answers a request. Errors are responses too.
+    pub async fn handle<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        remote: Option<SocketAddr>,
+    ) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        placewright_http::handle(self, request, remote).await
+    }
+}
+
+/// A request after its routing.
+pub struct Asked {
+    path: Path,
+    operation: Operation,
+}
+
+impl Api for SchedulerService {
+    type Version = ();
+    type Request = Asked;
+
+    fn gateway(&self) -> &Gateway {
+        &self.core.gateway
+    }
+
+    fn admit(&self, _: &Parts, _: &mut Exchange) -> ApiResult<Access> {
+        Ok(Access::Identified)
+    }
+
+    fn route(
+        &self,
+        parts: &Parts,
+        identity: Option<&Identity>,
+        exchange: &mut Exchange,
+    ) -> ApiResult<Routed<Asked>> {
+        let path = Path::find(&latin1_path(parts.uri.path()))?;
+        exchange.set_route(path.route.path());
+        let operation = path.route.operation(&parts.method)?;
+        if let Some(identity) = identity {
+            let target = Target::own(identity);
+            self.gateway().authorize(operation.rule, identity, &target)?;
+        }
+        if operation.has_body {
+            require_json(&parts.headers)?;
+        }
+        Ok(Routed {
+            body_bytes_max: operation.has_body.then_some(usize::MAX),
+            request: Asked { path, operation },
+        })
+    }
+
+    fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
+        request.operation.cost.is_high(body.len())
+    }
+
+    async fn run(
+        self: &Arc<Self>,
+        request: &Asked,
+        uri: &Uri,
+        _: Option<&Identity>,
+        body: &[u8],
+    ) -> ApiResult<Reply> {
+        let call = Call {
+            core: &self.core,
+            query: uri.query().unwrap_or(""),
+            body,
+        };
+        Ok(run(&request.path, request.operation.method, &call).await?)
+    }
+
+    fn error_body(
+        &self,
+        parts: &Parts,
+        error: &ApiError,
+        exchange: &Exchange,
+    ) -> (Vec<u8>, Option<&'static str>) {
+        let body = if parts.method == Method::HEAD {
+            Vec::new()
+        } else {
+            refused::body(error, exchange.request_id())
+        };
+        (body, Some("application/json"))
+    }
+}
+
+async fn run(path: &Path, method: &str, call: &Call<'_>) -> Answer<Reply> {
+    let uuid = path.uuid;
+    match (path.route, method) {
+        (Route::Destinations, _) => destinations::select(call).await,
+        (Route::Capacity, _) => capacity::count(call).await,
+        (Route::Claim, "POST") => claims::claim(call, uuid).await,
+        (Route::Claim, _) => claims::release(call, uuid).await,
+        (Route::Swap, _) => claims::swap(call, uuid).await,
+        (Route::Hosts, _) => hosts::list(call),
+        (Route::Host, _) => hosts::show(call, uuid),
+        (Route::HostState, _) => hosts::update(call, uuid),
+        (Route::Aggregates, _) => fleet::list_aggregates(call),
+        (Route::Aggregate, "PUT") => fleet::put_aggregate(call, uuid),
+        (Route::Aggregate, _) => fleet::remove_aggregate(call, uuid),
+        (Route::Topology, "PUT") => fleet::put_topology(call).await,
+        (Route::Topology, _) => fleet::show_topology(call).await,
+    }
+}

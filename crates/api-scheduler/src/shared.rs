@@ -1,0 +1,103 @@
+//! What the requests of the scheduler API share, and the context of one of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_control::{Placement, Ranker};
+use placewright_http::{Gateway, Reply};
+use placewright_placement::{Command, Outcome, Refusal, State};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::request::{self, Unreadable};
+use placewright_scheduler::select::Scheduler;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use crate::kept::Shelf;
+use crate::refused::Answer;
+
+/// How many candidates can still be claimed after a response, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepOptions {
+    /// The most candidates that are kept; beyond that, the oldest are dropped.
+    pub candidates_max: usize,
+    /// How long a candidate is kept.
+    pub time: Duration,
+}
+
+impl Default for KeepOptions {
+    fn default() -> Self {
+        Self {
+            candidates_max: 1_000_000,
+            time: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The data that all requests share.
+pub(crate) struct Core {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) placement: Placement,
+    pub(crate) ranker: Ranker,
+    pub(crate) keep: KeepOptions,
+    /// The candidates of earlier responses. This lock and that of the scheduler are never held
+    /// together.
+    pub(crate) shelf: Mutex<Shelf>,
+    /// A semaphore with one permit for counting, which works on a copy of the state.
+    pub(crate) counting: Semaphore,
+}
+
+/// The scheduler behind its lock: the host table, the rankings and their caches.
+pub(crate) struct Brain<'a> {
+    pub(crate) scheduler: &'a mut Scheduler,
+}
+
+impl Core {
+    /// Computes a value from the scheduler and the state; see [`Ranker::decide`].
+    pub(crate) fn decide<T>(&self, compute: impl FnOnce(&mut Brain<'_>, &State) -> T) -> T {
+        self.ranker.decide(|scheduler, control| {
+            compute(&mut Brain { scheduler }, &control.placement)
+        })
+    }
+
+    /// Changes the host table; see [`Ranker::with_hosts`].
+    pub(crate) fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
+        self.ranker.with_hosts(change)
+    }
+
+    /// Submits a command of placement, and waits until its outcome is durable.
+    pub(crate) async fn submit(&self, command: Command) -> Answer<Result<Outcome, Refusal>> {
+        let answer = self.placement.submit(command).await;
+        Ok(answer?)
+    }
+}
+
+/// A request after authentication and routing.
+pub(crate) struct Call<'a> {
+    pub(crate) core: &'a Arc<Core>,
+    pub(crate) query: &'a str,
+    pub(crate) body: &'a [u8],
+}
+
+impl Call<'_> {
+    /// Parses the body; an error names the field.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Answer<T> {
+        if let Ok(value) = serde_json::from_slice(self.body) {
+            return Ok(value);
+        }
+        // Parses it again, with a slower parser that finds the field that is wrong.
+        let mut json = serde_json::Deserializer::from_slice(self.body);
+        let value = request::read(&mut json)?;
+        json.end().map_err(|error| Unreadable {
+            field: ".".to_owned(),
+            message: error.to_string(),
+        })?;
+        Ok(value)
+    }
+}
+
+/// A response with a JSON body.
+pub(crate) fn json(status: u16, value: &impl Serialize) -> Answer<Reply> {
+    Ok(Reply::value(status, value)?)
+}

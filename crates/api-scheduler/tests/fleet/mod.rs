@@ -1,0 +1,164 @@
+//! A fleet with the services of placement and of the scheduler, and the requests of tests.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::select::Scheduler;
+use placewright_api_placement::PlacementService;
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
+use serde_json::{Value, json};
+use placewright_api_testing::{Answer, Parts, call, get};
+
+pub(crate) const CELL_1: &str = "c0000000-0000-0000-0000-000000000001";
+pub(crate) const CELL_2: &str = "c0000000-0000-0000-0000-000000000002";
+pub(crate) const GROUP: &str = "60000000-0000-0000-0000-000000000001";
+pub(crate) const RACK_1: &str = "ac000000-0000-0000-0000-000000000001";
+pub(crate) const RACK_2: &str = "ac000000-0000-0000-0000-000000000002";
+
+pub(crate) fn host(number: u32) -> String {
+    format!("40000000-0000-0000-0000-{number:012}")
+}
+
+pub(crate) fn instance(number: u32) -> String {
+    format!("10000000-0000-0000-0000-{number:012}")
+}
+
+/// A fleet with both of its services.
+pub(crate) struct Fleet {
+    pub(crate) placement: Arc<PlacementService>,
+    pub(crate) scheduler: Arc<SchedulerService>,
+}
+
+impl Fleet {
+    pub(crate) async fn empty(keep: KeepOptions) -> Self {
+        Self::on(&Parts::new().await, keep)
+    }
+
+    pub(crate) fn on(parts: &Parts, keep: KeepOptions) -> Self {
+        let config = SchedulerConfig::default();
+        let scheduler = Scheduler::new(config, PrepareOptions::default()).unwrap();
+        let scheduler = parts.scheduler(scheduler, keep);
+        Self {
+            placement: parts.service(),
+            scheduler,
+        }
+    }
+
+    /// Hosts from 1 on with 4 CPUs each; those with even numbers are in the second cell.
+    pub(crate) async fn of(hosts: u32) -> Self {
+        let fleet = Self::empty(KeepOptions::default()).await;
+        for number in 1..=hosts {
+            fleet.add_host(number).await;
+        }
+        fleet
+    }
+
+    pub(crate) async fn add_host(&self, number: u32) {
+        let uuid = host(number);
+        let body = json!({"name": format!("node-{number}"), "uuid": uuid});
+        self.place("POST", "/resource_providers", &body).await;
+        let inventories = json!({"resource_provider_generation": 0, "inventories": {
+            "VCPU": {"total": 4}, "MEMORY_MB": {"total": 8192}, "DISK_GB": {"total": 100},
+        }});
+        let path = format!("/resource_providers/{uuid}/inventories");
+        self.place("PUT", &path, &inventories).await;
+        let names = json!({"service_host": format!("host-{number}"), "node": format!("node-{number}"),
+            "cell": if number % 2 == 1 { CELL_1 } else { CELL_2 }});
+        let update = json!({"full": {"facts": {"names": names}}});
+        let told = self.tell_state(number, 1, 1, update).await;
+        assert_eq!(
+            (told.status, told.json()["receipt"].as_str()),
+            (200, Some("applied"))
+        );
+    }
+
+    pub(crate) async fn tell_state(
+        &self,
+        number: u32,
+        incarnation: u64,
+        sequence: u64,
+        update: Value,
+    ) -> Answer {
+        let path = format!("/v1/hosts/{}/state", host(number));
+        let body = json!({"incarnation": incarnation, "sequence": sequence, "update": update});
+        self.post(&path, &body).await
+    }
+
+    pub(crate) async fn place(&self, method: &str, path: &str, body: &Value) {
+        let answer = call(method, path)
+            .json(body.to_string())
+            .send(&self.placement)
+            .await;
+        assert!(answer.status < 300, "{path}: {}", answer.text);
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        call("POST", path)
+            .json(body.to_string())
+            .ask(&self.scheduler)
+            .await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        call("PUT", path)
+            .json(body.to_string())
+            .ask(&self.scheduler)
+            .await
+    }
+
+    pub(crate) async fn select(&self, body: &Value) -> Answer {
+        self.post("/v1/destinations", body).await
+    }
+
+    /// The scheduler's view of a host.
+    pub(crate) async fn see(&self, uuid: &str) -> Value {
+        let path = format!("/v1/hosts/{uuid}");
+        get(&path).ask(&self.scheduler).await.json()
+    }
+
+    /// The allocations of an instance, by provider.
+    pub(crate) async fn held(&self, number: u32) -> Vec<String> {
+        let path = format!("/allocations/{}", instance(number));
+        let held = get(&path).send(&self.placement).await.json();
+        held["allocations"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect()
+    }
+
+    /// The number of consumers with allocations on the hosts up to a number.
+    pub(crate) async fn consumers(&self, hosts: u32) -> usize {
+        let mut found = BTreeSet::new();
+        for number in 1..=hosts {
+            let path = format!("/resource_providers/{}/allocations", host(number));
+            let held = get(&path).send(&self.placement).await.json();
+            found.extend(held["allocations"].as_object().unwrap().keys().cloned());
+        }
+        found.len()
+    }
+}
+
+/// A request for instances with so many CPUs.
+pub(crate) fn ask(vcpus: u32, instances: &[u32]) -> Value {
+    let instances: Vec<String> = instances.iter().map(|number| instance(*number)).collect();
+    json!({
+        "request": {
+            "flavor": {"vcpus": vcpus, "memory_mb": 1024, "root_gb": 1},
+            "project_id": "p", "user_id": "u",
+        },
+        "instances": instances, "alternates": 0, "claim": true,
+    })
+}
+
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}

@@ -1,0 +1,179 @@
+//! The scheduler service's errors for requests that are not valid: which field, and why.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+mod fleet;
+use fleet::{Fleet, GROUP, RACK_1, RACK_2, ask, instance};
+use serde_json::{Value, json};
+use placewright_api_testing::{call, get};
+
+#[tokio::test]
+async fn bad_input_names_the_field() {
+    let fleet = Fleet::of(1).await;
+    // Where each value is inserted, and the field that the error has to name.
+    let cases = [
+        (
+            "/request/flavor/memory_mb",
+            json!("lots"),
+            "request.flavor.memory_mb",
+        ),
+        ("/request/flavor", json!({"nope": 1}), "request.flavor.nope"),
+        ("/instances", json!([]), "instances"),
+        (
+            "/instances",
+            json!([instance(1), instance(1)]),
+            "instances[1]",
+        ),
+        ("/instances", json!(["x"]), "instances[0]"),
+        ("/alternates", json!(101), "alternates"),
+        ("/alternates", json!(-1), "alternates"),
+        ("/claim", json!("yes"), "claim"),
+        ("/minimum", json!(2), "minimum"),
+        ("/minimum", json!("most"), "minimum"),
+        ("/explain", json!("yes"), "explain"),
+        ("/explain", json!(1), "explain"),
+        ("/explain", Value::Null, "explain"),
+        ("/request/project_id", json!(""), "request.project_id"),
+        (
+            "/request/availability_zone",
+            json!("moon"),
+            "request.availability_zone",
+        ),
+        (
+            "/request/requested_destination",
+            json!({"host": "nobody"}),
+            "request.requested_destination",
+        ),
+        (
+            "/request/flavor/extra_specs",
+            json!({"hw:cpu_policy": "odd"}),
+            "request.flavor.extra_specs[\"hw:cpu_policy\"]",
+        ),
+        (
+            "/request/instance_group",
+            json!({"uuid": GROUP, "topology_rules": [{"level": "host", "relation": "same",
+                "to": [instance(1)]}]}),
+            "request.instance_group.topology_rules[0].to",
+        ),
+        ("", json!([]), "."),
+    ];
+    for (place, value, field) in cases {
+        let mut body = ask(1, &[1]);
+        body["minimum"] = json!("all");
+        body["explain"] = json!(false);
+        body["request"]["availability_zone"] = Value::Null;
+        body["request"]["requested_destination"] = Value::Null;
+        body["request"]["instance_group"] = Value::Null;
+        body["request"]["flavor"]["extra_specs"] = json!({});
+        *body.pointer_mut(place).unwrap() = value;
+        let answer = fleet.select(&body).await;
+        assert_eq!(answer.status, 400, "{field}: {}", answer.text);
+        let error = &answer.json()["errors"][0];
+        assert_eq!(
+            (&error["field"], &error["code"]),
+            (&json!(field), &json!("scheduler.bad_request")),
+            "{error}"
+        );
+    }
+    assert_eq!(fleet.consumers(1).await, 0);
+}
+
+#[tokio::test]
+async fn bad_topology_names_the_field() {
+    let fleet = Fleet::of(1).await;
+    for (rule, field) in [
+        (json!({"level": "moon", "relation": "different"}), "level"),
+        (json!({"relation": "same"}), "level"),
+        (json!({"level": "host", "relation": "beside"}), "relation"),
+        (json!({"level": "host", "relation": "spread"}), "level"),
+        (json!({"relation": "near"}), "strength"),
+        (
+            json!({"relation": "far", "strength": "soft", "level": "host"}),
+            "level",
+        ),
+        (
+            json!({"level": "host", "relation": "same", "max_skew": 1}),
+            "max_skew",
+        ),
+        (
+            json!({"level": "host", "relation": "same", "weight": 1}),
+            "weight",
+        ),
+        (
+            json!({"level": "host", "relation": "same", "strength": "soft", "weight": 0}),
+            "weight",
+        ),
+        (
+            json!({"level": "host", "relation": "same", "to": "all"}),
+            "to",
+        ),
+    ] {
+        let mut body = ask(1, &[1]);
+        body["request"]["topology_rules"] = json!([rule]);
+        let answer = fleet.select(&body).await;
+        let told = answer.json();
+        let wanted = format!("request.topology_rules[0].{field}");
+        assert_eq!(told["errors"][0]["field"], json!(wanted), "{}", answer.text);
+        assert_eq!(answer.status, 400, "{}", answer.text);
+    }
+    assert_eq!(fleet.consumers(1).await, 0);
+    let rack = |more: Value| {
+        let mut body = json!({"levels": [{"name": "rack", "aggregates": [RACK_1]},
+            {"name": "room", "aggregates": [RACK_2]}]});
+        for (key, value) in more.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        body
+    };
+    let apart = |to: &str| json!({"from": RACK_1, "to": to, "distance": 1});
+    for (body, field) in [
+        (
+            rack(json!({"levels": [{"name": "host", "aggregates": []}]})),
+            "levels",
+        ),
+        (rack(json!({"distances": [apart(RACK_2)]})), "distances"),
+        (rack(json!({"distances": [apart(GROUP)]})), "distances"),
+        (
+            rack(json!({"distances": [apart(RACK_1), apart(RACK_1)]})),
+            "distances",
+        ),
+        (
+            rack(json!({"distances": [{"from": RACK_1, "to": RACK_1, "distance": -1}]})),
+            "distances[0].distance",
+        ),
+    ] {
+        let answer = fleet.put("/v1/topology", &body).await;
+        let told = answer.json();
+        assert_eq!(told["errors"][0]["field"], json!(field), "{}", answer.text);
+        assert_eq!(answer.status, 400, "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn the_door_checks_path_method_caller_and_form() {
+    let fleet = Fleet::of(1).await;
+    let garbage = call("POST", "/v1/destinations")
+        .json("{\"a")
+        .ask(&fleet.scheduler)
+        .await;
+    assert_eq!(garbage.status, 400);
+    let path = call("POST", "/v1/claims/nobody")
+        .json("{}")
+        .ask(&fleet.scheduler)
+        .await;
+    assert_eq!(
+        (path.status, &path.json()["errors"][0]["field"]),
+        (400, &json!("path"))
+    );
+    assert_eq!(get("/v1/nothing").ask(&fleet.scheduler).await.status, 404);
+    let method = get("/v1/destinations").ask(&fleet.scheduler).await;
+    assert_eq!((method.status, method.header("allow")), (405, "POST"));
+    let unknown = get("/v1/hosts")
+        .header("x-auth-token", "")
+        .ask(&fleet.scheduler)
+        .await;
+    assert_eq!(unknown.status, 401);
+}

@@ -1,0 +1,327 @@
+//! The Placement API and the scheduler API on an engine in memory, called without sockets, for tests.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, Response};
+use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use placewright_control::{ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement};
+use placewright_engine::{Engine, Options};
+use placewright_journal::{Journal, MemoryJournal};
+use placewright_placement::{Command, Timestamp};
+use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
+use placewright_scheduler::select::Scheduler;
+use placewright_api_placement::{PlacementOptions, PlacementService};
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+
+/// The options of a service.
+#[derive(Default)]
+pub struct Setup {
+    http: HttpOptions,
+    placement: PlacementOptions,
+}
+
+impl From<HttpOptions> for Setup {
+    fn from(http: HttpOptions) -> Self {
+        Self {
+            http,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<PlacementOptions> for Setup {
+    fn from(placement: PlacementOptions) -> Self {
+        Self {
+            placement,
+            ..Self::default()
+        }
+    }
+}
+
+/// What the services of one process share.
+pub struct Parts {
+    gateway: Arc<Gateway>,
+    placement: Placement,
+    options: PlacementOptions,
+}
+
+impl Parts {
+    /// The parts on an engine that others may use too, with these policies in place of the defaults.
+    pub fn of(
+        engine: &Engine<ControlMachine>,
+        options: impl Into<Setup>,
+        policy: &str,
+    ) -> Self {
+        let Setup { http, placement } = options.into();
+        let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
+        let text = if policy.is_empty() { "{}" } else { policy };
+        let config = PolicyConfig::default();
+        let (policy, _) = Policy::from_text(&config, Path::new("policy.yaml"), text).unwrap();
+        let mut registry = Registry::default();
+        let metrics = HttpMetrics::new(&mut registry);
+        let claims = ClaimMetrics::new(&mut registry);
+        let gateway = Gateway::new(http, authenticator, policy, metrics, Arc::new(registry));
+        let state = Placement::new(engine.clone(), claims);
+        let store = state.clone();
+        let is_ready = move || store.store_fails().then_some("the store fails\n");
+        Self {
+            gateway: Arc::new(gateway.with_readiness(is_ready)),
+            placement: state,
+            options: placement,
+        }
+    }
+
+    /// The parts with the standard names, on a new engine on this journal.
+    pub async fn on(
+        journal: impl Journal + 'static,
+        options: impl Into<Setup>,
+        engine: Options,
+        policy: &str,
+    ) -> Self {
+        let engine: Engine<ControlMachine> = Engine::open(journal, engine, ()).unwrap();
+        let at = Timestamp::from_seconds(1_790_000_000);
+        submit_placement(&engine, Command::SyncStandardNames { at })
+            .await
+            .unwrap()
+            .unwrap();
+        Self::of(&engine, options, policy)
+    }
+
+    /// The parts in memory, with the default options.
+    pub async fn new() -> Self {
+        let options = HttpOptions::default();
+        Self::on(MemoryJournal::new(), options, Options::default(), "").await
+    }
+
+    /// The Placement API.
+    pub fn service(&self) -> Arc<PlacementService> {
+        let gateway = Arc::clone(&self.gateway);
+        let service = PlacementService::new(gateway, self.placement.clone(), self.options.clone());
+        Arc::new(service)
+    }
+
+    /// The scheduler API.
+    pub fn scheduler(
+        &self,
+        scheduler: Scheduler,
+        keep: KeepOptions,
+    ) -> Arc<SchedulerService> {
+        let gateway = Arc::clone(&self.gateway);
+        let ranker = Ranker::new(self.placement.engine().clone(), scheduler);
+        let service = SchedulerService::new(gateway, self.placement.clone(), ranker, keep);
+        Arc::new(service)
+    }
+}
+
+/// The Placement API on a new engine.
+pub async fn service(options: impl Into<Setup>) -> Arc<PlacementService> {
+    service_with(options, Options::default(), "").await
+}
+
+/// A service with the standard names, this engine, and these policies in place of the defaults.
+pub async fn service_with(
+    options: impl Into<Setup>,
+    engine: Options,
+    policy: &str,
+) -> Arc<PlacementService> {
+    service_on(MemoryJournal::new(), options, engine, policy).await
+}
+
+/// The same on a given journal.
+pub async fn service_on(
+    journal: impl Journal + 'static,
+    options: impl Into<Setup>,
+    engine: Options,
+    policy: &str,
+) -> Arc<PlacementService> {
+    let parts = Parts::on(journal, options, engine, policy);
+    parts.await.service()
+}
+
+/// A request under construction; by default it comes from an admin, in the newest version.
+pub struct Call<'a> {
+    method: &'a str,
+    path: &'a str,
+    headers: Vec<(&'a str, &'a str)>,
+    body: Option<String>,
+}
+
+/// A request by an administrator, in the newest version.
+pub fn call<'a>(method: &'a str, path: &'a str) -> Call<'a> {
+    let headers = vec![
+        ("x-auth-token", "admin"),
+        ("openstack-api-version", "placement latest"),
+    ];
+    Call {
+        method,
+        path,
+        headers,
+        body: None,
+    }
+}
+
+/// The same with `GET`.
+pub fn get(path: &str) -> Call<'_> {
+    call("GET", path)
+}
+
+impl<'a> Call<'a> {
+    /// Sets a header; an empty value removes it.
+    pub fn header(mut self, name: &'a str, value: &'a str) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        if !value.is_empty() {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    /// Sets the microversion header.
+    pub fn version(self, version: &'a str) -> Self {
+        self.header("openstack-api-version", version)
+    }
+
+    pub fn json(mut self, body: impl Into<String>) -> Self {
+        self.body = Some(body.into());
+        self.header("content-type", "application/json")
+    }
+
+    /// Sets a body without a content type.
+    pub fn body(mut self, body: impl Into<String>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    fn request(self) -> Request<Full<Bytes>> {
+        let mut request = Request::builder().method(self.method).uri(self.path);
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        let body = self.body.unwrap_or_default();
+        if !body.is_empty() {
+            request = request.header("content-length", body.len());
+        }
+        request.body(Full::new(Bytes::from(body))).unwrap()
+    }
+
+    /// Sends the request to the Placement API, and returns the response as it is.
+    pub async fn raw(self, service: &Arc<PlacementService>) -> Response<Body> {
+        service.handle(self.request(), None).await
+    }
+
+    /// Sends the request to the Placement API.
+    pub async fn send(self, service: &Arc<PlacementService>) -> Answer {
+        Answer::of(self.raw(service).await).await
+    }
+
+    /// Sends the request to the scheduler API.
+    pub async fn ask(self, scheduler: &Arc<SchedulerService>) -> Answer {
+        Answer::of(scheduler.handle(self.request(), None).await).await
+    }
+}
+
+/// A response that was read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HashMap<String, String>,
+    /// The body.
+    pub text: String,
+}
+
+impl Answer {
+    async fn of(response: Response<Body>) -> Self {
+        let status = response.status().as_u16();
+        let headers = response.headers().iter();
+        let headers = headers
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        Answer {
+            status,
+            headers,
+            text: String::from_utf8(text.to_vec()).unwrap(),
+        }
+    }
+
+    /// The value of a header; empty if there is none.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    /// The body, which has to be JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// What an error response says last of all in its detail.
+    pub fn detail(&self) -> String {
+        let json = self.json();
+        let detail = json["errors"][0]["detail"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned();
+        detail
+            .split("\n\n ")
+            .last()
+            .unwrap_or("")
+            .trim_end()
+            .to_owned()
+    }
+
+    /// The code of an error response.
+    pub fn code(&self) -> String {
+        self.json()["errors"][0]["code"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
+    }
+}
+
+/// The UUID of a host.
+pub const HOST: &str = "11111111-1111-1111-1111-111111111111";
+/// The UUID of another host.
+pub const OTHER: &str = "22222222-2222-2222-2222-222222222222";
+/// The UUID of a consumer.
+pub const CONSUMER: &str = "33333333-3333-3333-3333-333333333333";
+
+/// Creates a host with 8 VCPU; its generation is then 1.
+pub async fn create_host(service: &Arc<PlacementService>, uuid: &str) {
+    let body = format!(r#"{{"name": "host-{uuid}", "uuid": "{uuid}"}}"#);
+    assert_eq!(
+        call("POST", "/resource_providers")
+            .json(body)
+            .send(service)
+            .await
+            .status,
+        200
+    );
+    let path = format!("/resource_providers/{uuid}/inventories");
+    let body = r#"{"resource_class": "VCPU", "total": 8}"#;
+    assert_eq!(
+        call("POST", &path).json(body).send(service).await.status,
+        201
+    );
+}
+
+/// The body of a claim of VCPU.
+pub fn claim(provider: &str, amount: u32, generation: Option<u64>) -> String {
+    let generation = generation.map_or("null".to_owned(), |generation| generation.to_string());
+    format!(
+        r#"{{"allocations": {{"{provider}": {{"resources": {{"VCPU": {amount}}}}}}},
+            "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE",
+            "consumer_generation": {generation}}}"#
+    )
+}

@@ -1,0 +1,204 @@
+//! An explanation of placement as JSON: why a query for candidates finds what it finds.
+//!
+//! `/placewright/v1/explain` shows it, and so do refusals of the scheduler and faults of builds.
+
+use std::io;
+
+use placewright_placement::explain::{Constraint, Lack, NearMiss, Scope};
+use placewright_placement::{Explanation, State};
+use serde::Serialize;
+use serde_json::ser::Formatter;
+use uuid::Uuid;
+
+/// An explanation as it is shown, with the names of what it is about.
+#[derive(Serialize)]
+struct Shown<'a> {
+    roots: usize,
+    left: usize,
+    exact: bool,
+    unsearched: usize,
+    constraints: Vec<ShownEffect<'a>>,
+    smallest_impossible_set: Option<Vec<Option<String>>>,
+    near_misses: Vec<ShownMiss<'a>>,
+}
+
+/// The effect of one constraint on all root providers.
+#[derive(Serialize)]
+struct ShownEffect<'a> {
+    constraint: String,
+    group: Option<&'a str>,
+    removed: usize,
+    removed_alone: usize,
+}
+
+/// Root providers that lack little.
+#[derive(Serialize)]
+struct ShownMiss<'a> {
+    roots: usize,
+    example: Option<ShownProvider<'a>>,
+    lacks: Vec<ShownLack>,
+}
+
+/// A root provider as an example.
+#[derive(Serialize)]
+struct ShownProvider<'a> {
+    uuid: Uuid,
+    name: &'a str,
+}
+
+/// What they lack of a constraint.
+#[derive(Serialize)]
+struct ShownLack {
+    constraint: Option<String>,
+    reason: &'static str,
+    missing: Option<i64>,
+}
+
+/// An explanation as JSON.
+#[must_use]
+pub fn to_json(state: &State, found: &Explanation) -> String {
+    let constraint = |place: usize| {
+        let effect = found.effects.get(place);
+        effect.map(|effect| effect.constraint.to_string())
+    };
+    let smallest = found.smallest.as_ref();
+    let shown = Shown {
+        roots: found.roots,
+        left: found.left,
+        exact: found.is_exact,
+        unsearched: found.unsearched,
+        constraints: found
+            .effects
+            .iter()
+            .map(|effect| ShownEffect {
+                constraint: effect.constraint.to_string(),
+                group: group(&effect.constraint),
+                removed: effect.removed,
+                removed_alone: effect.removed_alone,
+            })
+            .collect(),
+        smallest_impossible_set: smallest
+            .map(|places| places.iter().map(|place| constraint(*place)).collect()),
+        near_misses: found
+            .near_misses
+            .iter()
+            .map(|miss| shown_miss(state, miss, constraint))
+            .collect(),
+    };
+    let mut json = Vec::with_capacity(1024);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut json, Spaced);
+    // It has no map whose keys are not text, and memory takes what is written.
+    let _ = shown.serialize(&mut serializer);
+    String::from_utf8(json).unwrap_or_default()
+}
+
+fn shown_miss<'a>(
+    state: &'a State,
+    miss: &NearMiss,
+    constraint: impl Fn(usize) -> Option<String>,
+) -> ShownMiss<'a> {
+    let lacks = miss.lacks.iter().map(|(place, lack)| {
+        let (reason, missing) = match lack {
+            Lack::Amount(amount) => ("amount", Some(*amount)),
+            Lack::Condition => ("condition", None),
+            Lack::Units => ("units", None),
+            Lack::Inventory => ("inventory", None),
+        };
+        ShownLack {
+            constraint: constraint(*place),
+            reason,
+            missing,
+        }
+    });
+    ShownMiss {
+        roots: miss.roots,
+        example: state.provider(miss.example).map(|provider| ShownProvider {
+            uuid: provider.uuid,
+            name: &provider.name,
+        }),
+        lacks: lacks.collect(),
+    }
+}
+
+/// The suffix of the group that a constraint belongs to; none for constraints of the root or of
+/// several groups.
+fn group(constraint: &Constraint) -> Option<&str> {
+    let scope = match constraint {
+        Constraint::Required(scope, _)
+        | Constraint::Forbidden(scope, _)
+        | Constraint::MemberOf(scope, _)
+        | Constraint::NotMemberOf(scope, _)
+        | Constraint::InTree(scope, _)
+        | Constraint::AsksForNothing(scope)
+        | Constraint::Resource { scope, .. } => scope,
+        Constraint::Together { .. }
+        | Constraint::Isolate
+        | Constraint::SameSubtree(_)
+        | Constraint::OneProviderOfTree => return None,
+    };
+    match scope {
+        Scope::Root => None,
+        Scope::Group(suffix) => Some(suffix),
+    }
+}
+
+/// Writes JSON as the Placement API does: a space behind commas and colons, and only ASCII.
+struct Spaced;
+
+impl Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        is_first: bool,
+    ) -> io::Result<()> {
+        writer.write_all(if is_first { b"" } else { b", " })
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        is_first: bool,
+    ) -> io::Result<()> {
+        writer.write_all(if is_first { b"" } else { b", " })
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        for character in fragment.chars() {
+            let mut bytes = [0; 4];
+            let text = character.encode_utf8(&mut bytes);
+            if text.is_ascii() {
+                writer.write_all(text.as_bytes())?;
+                continue;
+            }
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_spaced_and_ascii() {
+        let mut json = Vec::new();
+        let value = serde_json::json!({"a\"☃": [0, null, {}, "x\ny\u{1F600}"], "b": true});
+        let mut serializer = serde_json::Serializer::with_formatter(&mut json, Spaced);
+        value.serialize(&mut serializer).unwrap();
+        assert_eq!(
+            String::from_utf8(json).unwrap(),
+            "{\"a\\\"\\u2603\": [0, null, {}, \"x\\ny\\ud83d\\ude00\"], \"b\": true}"
+        );
+    }
+}

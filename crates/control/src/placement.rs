@@ -1,0 +1,221 @@
+//! The handle on placement: reads of its state, and commands whose outcomes are counted.
+
+use std::fmt;
+use std::time::Duration;
+
+use placewright_engine::{Engine, SubmitError};
+use placewright_errors::chain;
+use placewright_placement::{Command, Outcome, Refusal, State};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+use crate::machine::{ControlMachine, submit_placement};
+
+/// How long the store counts as failing after a failed append. Afterwards changes are tried again,
+/// because only a change can show whether the store works.
+const STORE_FAILED: Duration = Duration::from_secs(15);
+
+/// A handle on placement, for APIs and for the scheduler. Clones refer to the same placement.
+#[derive(Clone)]
+pub struct Placement {
+    engine: Engine<ControlMachine>,
+    metrics: ClaimMetrics,
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Placement").finish_non_exhaustive()
+    }
+}
+
+impl Placement {
+    /// The placement of this engine.
+    #[must_use]
+    pub fn new(engine: Engine<ControlMachine>, metrics: ClaimMetrics) -> Self {
+        Self { engine, metrics }
+    }
+
+    /// The engine that runs control's state machine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine<ControlMachine> {
+        &self.engine
+    }
+
+    /// Whether the store did not keep a change lately.
+    #[must_use]
+    pub fn store_fails(&self) -> bool {
+        let ago = self.engine.store_failed_ago();
+        ago.is_some_and(|ago| ago < STORE_FAILED)
+    }
+
+    /// Computes a value from the state, which is durable when this returns.
+    pub async fn read<T: Send>(&self, compute: impl Fn(&State) -> T + Send) -> T {
+        self.engine
+            .read(move |machine: &ControlMachine| compute(machine.placement()))
+            .await
+    }
+
+    /// As [`Self::read`], in slices between which the state may change; see
+    /// [`Engine::read_in_slices`].
+    pub async fn read_in_slices<S: Send, T: Send>(
+        &self,
+        begin: impl Fn() -> S + Send,
+        go_on: impl Fn(&State, &mut S) -> Option<T> + Send,
+    ) -> T {
+        let go_on =
+            move |machine: &ControlMachine, slices: &mut S| go_on(machine.placement(), slices);
+        self.engine.read_in_slices(begin, go_on).await
+    }
+
+    /// Submits a command, waits until its outcome is durable, and counts it.
+    ///
+    /// # Errors
+    ///
+    /// The engine could not carry it out. The log has why.
+    pub async fn submit(&self, command: Command) -> Result<Result<Outcome, Refusal>, NotMade> {
+        let is_claim = matches!(command, Command::Claim { .. } | Command::ClaimFirst { .. });
+        let result = submit_placement(&self.engine, command).await;
+        let result = result.map_err(|error| NotMade::of(&error))?;
+        self.metrics.count(is_claim, &result);
+        Ok(result)
+    }
+}
+
+/// Why a change was not made, which is no refusal of the state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotMade {
+    /// The command is too large for the store.
+    #[error("{0}")]
+    TooLarge(String),
+    /// A bug.
+    #[error("{0}")]
+    Bug(String),
+    /// The store fails, or has too much to do.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl NotMade {
+    /// Why the engine did not carry out a command. It is logged unless the command is at fault.
+    fn of(error: &SubmitError) -> Self {
+        let text = format!("The change was not made: {}", chain(error));
+        match error {
+            SubmitError::TooLarge { .. } => Self::TooLarge(text),
+            SubmitError::Panicked => {
+                tracing::error!("{text}");
+                Self::Bug(text)
+            }
+            SubmitError::Unavailable(_) | SubmitError::ShuttingDown | SubmitError::Overloaded => {
+                tracing::warn!("{text}");
+                Self::Unavailable(text)
+            }
+        }
+    }
+}
+
+/// Counters of refused commands and of claims, for Prometheus.
+#[derive(Clone, Debug, Default)]
+pub struct ClaimMetrics {
+    refusals: Family<RefusalLabels, Counter>,
+    claims: Family<ClaimLabels, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClaimLabels {
+    result: &'static str,
+}
+
+impl ClaimMetrics {
+    /// Registers the metrics with Prometheus's registry.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let registry = registry.sub_registry_with_prefix("placewright");
+        registry.register(
+            "refusals",
+            "Commands that the state did not admit, by reason",
+            metrics.refusals.clone(),
+        );
+        registry.register(
+            "claims",
+            "Claims of consumers: done, in conflict with a newer generation, or refused",
+            metrics.claims.clone(),
+        );
+        metrics
+    }
+
+    fn count(&self, is_claim: bool, result: &Result<Outcome, Refusal>) {
+        if let Err(refusal) = result {
+            let labels = RefusalLabels {
+                reason: reason(refusal),
+            };
+            self.refusals.get_or_create(&labels).inc();
+        }
+        if is_claim {
+            let result = match result {
+                Ok(_) => "done",
+                Err(refusal) if is_conflict(refusal) => "conflict",
+                Err(_) => "refused",
+            };
+            self.claims.get_or_create(&ClaimLabels { result }).inc();
+        }
+    }
+}
+
+/// The label of a refusal in metrics.
+fn reason(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::ProviderNotFound { .. } => "provider_not_found",
+        Refusal::ProviderUuidTaken { .. } => "provider_uuid_taken",
+        Refusal::ProviderNameTaken { .. } => "provider_name_taken",
+        Refusal::ParentNotFound { .. } => "parent_not_found",
+        Refusal::ParentIsSelf { .. } => "parent_is_self",
+        Refusal::ReparentingNotAllowed { .. } => "reparenting_not_allowed",
+        Refusal::UnparentingNotAllowed { .. } => "unparenting_not_allowed",
+        Refusal::ProviderLoop { .. } => "provider_loop",
+        Refusal::ProviderHasChildren { .. } => "provider_has_children",
+        Refusal::ProviderInUse { .. } => "provider_in_use",
+        Refusal::ProviderGenerationConflict { .. } => "provider_generation_conflict",
+        Refusal::ClassNotFound { .. } => "class_not_found",
+        Refusal::ClassExists { .. } => "class_exists",
+        Refusal::ClassInUse { .. } => "class_in_use",
+        Refusal::ClassStandard { .. } => "class_standard",
+        Refusal::NamesExhausted => "names_exhausted",
+        Refusal::TraitNotFound { .. } => "trait_not_found",
+        Refusal::TraitInUse { .. } => "trait_in_use",
+        Refusal::TraitStandard { .. } => "trait_standard",
+        Refusal::InventoryExists { .. } => "inventory_exists",
+        Refusal::InventoryNotFound { .. } => "inventory_not_found",
+        Refusal::InventoryInUse { .. } => "inventory_in_use",
+        Refusal::InvalidCapacity { .. } => "invalid_capacity",
+        Refusal::ConsumerGenerationConflict { .. } => "consumer_generation_conflict",
+        Refusal::AllocationsNotFound { .. } => "allocations_not_found",
+        Refusal::AllocationProviderNotFound { .. } => "allocation_provider_not_found",
+        Refusal::ReshapeProviderNotFound { .. } => "reshape_provider_not_found",
+        Refusal::NoInventory { .. } => "no_inventory",
+        Refusal::ConstraintsViolated { .. } => "constraints_violated",
+        Refusal::CapacityExceeded { .. } => "capacity_exceeded",
+        Refusal::NothingFits { .. } => "nothing_fits",
+        Refusal::RuleBroken { .. } => "rule_broken",
+        Refusal::GroupNotFound { .. } => "group_not_found",
+        Refusal::TopologyOverlap { .. } => "topology_overlap",
+        Refusal::LevelName { .. } => "level_name",
+        Refusal::PlaceNotFound { .. } => "place_not_found",
+        Refusal::DistanceTwice { .. } => "distance_twice",
+        Refusal::DistanceAcrossLevels { .. } => "distance_across_levels",
+    }
+}
+
+/// Whether a claim was refused because of a concurrent change.
+fn is_conflict(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::ConsumerGenerationConflict { .. } | Refusal::ProviderGenerationConflict { .. }
+    )
+}

@@ -1,0 +1,64 @@
+//! The causes of an error, as one text or one by one.
+//!
+//! An error's own text says what failed; why it failed is in its sources. `anyhow` prints them too,
+//! but wants to own the error.
+
+use std::error::Error;
+use std::iter::successors;
+
+/// The sources of an error, from its own to the innermost.
+pub fn sources<'e>(error: &'e (dyn Error + 'e)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    successors(error.source(), |cause| cause.source())
+}
+
+/// An error with all its sources in one line.
+#[must_use]
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    for cause in sources(error) {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+    }
+    text
+}
+
+/// The text of the innermost source, which is the most specific: "connection refused".
+#[must_use]
+pub fn innermost(error: &dyn Error) -> String {
+    sources(error)
+        .last()
+        .map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Wrong(&'static str, Option<Box<Wrong>>);
+
+    impl fmt::Display for Wrong {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str(self.0)
+        }
+    }
+
+    impl Error for Wrong {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as _)
+        }
+    }
+
+    #[test]
+    fn sources_follow_each_other() {
+        let inner = Wrong("inner", None);
+        assert_eq!((chain(&inner), innermost(&inner)), ("inner".into(), "inner".into()));
+        let middle = Wrong("middle", Some(Box::new(inner)));
+        let outer = Wrong("outer", Some(Box::new(middle)));
+        assert_eq!(chain(&outer), "outer: middle: inner");
+        assert_eq!(innermost(&outer), "inner");
+        assert_eq!(sources(&outer).count(), 2);
+    }
+}

@@ -1,0 +1,136 @@
+//! Metrics and the access log of requests.
+
+use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
+
+use hyper::body::Body as _;
+use hyper::http::request::Parts;
+use hyper::{Method, Response, Uri};
+use placewright_auth::Identity;
+
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::gateway::Gateway;
+use crate::request_id::{self, REQUEST_ID};
+
+/// The target of the access log's events. It is a name of its own, not that of a module, because
+/// operators' filters name it.
+const TARGET: &str = "placewright_server::access";
+
+impl Gateway {
+    /// Counts a request that was answered, and writes its line of the access log.
+    pub(crate) fn record(&self, parts: &Parts, response: &Response<Body>, exchange: &Exchange<impl Copy>) {
+        let status = response.status().as_u16();
+        let elapsed = exchange.started.elapsed();
+        self.metrics()
+            .request(method_label(&parts.method), exchange.route(), status, elapsed);
+        if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+            return;
+        }
+        let global = parts
+            .headers
+            .get(REQUEST_ID)
+            .and_then(|value| value.to_str().ok());
+        tracing::info!(
+            target: TARGET,
+            request_id = exchange.request_id(),
+            global_request_id = request_id::global(global),
+            user_id = exchange.identity().and_then(Identity::user_id),
+            project_id = exchange.identity().and_then(Identity::project_id),
+            remote = exchange.remote.map(|remote| tracing::field::display(Peer(remote))),
+            method = %parts.method,
+            uri = %Target(&parts.uri),
+            status,
+            bytes = response.body().size_hint().exact(),
+            microversion = exchange.microversion(),
+            duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+            "request"
+        );
+    }
+}
+
+/// The label of a method: only those in the table of routes, so that clients cannot create labels.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "PUT" => "PUT",
+        "POST" => "POST",
+        "DELETE" => "DELETE",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// A client's address, formatted faster than by its `Display`, which takes as long as the rest of a
+/// log line.
+struct Peer(SocketAddr);
+
+impl fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            SocketAddr::V4(address) => {
+                let mut digits = itoa::Buffer::new();
+                for (place, octet) in address.ip().octets().into_iter().enumerate() {
+                    if place > 0 {
+                        formatter.write_char('.')?;
+                    }
+                    formatter.write_str(digits.format(octet))?;
+                }
+                formatter.write_char(':')?;
+                formatter.write_str(digits.format(address.port()))
+            }
+            SocketAddr::V6(address) => address.fmt(formatter),
+        }
+    }
+}
+
+/// The target of the request line, as the client wrote it.
+struct Target<'a>(&'a Uri);
+
+impl fmt::Display for Target<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.path_and_query() {
+            // Almost always it is one piece already.
+            Some(path) if self.0.authority().is_none() && path.as_str().starts_with('/') => {
+                formatter.write_str(path.as_str())
+            }
+            _ => self.0.fmt(formatter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_look_as_always() {
+        for text in [
+            "127.0.0.1:80",
+            "0.0.0.0:0",
+            "255.255.255.255:65535",
+            "10.20.130.4:8778",
+            "[::1]:5",
+        ] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(Peer(address).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn targets_look_as_always() {
+        for text in [
+            "/",
+            "/a?b=c",
+            "/?",
+            "*",
+            "http://host:1/a?b",
+            "http://host",
+            "host:443",
+        ] {
+            let uri: Uri = text.parse().unwrap();
+            assert_eq!(Target(&uri).to_string(), uri.to_string());
+        }
+    }
+}

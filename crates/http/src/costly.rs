@@ -1,0 +1,407 @@
+//! Costly requests run on threads of their own, a few at a time, callers in turn.
+//!
+//! The threads that read and write sockets answer what costs microseconds. A request that may cost
+//! milliseconds (a search over all hosts, a long list, a large body) would hold up every connection
+//! of its thread, so it is handed over to another runtime. There a bounded number runs at a time, and
+//! each caller's requests wait in a queue of their own: whoever sends many waits for himself, and
+//! another caller's next request waits for at most one request of each caller before it. No caller
+//! has all turns: another one that comes alone begins at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_auth::Identity;
+use placewright_tasks::{Contained, caught};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::error::ApiError;
+
+/// How many costly requests run and wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CostlyOptions {
+    /// The most that run at a time.
+    pub running_max: usize,
+    /// The most of one caller that wait.
+    pub waiting_per_caller_max: usize,
+    /// The most that wait in all.
+    pub waiting_max: usize,
+}
+
+impl Default for CostlyOptions {
+    fn default() -> Self {
+        Self {
+            running_max: 4,
+            waiting_per_caller_max: 256,
+            waiting_max: 4096,
+        }
+    }
+}
+
+/// Why a costly request was not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CostlyError {
+    /// The caller has too many of them under way.
+    #[error(
+        "{0} costly requests of this project wait already, which is the most \
+         (placement.costly_waiting_per_caller_max)"
+    )]
+    CallerWaits(usize),
+    /// All callers together have.
+    #[error("{0} costly requests wait already, which is the most (placement.costly_waiting_max)")]
+    AllWait(usize),
+    /// It panicked: a bug.
+    #[error("an internal error occurred")]
+    Panicked,
+}
+
+/// What clients are told to wait before they try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl CostlyError {
+    /// The error response.
+    #[must_use]
+    pub fn to_api(self) -> ApiError {
+        match self {
+            Self::Panicked => ApiError::new(500, self.to_string()),
+            Self::CallerWaits(_) | Self::AllWait(_) => {
+                ApiError::unavailable(format!("Try again later: {self}."))
+                    .with_retry_after(RETRY_AFTER)
+            }
+        }
+    }
+}
+
+/// Whose requests share a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Caller(u64);
+
+/// Runs costly requests. Clones share threads and queues.
+#[derive(Clone)]
+pub struct CostlyWork {
+    shared: Arc<Shared>,
+    /// Where it runs; none: where it is awaited.
+    runtime: Option<Handle>,
+}
+
+struct Shared {
+    options: CostlyOptions,
+    hasher: RandomState,
+    turns: Mutex<Turns>,
+}
+
+#[derive(Default)]
+struct Turns {
+    running: usize,
+    /// How many run of each caller that has one running.
+    running_of: HashMap<Caller, usize>,
+    waiting: usize,
+    /// What waits, by caller. No queue is empty.
+    queues: HashMap<Caller, VecDeque<oneshot::Sender<Turn>>>,
+    /// The callers of `queues`, the next one first.
+    order: VecDeque<Caller>,
+}
+
+/// The right to run; dropping it gives it to the next one.
+struct Turn {
+    caller: Caller,
+    shared: Option<Arc<Shared>>,
+}
+
+impl fmt::Debug for CostlyWork {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CostlyWork")
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for CostlyWork {
+    /// Runs requests where they are awaited, for services without threads of their own.
+    fn default() -> Self {
+        Self::new(CostlyOptions::default(), None)
+    }
+}
+
+impl CostlyWork {
+    /// Runs requests on `runtime`; without one, where they are awaited.
+    #[must_use]
+    pub fn new(options: CostlyOptions, runtime: Option<Handle>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                options,
+                hasher: RandomState::new(),
+                turns: Mutex::default(),
+            }),
+            runtime,
+        }
+    }
+
+    /// The queue of a caller: that of its project, or of its user if it has no project.
+    #[must_use]
+    pub fn caller(&self, identity: &Identity) -> Caller {
+        self.caller_of(Some(identity))
+    }
+
+    /// The same, also of those of whom nothing is known.
+    pub(crate) fn caller_of(&self, identity: Option<&Identity>) -> Caller {
+        let name = identity.and_then(|one| one.project_id().or_else(|| one.user_id()));
+        Caller(self.shared.hasher.hash_one(name))
+    }
+
+    /// How many wait now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.turns.lock().waiting
+    }
+
+    /// Runs a request when it is its turn. When this is dropped, the request ends at its next wait.
+    ///
+    /// # Errors
+    /// See [`CostlyError`].
+    pub fn run<T: Send + 'static>(
+        &self,
+        caller: Caller,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, CostlyError>> + Send {
+        // Boxed at once: whoever may run costly work answers cheap requests with the same future,
+        // which is moved for each of them.
+        let work = Box::pin(caught(Contained::HttpRequest, work));
+        async move {
+            let turn = self.turn(caller).await?;
+            let ended = match &self.runtime {
+                None => work.await,
+                Some(runtime) => {
+                    let mut task = EndsWithCaller(runtime.spawn(async move {
+                        let value = work.await;
+                        drop(turn);
+                        value
+                    }));
+                    let ended = (&mut task.0).await;
+                    ended.map_err(|_| CostlyError::Panicked)?
+                }
+            };
+            ended.map_err(|_| CostlyError::Panicked)
+        }
+    }
+
+    async fn turn(&self, caller: Caller) -> Result<Turn, CostlyError> {
+        let receiver = {
+            let options = &self.shared.options;
+            let mut turns = self.shared.turns.lock();
+            // Whoever waits and could run was let in when a turn ended.
+            if turns.may_run(caller, options) {
+                turns.start(caller);
+                return Ok(self.shared.new_turn(caller));
+            }
+            if turns.waiting >= options.waiting_max {
+                return Err(CostlyError::AllWait(turns.waiting));
+            }
+            let of_caller = turns.queues.get(&caller).map_or(0, VecDeque::len);
+            if of_caller >= options.waiting_per_caller_max {
+                return Err(CostlyError::CallerWaits(of_caller));
+            }
+            let (sender, receiver) = oneshot::channel();
+            if of_caller == 0 {
+                turns.order.push_back(caller);
+            }
+            turns.queues.entry(caller).or_default().push_back(sender);
+            turns.waiting += 1;
+            receiver
+        };
+        // The sender is dropped unsent only together with the queues.
+        receiver.await.map_err(|_| CostlyError::Panicked)
+    }
+}
+
+impl Shared {
+    fn new_turn(self: &Arc<Self>, caller: Caller) -> Turn {
+        Turn {
+            caller,
+            shared: Some(Arc::clone(self)),
+        }
+    }
+
+    /// Ends a turn, and lets those run that may now.
+    fn pass_on(self: &Arc<Self>, caller: Caller) {
+        let mut turns = self.turns.lock();
+        turns.end(caller);
+        while let Some((caller, sender)) = turns.next(&self.options) {
+            turns.start(caller);
+            if let Err(mut turn) = sender.send(self.new_turn(caller)) {
+                // It does not wait any more; its turn must not end by itself, under the lock.
+                drop(turn.shared.take());
+                turns.end(caller);
+            }
+        }
+    }
+}
+
+impl Turns {
+    fn may_run(&self, caller: Caller, options: &CostlyOptions) -> bool {
+        let of_caller = self.running_of.get(&caller).copied().unwrap_or(0);
+        let most = options.running_max.saturating_sub(1).max(1);
+        self.running < options.running_max && of_caller < most
+    }
+
+    fn start(&mut self, caller: Caller) {
+        self.running += 1;
+        *self.running_of.entry(caller).or_default() += 1;
+    }
+
+    fn end(&mut self, caller: Caller) {
+        self.running -= 1;
+        if let Some(of_caller) = self.running_of.get_mut(&caller) {
+            *of_caller -= 1;
+            if *of_caller == 0 {
+                self.running_of.remove(&caller);
+            }
+        }
+    }
+
+    /// The next request that may run: the first of the first caller in turn.
+    fn next(&mut self, options: &CostlyOptions) -> Option<(Caller, oneshot::Sender<Turn>)> {
+        let mut order = self.order.iter();
+        let place = order.position(|caller| self.may_run(*caller, options))?;
+        let caller = self.order.remove(place)?;
+        let queue = self.queues.get_mut(&caller)?;
+        let sender = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(&caller);
+        } else {
+            self.order.push_back(caller);
+        }
+        self.waiting -= 1;
+        Some((caller, sender?))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.pass_on(self.caller);
+        }
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+struct EndsWithCaller<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for EndsWithCaller<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Semaphore;
+    use tokio::task::{JoinSet, yield_now};
+
+    fn work(running_max: usize, waiting_per_caller_max: usize) -> CostlyWork {
+        let options = CostlyOptions {
+            running_max,
+            waiting_per_caller_max,
+            waiting_max: 100,
+        };
+        CostlyWork::new(options, Some(Handle::current()))
+    }
+
+    #[tokio::test]
+    async fn a_caller_with_many_requests_waits_for_itself() {
+        let work = work(1, 50);
+        let gate = Arc::new(Semaphore::new(0));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        for (caller, count) in [(1, 20), (2, 1)] {
+            for _ in 0..count {
+                let (work, gate, order) = (work.clone(), Arc::clone(&gate), Arc::clone(&order));
+                tasks.spawn(async move {
+                    let one = async move {
+                        gate.acquire().await.unwrap().forget();
+                        order.lock().push(caller);
+                    };
+                    work.run(Caller(caller), one).await.unwrap();
+                });
+                yield_now().await;
+            }
+        }
+        while work.waiting() < 20 {
+            yield_now().await;
+        }
+        gate.add_permits(21);
+        while tasks.join_next().await.is_some() {}
+        let order = order.lock();
+        assert_eq!(order.len(), 21);
+        // One of the first caller runs, one more is before it.
+        assert_eq!(order.iter().position(|caller| *caller == 2), Some(2));
+    }
+
+    #[tokio::test]
+    async fn too_many_of_one_caller_are_refused_and_others_are_not() {
+        let work = work(1, 2);
+        let mut under_way = JoinSet::new();
+        for _ in 0..3 {
+            let work = work.clone();
+            under_way.spawn(async move { work.run(Caller(1), std::future::pending::<()>()).await });
+            yield_now().await;
+        }
+        let refused = work.run(Caller(1), async {}).await;
+        assert_eq!(refused, Err(CostlyError::CallerWaits(2)));
+        let other = {
+            let work = work.clone();
+            tokio::spawn(async move { work.run(Caller(2), async { 7 }).await })
+        };
+        // Whoever gives up makes room, whether it runs or waits.
+        under_way.shutdown().await;
+        assert_eq!(other.await.unwrap(), Ok(7));
+        assert_eq!(work.run(Caller(1), async { 8 }).await, Ok(8));
+    }
+
+    #[tokio::test]
+    async fn a_caller_never_has_all_turns() {
+        let work = work(3, 50);
+        let mut under_way = JoinSet::new();
+        for _ in 0..9 {
+            let work = work.clone();
+            under_way.spawn(async move { work.run(Caller(1), std::future::pending::<()>()).await });
+            yield_now().await;
+        }
+        assert_eq!(work.waiting(), 7);
+        assert_eq!(work.run(Caller(2), async { 7 }).await, Ok(7));
+        under_way.shutdown().await;
+        assert_eq!(work.run(Caller(1), async { 8 }).await, Ok(8));
+    }
+
+    #[tokio::test]
+    async fn no_more_run_than_may_and_a_panic_gives_its_turn_back() {
+        let work = work(2, 50);
+        let running = Arc::new(AtomicUsize::new(0));
+        let mut tasks = JoinSet::new();
+        for number in 0..20 {
+            let (work, running) = (work.clone(), Arc::clone(&running));
+            tasks.spawn(async move {
+                let one = async move {
+                    assert!(running.fetch_add(1, Ordering::SeqCst) < 2);
+                    yield_now().await;
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    assert!(number % 5 != 0, "as if by a bug");
+                };
+                let done = work.run(Caller(number % 3), one).await;
+                assert_eq!(done.is_err(), number % 5 == 0);
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+        assert_eq!(work.waiting(), 0);
+    }
+}

@@ -1,0 +1,314 @@
+//! The one dispatcher: takes a request through the gateway to a service, and its answer back.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode, Uri};
+use placewright_auth::Identity;
+
+use crate::body::{self, Body, Content};
+use crate::date;
+use crate::error::{ApiError, ApiResult};
+use crate::exchange::Exchange;
+use crate::gateway::Gateway;
+use crate::metrics::HttpMetrics;
+use crate::options::HttpOptions;
+use crate::pages::Page;
+use crate::percent::latin1_path;
+use crate::reply::Reply;
+use crate::request_id::REQUEST_ID;
+use crate::server::HttpService;
+
+/// Larger bodies take milliseconds to parse and to validate.
+const LIGHT_BODY_BYTES_MAX: usize = 16 << 10;
+
+/// The cost of a request, which decides on which threads it is handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cost {
+    /// Microseconds, unless the body is large.
+    OfBody,
+    /// The cost grows with the fleet.
+    OfFleet,
+}
+
+impl Cost {
+    /// Whether a request with a body of this size is handled on the threads for costly requests.
+    #[must_use]
+    pub fn is_high(self, body_bytes: usize) -> bool {
+        self == Self::OfFleet || body_bytes > LIGHT_BODY_BYTES_MAX
+    }
+}
+
+/// Who may send a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody, without authentication.
+    Open,
+    /// Whoever is authenticated.
+    Identified,
+}
+
+/// A request whose operation is found and allowed.
+#[derive(Debug)]
+pub struct Routed<R> {
+    /// What the service needs to carry it out, besides its body and query.
+    pub request: R,
+    /// The most bytes of its body; none if the operation takes no body.
+    pub body_bytes_max: Option<usize>,
+}
+
+/// A REST service: what an API adds to what all of them share.
+pub trait Api: Send + Sync + 'static {
+    /// A microversion of the API.
+    type Version: Copy + Send + Sync + 'static;
+    /// A routed request. It borrows nothing, so that it can be carried out on another thread.
+    type Request: Send + Sync + 'static;
+
+    /// What the service shares with others.
+    fn gateway(&self) -> &Gateway;
+
+    /// Looks at the head of a request before anybody is authenticated.
+    ///
+    /// # Errors
+    ///
+    /// The request is refused whoever sends it.
+    fn admit(&self, parts: &Parts, exchange: &mut Exchange<Self::Version>) -> ApiResult<Access>;
+
+    /// Finds the operation that a request asks for, and checks all that can be checked without a
+    /// body. `identity` is there unless the request was admitted as open.
+    ///
+    /// # Errors
+    ///
+    /// There is no such operation, or it is not allowed.
+    fn route(
+        &self,
+        parts: &Parts,
+        identity: Option<&Identity>,
+        exchange: &mut Exchange<Self::Version>,
+    ) -> ApiResult<Routed<Self::Request>>;
+
+    /// The error when a body is longer than its route allows.
+    fn body_too_large(&self, request: &Self::Request, error: ApiError) -> ApiError {
+        let _ = request;
+        error
+    }
+
+    /// Whether a request may take milliseconds, so that it is carried out on other threads than those
+    /// that serve connections.
+    fn is_costly(&self, request: &Self::Request, body: &[u8]) -> bool;
+
+    /// Carries out a routed request.
+    fn run(
+        self: &Arc<Self>,
+        request: &Self::Request,
+        uri: &Uri,
+        identity: Option<&Identity>,
+        body: &[u8],
+    ) -> impl Future<Output = ApiResult<Reply>> + Send;
+
+    /// The body of an error response and its content type.
+    fn error_body(
+        &self,
+        parts: &Parts,
+        error: &ApiError,
+        exchange: &Exchange<Self::Version>,
+    ) -> (Vec<u8>, Option<&'static str>);
+
+    /// Adds the API's own headers to a response, or to that of an error.
+    fn put_headers(
+        &self,
+        headers: &mut HeaderMap,
+        error: Option<&ApiError>,
+        exchange: &Exchange<Self::Version>,
+    ) {
+        let _ = (headers, error, exchange);
+    }
+}
+
+/// Answers a request. Errors are responses too.
+pub async fn handle<A: Api, B>(
+    api: &Arc<A>,
+    request: Request<B>,
+    remote: Option<SocketAddr>,
+) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: fmt::Display,
+{
+    let (parts, mut body) = request.into_parts();
+    let gateway = api.gateway();
+    let mut exchange = Exchange::new(remote);
+    let is_preflight = gateway.is_preflight(&parts);
+    let mut response = if is_preflight {
+        Response::new(Body::Whole(Bytes::new()))
+    } else {
+        match answer(api, &parts, &mut body, &mut exchange).await {
+            Ok(reply) => accepted(&**api, &parts, reply, &exchange),
+            Err(error) => refused(&**api, &parts, &error, &exchange),
+        }
+    };
+    match &gateway.options().cors {
+        Some(cors) if is_preflight => cors.preflight(&parts.headers, response.headers_mut()),
+        Some(cors) => cors.decorate(&parts.headers, response.headers_mut()),
+        None => {}
+    }
+    if !body::drain(&mut body, &parts.headers).await {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    if let Ok(value) = HeaderValue::from_bytes(exchange.request_id.as_bytes()) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    gateway.record(&parts, &response, &exchange);
+    response
+}
+
+async fn answer<A: Api, B>(
+    api: &Arc<A>,
+    parts: &Parts,
+    body: &mut B,
+    exchange: &mut Exchange<A::Version>,
+) -> ApiResult<Reply>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: fmt::Display,
+{
+    let gateway = api.gateway();
+    gateway.check_head(parts)?;
+    if let Some(page) = Page::find(&latin1_path(parts.uri.path())) {
+        exchange.is_page = true;
+        exchange.set_route(page.path());
+        return page.show(gateway, parts);
+    }
+    let identity = match api.admit(parts, exchange)? {
+        Access::Open => None,
+        Access::Identified => {
+            let remote = exchange.remote.map(|remote| remote.ip());
+            let identity = gateway.identify(&parts.headers, remote).await?;
+            exchange.set_identity(&identity);
+            Some(identity)
+        }
+    };
+    let routed = api.route(parts, identity.as_deref(), exchange)?;
+    let request = routed.request;
+    let content = match routed.body_bytes_max {
+        None => Content::default(),
+        Some(most) => {
+            let read = gateway.content(body, identity.as_deref(), most).await;
+            read.map_err(|error| match error.status() {
+                413 => api.body_too_large(&request, error),
+                _ => error,
+            })?
+        }
+    };
+    match identity {
+        Some(identity) if api.is_costly(&request, &content) => {
+            let (api, uri) = (Arc::clone(api), parts.uri.clone());
+            let caller = Arc::clone(&identity);
+            let work =
+                async move { api.run(&request, &uri, Some(&caller), &content).await };
+            gateway.run_costly(&identity, work).await
+        }
+        identity => {
+            api.run(&request, &parts.uri, identity.as_deref(), &content)
+                .await
+        }
+    }
+}
+
+/// The capacity for a response's headers, including those that are added later.
+const HEADERS: usize = 12;
+
+fn accepted<A: Api>(
+    api: &A,
+    parts: &Parts,
+    reply: Reply,
+    exchange: &Exchange<A::Version>,
+) -> Response<Body> {
+    let mut response = Response::new(reply.body);
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();
+    let headers = response.headers_mut();
+    headers.reserve(HEADERS);
+    if let Some(content_type) = reply.content_type {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    if let Some(location) = reply.location
+        && let Ok(location) = HeaderValue::from_str(&absolute(parts, location))
+    {
+        headers.insert(header::LOCATION, location);
+    }
+    if reply.no_cache {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    }
+    if let Some(value) = reply.last_modified.and_then(date::header) {
+        headers.insert(header::LAST_MODIFIED, value);
+    }
+    if !exchange.is_page {
+        api.put_headers(headers, None, exchange);
+    }
+    response
+}
+
+/// A path with the scheme and host that the client used, if they are known.
+fn absolute(parts: &Parts, location: String) -> String {
+    if !location.starts_with('/') {
+        return location;
+    }
+    let host = parts
+        .headers
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok());
+    match host.or_else(|| parts.uri.authority().map(|authority| authority.as_str())) {
+        Some(host) => format!("http://{host}{location}"),
+        None => location,
+    }
+}
+
+fn refused<A: Api>(
+    api: &A,
+    parts: &Parts,
+    error: &ApiError,
+    exchange: &Exchange<A::Version>,
+) -> Response<Body> {
+    let (body, content_type) = api.error_body(parts, error, exchange);
+    let mut response = Response::new(Body::Whole(body.into()));
+    *response.status_mut() =
+        StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    if let Some(content_type) = content_type {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    error.put_headers(headers);
+    if !exchange.is_page {
+        api.put_headers(headers, Some(error), exchange);
+    }
+    response
+}
+
+impl<A: Api> HttpService for A {
+    fn options(&self) -> &HttpOptions {
+        self.gateway().options()
+    }
+
+    fn metrics(&self) -> &HttpMetrics {
+        self.gateway().metrics()
+    }
+
+    fn stopping(&self) {
+        self.gateway().stop();
+    }
+
+    fn handle(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+    ) -> impl Future<Output = Response<Body>> + Send {
+        handle(self, request, Some(remote))
+    }
+}

@@ -1,0 +1,279 @@
+//! What every request of every REST service passes: identity, policies, limits.
+
+use std::fmt;
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::body::Body as HttpBody;
+use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
+use parking_lot::RwLock;
+use placewright_auth::{AuthError, Authenticator, ForbiddenReason, Identity, Policy, Rule, Target};
+use prometheus_client::registry::Registry;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use crate::body::{self, Content};
+use crate::costly::{CostlyError, CostlyWork};
+use crate::error::{ApiError, ApiResult};
+use crate::large::LargeAnswers;
+use crate::metrics::HttpMetrics;
+use crate::options::HttpOptions;
+use crate::room::{Held, Room};
+use crate::vital::Vital;
+
+/// Why what the services show cannot be relied on at present, in one line; none if it can.
+type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
+
+/// What the REST services of one process share. Each request passes it before its service sees it.
+pub struct Gateway {
+    options: HttpOptions,
+    metrics: HttpMetrics,
+    registry: Arc<Registry>,
+    /// Whether the services are about to stop: streams end, and they are not ready any more.
+    stopping: watch::Sender<bool>,
+    readiness: Readiness,
+    /// The threads and queues for costly requests.
+    costly: CostlyWork,
+    /// The limit of memory for large responses.
+    large_answers: LargeAnswers,
+    /// What bodies may hold until their requests are answered.
+    bodies: Room,
+    authenticator: Authenticator,
+    policy: RwLock<Policy>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Gateway")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Creates a gateway. The metrics must be registered in `registry`, which `/metrics` shows.
+    pub fn new(
+        options: HttpOptions,
+        authenticator: Authenticator,
+        policy: Policy,
+        metrics: HttpMetrics,
+        registry: Arc<Registry>,
+    ) -> Self {
+        Self {
+            large_answers: LargeAnswers::new(&options),
+            bodies: Room::new(options.bodies_bytes_max),
+            options,
+            metrics,
+            registry,
+            stopping: watch::Sender::new(false),
+            readiness: Box::new(|| None),
+            costly: CostlyWork::default(),
+            authenticator,
+            policy: RwLock::new(policy),
+        }
+    }
+
+    /// Runs costly requests on other threads.
+    #[must_use]
+    pub fn with_costly_work(mut self, costly: CostlyWork) -> Self {
+        self.costly = costly;
+        self
+    }
+
+    /// Reports that the services are not ready while `readiness` returns a reason.
+    #[must_use]
+    pub fn with_readiness(
+        mut self,
+        readiness: impl Fn() -> Option<&'static str> + Send + Sync + 'static,
+    ) -> Self {
+        self.readiness = Box::new(readiness);
+        self
+    }
+
+    /// Replaces the policies. Requests that were authorised before continue.
+    pub fn set_policy(&self, policy: Policy) {
+        *self.policy.write() = policy;
+    }
+
+    /// Finds out who calls.
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
+    /// Limits and time-outs.
+    pub fn options(&self) -> &HttpOptions {
+        &self.options
+    }
+
+    /// The metrics in which requests and connections are counted.
+    pub fn metrics(&self) -> &HttpMetrics {
+        &self.metrics
+    }
+
+    /// Turns true when the services are about to stop.
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Ends streams, and reports that the services are not ready any more.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Whether a request is a CORS preflight request of a browser.
+    pub(crate) fn is_preflight(&self, parts: &Parts) -> bool {
+        self.options.cors.is_some() && parts.method == Method::OPTIONS
+    }
+
+    /// Checks the size of a head, which the connection's buffer bounds only roughly.
+    ///
+    /// # Errors
+    ///
+    /// 431.
+    pub(crate) fn check_head(&self, parts: &Parts) -> ApiResult<()> {
+        let bytes_max = self.options.head_bytes_max;
+        let line = parts.uri.path().len() + parts.uri.query().map_or(0, str::len);
+        let headers = parts
+            .headers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + 4);
+        if line + headers.sum::<usize>() > bytes_max {
+            return Err(ApiError::new(431, format!("The limit is {bytes_max} bytes.")).at_door());
+        }
+        Ok(())
+    }
+
+    /// Finds out who calls, from the headers that the configured strategy reads.
+    ///
+    /// # Errors
+    ///
+    /// 401, 429 or 431, or 503 when the identity service does not answer.
+    pub(crate) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        remote: Option<IpAddr>,
+    ) -> ApiResult<Arc<Identity>> {
+        let found = self.authenticator.authenticate(headers, remote).await;
+        found.map_err(|error| match error {
+            AuthError::Unauthorized { challenge } => {
+                ApiError::new(401, "").with_challenge(challenge).at_door()
+            }
+            AuthError::TooLarge { reason } => ApiError::new(431, reason).at_door(),
+            AuthError::TooMany {
+                reason,
+                retry_after,
+            } => ApiError::new(429, reason)
+                .with_retry_after(retry_after)
+                .at_door(),
+            AuthError::Unavailable {
+                reason,
+                retry_after,
+            } => ApiError::unavailable(reason)
+                .with_retry_after(retry_after)
+                .at_door(),
+        })
+    }
+
+    /// Checks a policy rule for a caller.
+    ///
+    /// # Errors
+    ///
+    /// 403.
+    pub fn authorize(
+        &self,
+        rule: Rule,
+        identity: &Identity,
+        target: &Target<'_>,
+    ) -> ApiResult<()> {
+        let allowed = self.policy.read().authorize(rule, identity, target);
+        allowed.map_err(|forbidden| {
+            let detail = match forbidden.reason {
+                ForbiddenReason::Rule => forbidden.to_string(),
+                // The reference gives no more detail about a wrong scope.
+                ForbiddenReason::Scope(_) => rule.to_string(),
+            };
+            ApiError::forbidden(detail).at_door()
+        })
+    }
+
+    /// Reads the body of a request within the limits of time and of what its route needs.
+    ///
+    /// # Errors
+    ///
+    /// 400, 408 or 413; 503 when other bodies leave no room.
+    pub(crate) async fn content<B>(
+        &self,
+        body: &mut B,
+        identity: Option<&Identity>,
+        bytes_max: usize,
+    ) -> ApiResult<Content>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: fmt::Display,
+    {
+        let limits = body::Limits {
+            bytes_max: bytes_max.min(self.options.body_bytes_max),
+            timeout: self.options.body_timeout,
+            room: &self.bodies,
+        };
+        body::read(body, limits, || self.costly.caller_of(identity)).await
+    }
+
+    /// Runs a handler on the threads for costly requests, in its caller's turn.
+    ///
+    /// # Errors
+    ///
+    /// 503 when too many wait; 500 if it panicked.
+    pub(crate) async fn run_costly<T: Send + 'static>(
+        &self,
+        identity: &Identity,
+        work: impl Future<Output = ApiResult<T>> + Send + 'static,
+    ) -> ApiResult<T> {
+        let caller = self.costly.caller(identity);
+        let done = self.costly.run(caller, work).await;
+        done.map_err(CostlyError::to_api)?
+    }
+
+    /// Takes what a large answer holds off what all of them may hold until their clients have taken
+    /// them; nothing for a small one.
+    ///
+    /// # Errors
+    ///
+    /// 503 when others hold too much, or the caller's own do.
+    pub fn hold_answer(&self, identity: &Identity, bytes: usize) -> ApiResult<Option<Held>> {
+        let caller = self.costly.caller(identity);
+        self.large_answers.hold(&self.options, caller, bytes)
+    }
+
+    /// Checks the size of a response, and reserves its memory until it is sent; none is reserved
+    /// for a small one.
+    ///
+    /// # Errors
+    ///
+    /// 400 with advice for a response that is too large, 503 when others occupy too much.
+    pub fn admit_answer(
+        &self,
+        bytes: usize,
+        held: usize,
+        advice: &str,
+    ) -> ApiResult<Option<OwnedSemaphorePermit>> {
+        self.large_answers.admit(&self.options, bytes, held, advice)
+    }
+}
+
+impl Vital for Gateway {
+    fn why_not_ready(&self) -> Option<&'static str> {
+        if *self.stopping.borrow() {
+            return Some("stopping\n");
+        }
+        (self.readiness)()
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}

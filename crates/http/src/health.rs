@@ -1,0 +1,157 @@
+//! Health checks and metrics on a listener of their own, which answers even while everything else
+//! is busy.
+//!
+//! [`Health::serve_aside`] runs on a thread with a runtime of its own. Its answers take no lock of
+//! the state: readiness is read from flags, metrics from counters.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use placewright_net::Limits;
+use placewright_tasks::{Task, watched};
+use prometheus_client::registry::Registry;
+
+use crate::body::Body;
+use crate::metrics::HttpMetrics;
+use crate::options::HttpOptions;
+use crate::server::{HttpService, Server};
+use crate::vital::{METRICS_TYPE, Vital, metrics_text};
+
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+
+/// Answers `/healthz`, `/readyz` and `/metrics`.
+pub struct Health {
+    options: HttpOptions,
+    metrics: HttpMetrics,
+    /// The service, once it has been created.
+    vital: Arc<OnceLock<Arc<dyn Vital>>>,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Health").finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    /// The most connections of a health listener, in all and for each peer. A monitoring client
+    /// makes one connection for each check, or keeps one.
+    pub const CONNECTIONS_MAX: usize = 64;
+    const LIMITS: Limits = Limits {
+        connections: Self::CONNECTIONS_MAX,
+        per_peer: Self::CONNECTIONS_MAX / 2,
+        connections_option: "the health listener",
+        per_peer_option: "the health listener",
+    };
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// Creates the answers for the service that will be put into `vital`; until then it is not
+    /// ready.
+    pub fn new(vital: Arc<OnceLock<Arc<dyn Vital>>>) -> Self {
+        let options = HttpOptions {
+            head_bytes_max: 8192,
+            first_byte_timeout: Self::TIMEOUT,
+            head_timeout: Self::TIMEOUT,
+            write_timeout: Self::TIMEOUT,
+            ..HttpOptions::default()
+        };
+        Self {
+            options,
+            // The listener's own connections are not counted.
+            metrics: HttpMetrics::new(&mut Registry::default()),
+            vital,
+        }
+    }
+
+    /// Serves until the process ends, on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// The thread or its runtime cannot be created.
+    pub fn serve_aside(self, listener: TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let serve = move || {
+            runtime.block_on(watched(Task::Health, async {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => {
+                        Server::new(self)
+                            .with_limits(Self::LIMITS)
+                            .serve(listener, std::future::pending())
+                            .await;
+                    }
+                    Err(error) => tracing::error!(%error, "nobody can ask for health"),
+                }
+            }));
+        };
+        placewright_tasks::spawn_thread(Task::Health, serve)?;
+        Ok(())
+    }
+
+    /// Answers a request for a path.
+    fn answer(&self, method: &Method, path: &str) -> Response<Body> {
+        if method != Method::GET && method != Method::HEAD {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
+            let allow = HeaderValue::from_static("GET, HEAD");
+            response.headers_mut().insert(ALLOW, allow);
+            return response;
+        }
+        let vital = self.vital.get();
+        match (path, vital) {
+            ("/healthz", _) => text(StatusCode::OK, "ok\n"),
+            ("/readyz" | "/metrics", None) => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+            ("/readyz", Some(vital)) => match vital.why_not_ready() {
+                Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+                None => text(StatusCode::OK, "ready\n"),
+            },
+            ("/metrics", Some(vital)) => match metrics_text(vital.registry()) {
+                Ok(metrics) => respond(StatusCode::OK, METRICS_TYPE, metrics.into()),
+                Err(_) => text(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "cannot write the metrics\n",
+                ),
+            },
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there is nothing but /healthz, /readyz and /metrics here\n",
+            ),
+        }
+    }
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response<Body> {
+    respond(status, TEXT_TYPE, Bytes::from_static(text.as_bytes()))
+}
+
+fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::Whole(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+impl HttpService for Health {
+    fn options(&self) -> &HttpOptions {
+        &self.options
+    }
+
+    fn metrics(&self) -> &HttpMetrics {
+        &self.metrics
+    }
+
+    fn stopping(&self) {}
+
+    async fn handle(self: &Arc<Self>, request: Request<Incoming>, _: SocketAddr) -> Response<Body> {
+        self.answer(request.method(), request.uri().path())
+    }
+}

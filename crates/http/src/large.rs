@@ -1,0 +1,172 @@
+//! Limits of large responses: of the size of each, and of the memory of all that are being sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::costly::Caller;
+use crate::error::{ApiError, ApiResult};
+use crate::json::Writer;
+use crate::room::{Held, Room, UNIT};
+use crate::options::HttpOptions;
+
+/// The size in bytes up to which a response is not counted.
+const SMALL_BYTES: usize = 256 << 10;
+
+/// The approximate size of a piece of a response.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The part of that memory which the lists of one caller occupy at most, as a divisor.
+const SHARES: usize = 4;
+
+/// When a client that was refused for lack of memory may retry.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The memory that large responses may occupy while they are sent.
+#[derive(Debug)]
+pub(crate) struct LargeAnswers {
+    total: Arc<Semaphore>,
+    /// The same, for those who have a share of it only.
+    shares: Room,
+}
+
+impl LargeAnswers {
+    pub(crate) fn new(options: &HttpOptions) -> Self {
+        let units = options.answers_bytes_max.div_ceil(UNIT);
+        let total = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
+        let shares = Room::of(Arc::clone(&total), units / SHARES);
+        Self { total, shares }
+    }
+
+    /// Lets an answer of one caller out that holds so many bytes until it is sent.
+    ///
+    /// # Errors
+    /// 503 when others hold too much, or the caller's own do.
+    pub(crate) fn hold(
+        &self,
+        options: &HttpOptions,
+        caller: Caller,
+        bytes: usize,
+    ) -> ApiResult<Option<Held>> {
+        if bytes < SMALL_BYTES {
+            return Ok(None);
+        }
+        let held = self.shares.try_hold(caller, bytes);
+        held.map(Some).ok_or_else(|| {
+            let most = options.answers_bytes_max;
+            ApiError::unavailable(format!(
+                "Large answers that were not taken yet hold what placement.answers_bytes_max allows \
+                 ({most} bytes, of which one project has a quarter). Try again."
+            ))
+            .with_retry_after(RETRY_AFTER)
+        })
+    }
+
+    /// Reserves memory for a response of about `bytes` bytes that occupies `held` bytes until it is
+    /// sent.
+    ///
+    /// # Errors
+    ///
+    /// 400 for a response that is too large, 503 when others occupy too much.
+    pub(crate) fn admit(
+        &self,
+        options: &HttpOptions,
+        bytes: usize,
+        held: usize,
+        advice: &str,
+    ) -> ApiResult<Option<OwnedSemaphorePermit>> {
+        let most = options.answer_bytes_max;
+        if bytes > most {
+            return Err(ApiError::bad_request(format!(
+                "The answer would have about {bytes} bytes; placement.answer_bytes_max allows \
+                 {most}. {advice}"
+            )));
+        }
+        if held < SMALL_BYTES {
+            return Ok(None);
+        }
+        let units = u32::try_from(held.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.total).try_acquire_many_owned(units);
+        permit.map(Some).map_err(|_| {
+            ApiError::unavailable(format!(
+                "Large answers that other clients have not taken yet hold the {} bytes that \
+                 placement.answers_bytes_max allows. Try again.",
+                options.answers_bytes_max
+            ))
+            .with_retry_after(RETRY_AFTER)
+        })
+    }
+}
+
+/// The pieces of a list: its beginning, its items, and its end.
+pub fn pieces_of<I>(
+    open: impl FnOnce(&mut Writer) + Send,
+    items: I,
+    write: impl Fn(&mut Writer, I::Item) + Send,
+    close: impl FnOnce(&mut Writer) + Send,
+) -> impl FnMut() -> Option<Vec<u8>> + Send
+where
+    I: Iterator + Send,
+{
+    let mut writer = Writer::with_capacity(2 * PIECE_BYTES);
+    open(&mut writer);
+    let (mut items, mut close) = (items, Some(close));
+    move || {
+        close.as_ref()?;
+        while writer.written().len() < PIECE_BYTES {
+            if let Some(item) = items.next() {
+                write(&mut writer, item);
+            } else if let Some(close) = close.take() {
+                close(&mut writer);
+                break;
+            }
+        }
+        Some(writer.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_goes_out_in_pieces_that_are_one_text() {
+        let pieces = pieces_of(
+            |writer| {
+                writer.open_object();
+                writer.key("all");
+                writer.open_array();
+            },
+            0..100_000_u32,
+            |writer, number| writer.integer(number),
+            |writer| {
+                writer.close_array();
+                writer.close_object();
+            },
+        );
+        let pieces: Vec<Vec<u8>> = std::iter::from_fn(pieces).collect();
+        assert!(pieces.len() > 5);
+        assert!(pieces.iter().all(|piece| piece.len() < 2 * PIECE_BYTES));
+        let text = String::from_utf8(pieces.concat()).expect("text");
+        assert!(text.starts_with("{\"all\": [0, 1, 2") && text.ends_with(", 99999]}"));
+    }
+
+    #[test]
+    fn answers_hold_only_so_much_together() {
+        let options = HttpOptions {
+            answer_bytes_max: 4 << 20,
+            answers_bytes_max: 1 << 20,
+            ..HttpOptions::default()
+        };
+        let answers = LargeAnswers::new(&options);
+        let admit = |bytes, held| answers.admit(&options, bytes, held, "");
+        let status = |result: ApiResult<_>| result.map(|_| ()).map_err(|error| error.status());
+        assert_eq!(status(admit(5 << 20, 1)), Err(400));
+        let first = admit(4 << 20, 600 << 10).expect("room");
+        assert_eq!(status(admit(4 << 20, 600 << 10)), Err(503));
+        assert_eq!(status(admit(4 << 20, 200 << 10)), Ok(()));
+        drop(first);
+        assert_eq!(status(admit(4 << 20, 600 << 10)), Ok(()));
+    }
+}

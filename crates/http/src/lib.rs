@@ -1,0 +1,55 @@
+//! What the REST services of Placewright share, from a socket to a routed request and back.
+//!
+//! - [`Server`] accepts connections and serves HTTP/1.1 on them; [`Health`] is the listener for health checks.
+//! - [`Gateway`] is what every request passes: identity, policies, limits of bodies, of large
+//!   responses and of costly work, CORS, metrics, and the access log.
+//! - [`Api`] is what a service adds: its routes, its handlers, and the form of its errors. [`handle`]
+//!   is the one dispatcher, which takes a request through the gateway to a service and back.
+//!
+//! This crate knows neither resources nor the running control plane.
+
+mod access;
+mod body;
+mod cors;
+mod costly;
+mod date;
+mod dispatch;
+mod error;
+mod exchange;
+mod gateway;
+mod health;
+mod large;
+mod media;
+mod metrics;
+mod options;
+mod pages;
+mod percent;
+mod polls;
+mod query;
+mod reply;
+mod request_id;
+mod room;
+mod server;
+mod vital;
+mod wire;
+
+pub mod json;
+
+pub use body::{Body, Content};
+pub use cors::Cors;
+pub use costly::{Caller, CostlyError, CostlyOptions, CostlyWork};
+pub use dispatch::{Access, Api, Cost, Routed, handle};
+pub use error::{ApiError, ApiResult, title};
+pub use exchange::Exchange;
+pub use gateway::Gateway;
+pub use health::Health;
+pub use large::pieces_of;
+pub use media::{content_type, require_json};
+pub use metrics::HttpMetrics;
+pub use options::HttpOptions;
+pub use percent::{NotUtf8, decode, latin1_path};
+pub use query::{Query, QueryError, Syntax};
+pub use reply::Reply;
+pub use room::Held;
+pub use server::{HttpService, Server, Stopped, Successor};
+pub use vital::Vital;

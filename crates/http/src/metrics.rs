@@ -1,0 +1,202 @@
+//! Prometheus metrics of requests and connections.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use placewright_net::GateMetrics;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::polls::PollTimes;
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// The most kinds of requests whose counters a thread caches.
+const KEPT_MAX: usize = 64;
+
+thread_local! {
+    /// A cache of the counters that this thread has used: looking them up takes locks that all
+    /// threads share, and costs more than counting.
+    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The cached counters of one kind of requests.
+struct Kept {
+    metrics: u64,
+    labels: RequestLabels,
+    count: Counter,
+    durations: Histogram,
+}
+
+impl Kept {
+    fn is(&self, metrics: u64, labels: &RequestLabels) -> bool {
+        // Labels are constants, so equal addresses mean equal texts. A text with two addresses is
+        // cached twice.
+        self.metrics == metrics
+            && self.labels.status == labels.status
+            && std::ptr::eq(self.labels.route, labels.route)
+            && std::ptr::eq(self.labels.method, labels.method)
+    }
+
+    fn count(&self, duration: Duration) {
+        self.count.inc();
+        self.durations.observe(duration.as_secs_f64());
+    }
+}
+
+/// Counters of the REST services.
+#[derive(Debug, Clone)]
+pub struct HttpMetrics {
+    /// Distinguishes the metrics of several services in one process.
+    number: u64,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    pub(crate) connections: Gauge,
+    pub(crate) gate: GateMetrics,
+    /// How many clients follow the change stream.
+    pub followers: Gauge,
+    pub(crate) polls: PollTimes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    route: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    method: &'static str,
+    route: &'static str,
+}
+
+/// Buckets from 50 µs to 13 s, each twice the one before: from a response out of memory to one that
+/// waited for a full disk.
+fn durations() -> Histogram {
+    Histogram::new((0..19).map(|step| 50e-6 * f64::from(1_u32 << step)))
+}
+
+impl HttpMetrics {
+    /// Registers the metrics.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            requests: Family::default(),
+            durations: Family::new_with_constructor(durations),
+            connections: Gauge::default(),
+            gate: GateMetrics::default(),
+            followers: Gauge::default(),
+            polls: PollTimes::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("placewright");
+        metrics.polls.register(registry);
+        registry.register(
+            "http_requests",
+            "Requests answered, by route and status",
+            metrics.requests.clone(),
+        );
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time from a request's head to its answer",
+            Unit::Seconds,
+            metrics.durations.clone(),
+        );
+        registry.register(
+            "http_connections",
+            "Connections open now",
+            metrics.connections.clone(),
+        );
+        registry.register(
+            "http_connections_evicted",
+            "Idle connections that were closed because others needed the room",
+            metrics.gate.evicted.clone(),
+        );
+        registry.register(
+            "http_connections_refused",
+            "Connections that were refused because their peer had as many as it may",
+            metrics.gate.refused.clone(),
+        );
+        registry.register(
+            "http_accept_failures",
+            "Failures to accept a connection",
+            metrics.gate.failed.clone(),
+        );
+        registry.register(
+            "change_followers",
+            "Clients that follow the change stream now",
+            metrics.followers.clone(),
+        );
+        metrics
+    }
+
+    pub(crate) fn request(
+        &self,
+        method: &'static str,
+        route: &'static str,
+        status: u16,
+        duration: Duration,
+    ) {
+        let labels = RequestLabels {
+            method,
+            route,
+            status,
+        };
+        KEPT.with_borrow_mut(|all| {
+            if let Some(kept) = all.iter().find(|kept| kept.is(self.number, &labels)) {
+                return kept.count(duration);
+            }
+            let kept = Kept {
+                metrics: self.number,
+                count: self.requests.get_or_create(&labels).clone(),
+                durations: self
+                    .durations
+                    .get_or_create(&RouteLabels { method, route })
+                    .clone(),
+                labels,
+            };
+            kept.count(duration);
+            if all.len() < KEPT_MAX {
+                all.push(kept);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_count_for_themselves_however_many_kinds_there_are() {
+        let text = |registry: &Registry| {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+            text
+        };
+        let mut registries = [Registry::default(), Registry::default()];
+        let [first, second] = registries.each_mut().map(HttpMetrics::new);
+        for _ in 0..2 {
+            for status in 200..300 {
+                first.request("GET", "/a", status, Duration::from_millis(1));
+            }
+        }
+        second.request("GET", "/a", 200, Duration::from_millis(1));
+        let [first, second] = registries.each_ref().map(text);
+        for status in 200..300 {
+            let line = format!("route=\"/a\",status=\"{status}\"}} 2");
+            assert!(first.contains(&line), "{line} is not in {first}");
+        }
+        assert!(
+            first.contains("_seconds_count{method=\"GET\",route=\"/a\"} 200"),
+            "{first}"
+        );
+        assert!(second.contains("status=\"200\"} 1"), "{second}");
+        assert!(!second.contains("status=\"201\""), "{second}");
+    }
+}

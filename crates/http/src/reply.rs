@@ -1,0 +1,136 @@
+//! The response of a handler that succeeded.
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use crate::body::{Body, Pieces};
+use crate::error::{ApiError, ApiResult};
+use crate::json::Writer;
+use crate::room::Held;
+
+/// The size up to which a response is sent in one piece.
+const WHOLE_BYTES_MAX: usize = 256 << 10;
+
+/// A response before the common headers are added.
+#[derive(Debug)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body; may be empty.
+    pub body: Body,
+    /// The type of the body, if it has one.
+    pub content_type: Option<&'static str>,
+    /// The URL of the created object. A path is made absolute with the request's host.
+    pub location: Option<String>,
+    /// Whether the client has to revalidate each time, `no-cache` (from microversion 1.15).
+    pub no_cache: bool,
+    /// The `Last-Modified` time, in seconds since 1970.
+    pub last_modified: Option<i64>,
+}
+
+impl Reply {
+    /// A response without a body.
+    pub fn empty(status: u16) -> Self {
+        Self {
+            status,
+            body: Body::Whole(Bytes::new()),
+            content_type: None,
+            location: None,
+            no_cache: false,
+            last_modified: None,
+        }
+    }
+
+    /// A response with status 200 and JSON.
+    pub fn json(writer: Writer) -> Self {
+        Self::text(200, "application/json", writer.finish())
+    }
+
+    /// A response with JSON.
+    ///
+    /// # Errors
+    ///
+    /// 500 when the value has no form in JSON, which is a bug.
+    pub fn value(status: u16, value: &impl Serialize) -> ApiResult<Self> {
+        let json = serde_json::to_vec(value)
+            .map_err(|error| ApiError::new(500, format!("cannot write the answer: {error}")))?;
+        Ok(Self::text(status, "application/json", json))
+    }
+
+    /// A response with status 200 and JSON in pieces that are there.
+    pub fn ready_pieces(pieces: Vec<Bytes>, held: Option<Held>) -> Self {
+        Self {
+            body: Body::of_pieces(pieces, held),
+            content_type: Some("application/json"),
+            ..Self::empty(200)
+        }
+    }
+
+    /// A response with content of any type.
+    pub fn text(status: u16, content_type: &'static str, content: impl Into<Bytes>) -> Self {
+        Self {
+            body: Body::Whole(content.into()),
+            content_type: Some(content_type),
+            ..Self::empty(status)
+        }
+    }
+
+    /// A response with status 200 and JSON of any length. A short one is sent whole, with its
+    /// length; a long one in pieces, each generated when the client has taken the one before.
+    /// `make` returns the next piece.
+    pub fn json_in_pieces(
+        mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
+        held: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let mut first: Vec<u8> = make().unwrap_or_default();
+        while first.len() < WHOLE_BYTES_MAX {
+            match make() {
+                Some(more) => first.extend_from_slice(&more),
+                None => return Self::text(200, "application/json", first),
+            }
+        }
+        let mut first = Some(first);
+        let pieces = Pieces::new(move || first.take().or_else(&mut make), held);
+        Self {
+            body: Body::Pieces(pieces),
+            content_type: Some("application/json"),
+            ..Self::empty(200)
+        }
+    }
+
+    /// A response that is a stream of server-sent events.
+    pub fn events(events: mpsc::Receiver<Bytes>) -> Self {
+        Self {
+            body: Body::Stream(events),
+            content_type: Some("text/event-stream"),
+            no_cache: true,
+            ..Self::empty(200)
+        }
+    }
+
+    /// Sets another status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Adds a `Location` header.
+    #[must_use]
+    pub fn with_location(mut self, location: String) -> Self {
+        self.location = Some(location);
+        self
+    }
+
+    /// Adds the cache headers if the version has them; without `seconds` there is no
+    /// `Last-Modified`.
+    #[must_use]
+    pub fn modified(mut self, wanted: bool, seconds: Option<i64>) -> Self {
+        if wanted {
+            self.no_cache = true;
+            self.last_modified = seconds;
+        }
+        self
+    }
+}

@@ -1,0 +1,224 @@
+//! The TCP server: accepts connections, serves HTTP/1.1 on them, and stops without breaking a
+//! request.
+
+mod connection;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::{Request, Response};
+use placewright_net::{Admitted, Door, Gate, Limits};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use crate::body::Body;
+use crate::metrics::HttpMetrics;
+use crate::options::HttpOptions;
+
+/// How a server has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Every request under way was answered.
+    Drained,
+    /// Some requests were still under way at the end of the drain time-out; their connections were
+    /// closed.
+    TimedOut,
+}
+
+/// A service that a [`Server`] exposes over TCP.
+pub trait HttpService: Send + Sync + 'static {
+    /// The service's limits and time-outs.
+    fn options(&self) -> &HttpOptions;
+
+    /// The metrics in which its connections are counted.
+    fn metrics(&self) -> &HttpMetrics;
+
+    /// Called when the server is about to stop.
+    fn stopping(&self);
+
+    /// Answers a request. Errors are responses too.
+    fn handle(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// Takes over the idle connections of a server that stops.
+pub trait Successor: Send + Sync {
+    /// Takes over a connection that is idle between two requests. Whatever its client sends
+    /// meanwhile stays in the socket's buffer until the successor reads it.
+    fn take(&self, connection: std::net::TcpStream);
+}
+
+/// Serves an [`HttpService`] over TCP.
+#[derive(Debug)]
+pub struct Server<S> {
+    service: Arc<S>,
+    limits: Limits,
+}
+
+impl<S> Clone for Server<S> {
+    fn clone(&self) -> Self {
+        Self {
+            service: Arc::clone(&self.service),
+            limits: self.limits,
+        }
+    }
+}
+
+/// The state of a server: serving, ending, or handing over.
+#[derive(Debug)]
+struct Stage(AtomicU8);
+
+const SERVES: u8 = 0;
+/// Idle connections are closed, and others once their request is answered.
+const ENDS: u8 = 1;
+/// Idle connections are handed over to the successor.
+const HANDS_OVER: u8 = 2;
+
+impl Stage {
+    fn is(&self, stage: u8) -> bool {
+        self.0.load(Ordering::SeqCst) == stage
+    }
+}
+
+impl<S: HttpService> Server<S> {
+    /// Creates a server for this service.
+    pub fn new(service: impl Into<Arc<S>>) -> Self {
+        let service = service.into();
+        let options = service.options();
+        let limits = Limits {
+            connections: options.connections_max,
+            per_peer: options.connections_per_peer_max,
+            connections_option: "placement.connections_max",
+            per_peer_option: "placement.connections_per_peer_max",
+        };
+        Self { service, limits }
+    }
+
+    /// Sets other connection limits than those of the service's options.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The service, for calls without sockets.
+    pub fn service(&self) -> &Arc<S> {
+        &self.service
+    }
+
+    /// Serves connections until `stop` completes, then waits for requests under way.
+    ///
+    /// From then on new connections are refused, idle ones closed, and change streams ended.
+    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> Stopped {
+        let stop = async {
+            stop.await;
+            None
+        };
+        self.serve_until(listener, Vec::new(), stop).await
+    }
+
+    /// The same, beginning with connections that another server handed over. If `stop` yields a
+    /// successor, it gets the connections of this server as they become idle; it has the listening
+    /// socket already.
+    pub async fn serve_until(
+        &self,
+        listener: TcpListener,
+        inherited: Vec<TcpStream>,
+        stop: impl Future<Output = Option<Arc<dyn Successor>>>,
+    ) -> Stopped {
+        let gate = Gate::new(self.limits, self.service.metrics().gate.clone());
+        let mut door = Door::new(listener, Arc::clone(&gate), refusal);
+        let (kept, mut handed_over) = mpsc::unbounded_channel();
+        let serving = Serving {
+            service: Arc::clone(&self.service),
+            http: self.http(),
+            stage: Arc::new(Stage(AtomicU8::new(SERVES))),
+            kept,
+        };
+        for stream in inherited {
+            if let Ok(remote) = stream.peer_addr() {
+                let place = gate.inherit(remote);
+                serving.start(stream, remote, place);
+            }
+        }
+        let mut stop = std::pin::pin!(stop);
+        let successor = loop {
+            let admitted = tokio::select! {
+                biased;
+                successor = &mut stop => break successor,
+                admitted = door.next() => admitted,
+            };
+            let Admitted {
+                stream,
+                remote,
+                place,
+            } = admitted;
+            // Without this option small responses wait for the acknowledgement of earlier ones.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, %remote, "cannot turn Nagle's algorithm off");
+            }
+            serving.start(stream, remote, place);
+        };
+        let (stage, time) = match &successor {
+            Some(_) => (HANDS_OVER, self.service.options().hand_over_timeout),
+            None => (ENDS, self.service.options().drain_timeout),
+        };
+        // Dropping it closes the listening socket.
+        let waiting = door.into_waiting().map(TcpStream::into_std);
+        if let (Some(successor), Some(Ok(stream))) = (&successor, waiting) {
+            successor.take(stream);
+        }
+        serving.stage.0.store(stage, Ordering::SeqCst);
+        self.service.stopping();
+        gate.wake_all();
+        drop(serving);
+        let drained = async {
+            while let Some(stream) = handed_over.recv().await {
+                if let Some(successor) = &successor {
+                    successor.take(stream);
+                }
+            }
+            gate.empty().await;
+        };
+        match tokio::time::timeout(time, drained).await {
+            Ok(()) => Stopped::Drained,
+            Err(_) => Stopped::TimedOut,
+        }
+    }
+
+    fn http(&self) -> http1::Builder {
+        let options = self.service.options();
+        let mut http = http1::Builder::new();
+        http.max_buf_size(options.head_bytes_max.max(8192))
+            .keep_alive(true)
+            // A client that has disconnected is noticed on the next write. Watching for that while
+            // a request is handled would take a second buffer for each request.
+            .half_close(true);
+        http
+    }
+}
+
+/// The data that the connections of one server share.
+struct Serving<S> {
+    service: Arc<S>,
+    http: http1::Builder,
+    stage: Arc<Stage>,
+    /// Takes connections for the successor.
+    kept: mpsc::UnboundedSender<std::net::TcpStream>,
+}
+
+/// The response to a connection that is refused because of a limit.
+fn refusal(why: &str) -> String {
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{why}\n",
+        why.len() + 1
+    )
+}
