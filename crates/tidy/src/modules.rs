@@ -2,7 +2,8 @@
 //!
 //! A module here is a file of `src/`; modules written inside a file belong to it. Module A uses
 //! module B if a path in A names something that is defined in B: re-exports are followed to the
-//! definition, and do not count as a use by the module that re-exports. Tests do not count.
+//! definition, and do not count as a use by the module that re-exports. A module and what is inside
+//! of it are one subject, so that either may use the other. Tests do not count.
 //!
 //! Paths are read off the tokens, so names that a macro makes are not seen: a path that cannot be
 //! followed counts as a use of the last module that it goes through.

@@ -46,7 +46,8 @@ impl Modules {
 
     fn note(&self, uses: &mut Uses, from: usize, to: usize, path: &[String]) {
         let (from, to) = (self.modules[from].owner, self.modules[to].owner);
-        if from != to {
+        let (one, other) = (&self.modules[from].path, &self.modules[to].path);
+        if from != to && !is_within(one, other) && !is_within(other, one) {
             uses.entry((from, to)).or_insert_with(|| path.to_vec());
         }
     }
@@ -154,6 +155,14 @@ impl Modules {
         }
         (at, rest)
     }
+}
+
+/// Whether a module is in another one, or in one of that.
+fn is_within(inner: &str, outer: &str) -> bool {
+    outer.is_empty()
+        || inner
+            .strip_prefix(outer)
+            .is_some_and(|rest| rest.starts_with("::"))
 }
 
 fn named<'m>(module: &'m Module, name: &str) -> Option<&'m Import> {
