@@ -1,39 +1,27 @@
 //! The `placewright` program: all commands and roles.
 
-/// `println!` for output whose reader (such as `head`) may stop early.
-macro_rules! outln {
-    ($($argument:tt)*) => {
-        $crate::out(&format!("{}\n", format_args!($($argument)*)))
-    };
-}
+#[macro_use(outln)]
+extern crate placewright_roles;
 
-mod agent;
 mod arguments;
 mod audit;
 mod bench;
-mod cell;
 mod check;
 mod client;
-mod config;
-mod control;
 mod explain;
-mod in_process;
 mod journal;
 mod openapi;
-mod options;
 mod replay;
-mod small_pages;
 mod topology;
-mod up;
-mod warnings;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use config::{AgentFlags, AllFlags, CellFlags, Config, ConfigErrors, ControlFlags, Environment};
-use small_pages::use_small_pages;
+use placewright_roles::config::{
+    self, AgentFlags, AllFlags, CellFlags, Config, ConfigErrors, ControlFlags, Environment,
+};
+use placewright_roles::output::print;
+use placewright_roles::{agent, cell, control, up, use_small_pages};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -181,22 +169,6 @@ fn tasks() -> String {
         text += &format!("{} contained\n", what.name());
     }
     text
-}
-
-/// Prints a text. Its reader (such as `head`) may stop early.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Prints part of a longer output, and ignores errors: the rest could not be printed either.
-fn out(text: &str) {
-    if let Err(error) = print(text) {
-        eprintln!("placewright: standard output: {error:#}");
-        std::process::exit(1);
-    }
 }
 
 fn run_config(command: ConfigCommand) -> anyhow::Result<ExitCode> {

@@ -5,9 +5,8 @@ use clap::Args;
 use http_body_util::BodyExt as _;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
+use placewright_roles::{in_process, output};
 use placewright_server::{ControlMachine, Microversion};
-
-use crate::in_process;
 
 /// Arguments of `placewright openapi`.
 #[derive(Debug, Args)]
@@ -35,7 +34,7 @@ impl OpenApi {
             let answer = in_process::get(&service, &uri).await?;
             anyhow::Ok(answer.into_body().collect().await?.to_bytes())
         })?;
-        crate::print(&format!("{}\n", String::from_utf8_lossy(&text)))
+        output::print(&format!("{}\n", String::from_utf8_lossy(&text)))
     }
 }
 

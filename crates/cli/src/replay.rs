@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use placewright_roles::output::print;
 use placewright_trace::{Node, Task, flavor::flavor, nodes, tasks};
 use tokio::sync::watch;
 
@@ -197,7 +198,7 @@ impl Replay {
     }
 
     fn write(&self, report: &Report, totals: &Amounts, samples: &[Sample]) -> anyhow::Result<()> {
-        crate::print(&report.to_text())?;
+        print(&report.to_text())?;
         let at = || format!("the folder {}", self.out.display());
         std::fs::create_dir_all(&self.out).with_context(at)?;
         let name = self.tasks.file_name().unwrap_or_default();
@@ -207,7 +208,7 @@ impl Replay {
         let json = serde_json::to_string_pretty(report)?;
         std::fs::write(self.out.join("report.json"), json).with_context(at)?;
         let out = self.out.display();
-        crate::print(&format!(
+        print(&format!(
             "\nfill over time: {out}/fill.svg   figures: {out}/report.json\n"
         ))
     }

@@ -39,8 +39,8 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         usize::MAX,
         "drives an installation; no role",
     ),
-    ("cli/src/control/api_threads.rs", 1, "`watched` each"),
-    ("cli/src/up.rs", 2, "`watched` each"),
+    ("roles/src/control/api_threads.rs", 1, "`watched` each"),
+    ("roles/src/up.rs", 2, "`watched` each"),
     (
         "server/src/costly.rs",
         1,

@@ -17,6 +17,7 @@ use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
     Timestamp,
 };
+use placewright_roles::in_process;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::PrepareOptions;
@@ -27,7 +28,6 @@ use uuid::Uuid;
 
 use super::bar::{Bar, at_most, report};
 use super::requests::Numbers;
-use crate::in_process;
 
 mod storm;
 

@@ -17,7 +17,7 @@ pub(crate) mod observer;
 pub(crate) mod panics;
 pub(crate) mod restart;
 pub(crate) mod running;
-pub(crate) mod scheduler_rules;
+pub mod scheduler_rules;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 pub(crate) mod systemd;
@@ -51,7 +51,7 @@ use signals::nth;
 /// # Errors
 ///
 /// Control cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
-pub(crate) fn run(flags: &ControlFlags) -> anyhow::Result<()> {
+pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
@@ -72,7 +72,7 @@ pub(crate) fn run(flags: &ControlFlags) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// The first error that would keep control from starting.
-pub(crate) fn check(config: &Config) -> Result<Vec<String>, ConfigErrors> {
+pub fn check(config: &Config) -> Result<Vec<String>, ConfigErrors> {
     Checked::new(config).map(|checked| checked.warnings)
 }
 

@@ -50,7 +50,7 @@ impl Told {
             ));
         }
         text.push_str(&self.things_to_try(compute, &clouds.display().to_string()));
-        crate::print(&text)
+        crate::output::print(&text)
     }
 
     fn clouds(&self, compute: SocketAddr) -> String {

@@ -3,25 +3,30 @@
 
 mod environment;
 mod file;
-pub(crate) mod flags;
+mod flags;
 mod reads;
-pub(crate) mod text;
+pub mod text;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::options::{OPTIONS, Options};
-pub(crate) use flags::Flags;
-pub(crate) use reads::{AgentFlags, AllFlags, CellFlags, ControlFlags, UpFlags};
+pub use flags::{Flags, FlagsOf};
+pub use reads::{AgentFlags, AllFlags, CellFlags, ControlFlags, UpFlags};
 
 /// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// The default in the table of options.
     Default,
     /// A line of the configuration file, counted from 1.
-    File { path: PathBuf, line: usize },
+    File {
+        /// The file as it was named.
+        path: PathBuf,
+        /// The line of the key.
+        line: usize,
+    },
     /// The environment variable with this name.
     Environment(String),
     /// The flag with this name, without leading dashes.
@@ -41,11 +46,11 @@ impl fmt::Display for Source {
 
 /// The value of one option as text, and its source.
 #[derive(Debug, Clone)]
-pub(crate) struct Value {
+pub struct Value {
     /// The value as text, in the form of the environment and the command line.
-    pub(crate) text: String,
+    pub text: String,
     /// The layer that the value came from.
-    pub(crate) source: Source,
+    pub source: Source,
 }
 
 /// A value that one layer gives for the option with this index in [`OPTIONS`].
@@ -53,22 +58,22 @@ type Given = (usize, Value);
 
 /// The effective configuration, after all layers.
 #[derive(Debug)]
-pub(crate) struct Config {
+pub struct Config {
     /// The parsed values of all options.
-    pub(crate) options: Options,
+    pub options: Options,
     /// The same as text with their sources, one for each of [`OPTIONS`].
-    pub(crate) values: Vec<Value>,
+    pub values: Vec<Value>,
     /// The configuration file that was read, if any.
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
 }
 
 /// All errors of a configuration, in one sentence each.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub(crate) struct ConfigErrors(pub(crate) Vec<String>);
+pub struct ConfigErrors(pub Vec<String>);
 
 /// An error with its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -80,11 +85,11 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 /// The environment variables of a process.
 #[derive(Debug)]
-pub(crate) struct Environment(Vec<(OsString, OsString)>);
+pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
     /// The environment of this process.
-    pub(crate) fn of_process() -> Self {
+    pub fn of_process() -> Self {
         Self(std::env::vars_os().collect())
     }
 
@@ -103,7 +108,7 @@ impl Config {
     /// # Errors
     ///
     /// All errors of all layers together, in the order of the layers.
-    pub(crate) fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigErrors> {
+    pub fn load(flags: &Flags, environment: &Environment) -> Result<Self, ConfigErrors> {
         let mut problems = Vec::new();
         let mut given: Vec<Given> = Vec::new();
         let file = match file_to_read(flags, environment) {

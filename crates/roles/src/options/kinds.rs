@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 /// The syntax of a value in the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// A string in quotes.
     Text,
     /// A whole number without quotes.
@@ -20,7 +20,7 @@ pub(crate) enum Form {
 }
 
 /// A type that can be the value of an option.
-pub(crate) trait OptionType: Sized {
+pub trait OptionType: Sized {
     /// Its syntax in the configuration file.
     const FORM: Form = Form::Text;
 
@@ -33,16 +33,16 @@ pub(crate) trait OptionType: Sized {
 
 /// A whole number between two bounds, both allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Number<const MIN: i64, const MAX: i64>(i64);
+pub struct Number<const MIN: i64, const MAX: i64>(i64);
 
 impl<const MIN: i64, const MAX: i64> Number<MIN, MAX> {
     /// The number as a signed integer.
-    pub(crate) fn get(self) -> i64 {
+    pub fn get(self) -> i64 {
         self.0
     }
 
     /// The number as a count; a negative one, which means no limit, becomes the maximum.
-    pub(crate) fn count(self) -> usize {
+    pub fn count(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
@@ -62,7 +62,7 @@ impl<const MIN: i64, const MAX: i64> OptionType for Number<MIN, MAX> {
 
 /// A number above 0, perhaps with a fraction.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Ratio(pub(crate) f32);
+pub struct Ratio(pub f32);
 
 impl OptionType for Ratio {
     fn read(text: &str) -> Option<Self> {
@@ -172,7 +172,7 @@ impl OptionType for Vec<String> {
 
 /// Users with roles and a project of their own: name, roles, project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UserGrants(pub(crate) Vec<(String, Vec<String>, Option<String>)>);
+pub struct UserGrants(pub Vec<(String, Vec<String>, Option<String>)>);
 
 impl OptionType for UserGrants {
     const FORM: Form = Form::List;
@@ -202,7 +202,7 @@ impl OptionType for UserGrants {
 
 /// A list of IP addresses, without ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Addresses(pub(crate) Vec<IpAddr>);
+pub struct Addresses(pub Vec<IpAddr>);
 
 impl OptionType for Addresses {
     const FORM: Form = Form::List;
@@ -222,7 +222,7 @@ impl OptionType for Addresses {
 
 /// Cells: name, UUID, address of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CellAddresses(pub(crate) Vec<(String, Uuid, String)>);
+pub struct CellAddresses(pub Vec<(String, Uuid, String)>);
 
 impl OptionType for CellAddresses {
     const FORM: Form = Form::List;
@@ -250,14 +250,13 @@ macro_rules! choices {
     ($(#[doc = $doc:literal])* $Name:ident { $($(#[doc = $help:literal])* $Variant:ident = $text:literal,)+ }) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $Name {
+        pub enum $Name {
             $($(#[doc = $help])* $Variant,)+
         }
 
         impl $Name {
             /// The value as the configuration has it.
-            #[allow(dead_code, reason = "not every kind is shown")]
-            pub(crate) fn text(self) -> &'static str {
+            pub fn text(self) -> &'static str {
                 match self {
                     $(Self::$Variant => $text,)+
                 }

@@ -9,7 +9,7 @@
 /// service were paused several times while it took up its first thousand hosts, a quarter of the
 /// time in all (measured with `tests/sidebyside/run`). Claims and decisions are as fast with small
 /// pages, and the state needs less memory.
-pub(crate) fn use_small_pages() {
+pub fn use_small_pages() {
     #[cfg(target_os = "linux")]
     {
         // If the system refuses, some requests are slower, and nothing else is affected.

@@ -9,9 +9,9 @@ use crate::options::{OPTIONS, OptionSpec, SECTIONS};
 
 /// The options that a command reads, in the order of its help.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     /// The command as the user writes it, such as `up`.
-    pub(crate) command: &'static str,
+    pub command: &'static str,
     parts: &'static [(&'static str, Keys)],
     /// Whether it also reads all other sections, except those that only one command reads.
     reads_rest: bool,
@@ -50,7 +50,7 @@ impl Reader {
     }
 
     /// Whether the command reads an option.
-    pub(crate) fn reads(&self, spec: &OptionSpec) -> bool {
+    pub fn reads(&self, spec: &OptionSpec) -> bool {
         self.keys(spec.section)
             .is_some_and(|keys| keys.contains(spec.name))
     }
@@ -82,7 +82,7 @@ pub(crate) fn readers_of(spec: &OptionSpec) -> String {
 }
 
 /// Binds a type of flags to the command that reads them, at compile time.
-pub(crate) trait Reads {
+pub trait Reads {
     /// The command; if none, all options are read.
     const READER: Option<&'static Reader>;
 }
@@ -92,14 +92,14 @@ macro_rules! readers {
         $(
             /// The marker of the flags of one command.
             #[derive(Debug, Clone, Copy)]
-            pub(crate) struct $Marker;
+            pub struct $Marker;
 
             impl Reads for $Marker {
                 const READER: Option<&'static Reader> = $reader;
             }
 
             $(#[doc = $doc])+
-            pub(crate) type $Flags = FlagsOf<$Marker>;
+            pub type $Flags = FlagsOf<$Marker>;
         )+
     };
 }

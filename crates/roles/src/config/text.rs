@@ -25,7 +25,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// A configuration file with every option, commented out, with its default.
-pub(crate) fn sample() -> String {
+pub fn sample() -> String {
     let mut out = String::from(
         "# Placewright's configuration. Every line that starts with \"#\" and a key shows a\n\
          # default: remove the \"#\" to change it.\n",
@@ -59,7 +59,7 @@ fn description(spec: &OptionSpec) -> String {
 }
 
 /// The effective values as a configuration file, each with its source. Secrets are hidden.
-pub(crate) fn show(config: &Config) -> String {
+pub fn show(config: &Config) -> String {
     let mut out = match &config.file {
         Some(file) => format!("# configuration file: {}\n", file.display()),
         None => "# configuration file: none\n".to_owned(),
@@ -81,7 +81,7 @@ pub(crate) fn show(config: &Config) -> String {
 }
 
 /// The reference page of all options (docs/configuration.md).
-pub(crate) fn reference() -> String {
+pub fn reference() -> String {
     let mut out = String::from(include_str!("reference_head.md"));
     for section in SECTIONS {
         let _ = write!(out, "\n## [{}]\n\n{}\n", section.name, section.help);

@@ -64,7 +64,7 @@ fn read(file: &Path) -> Result<SchedulerRules, ConfigErrors> {
 /// # Errors
 ///
 /// None that a user can cause.
-pub(crate) fn sample() -> anyhow::Result<String> {
+pub fn sample() -> anyhow::Result<String> {
     let text = toml::to_string_pretty(&SchedulerRules::default())?;
     Ok(format!(
         "# The scheduler's rules, as `scheduler.rules_file` names them: what follows are the\n\

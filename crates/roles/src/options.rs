@@ -11,48 +11,48 @@ use std::path::PathBuf;
 
 use uuid::Uuid;
 
-pub(crate) use kinds::{
+pub use kinds::{
     Addresses, AuthStrategy, CandidateStrategy, CellAddresses, DriverKind, Form, LogFormat, Number,
     OptionType, Ratio, UserGrants,
 };
 
 /// The definition of an option, independent of any value.
 #[derive(Debug)]
-pub(crate) struct OptionSpec {
+pub struct OptionSpec {
     /// The section of the configuration file that it belongs to.
-    pub(crate) section: &'static str,
+    pub section: &'static str,
     /// The key in that section.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Its description, in whole sentences, for the help and the documentation.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
     /// The default as text; empty means "not set".
-    pub(crate) default: &'static str,
+    pub default: &'static str,
     /// The unit of its number; empty if it is not a number.
-    pub(crate) unit: &'static str,
+    pub unit: &'static str,
     /// Whether it is a secret: it is never shown, and has no flag, because every user of a machine
     /// can read command lines.
-    pub(crate) secret: bool,
+    pub secret: bool,
     /// Describes the allowed values.
-    pub(crate) allowed: fn() -> String,
+    pub allowed: fn() -> String,
     /// Whether a text is an allowed value.
-    pub(crate) accepts: fn(&str) -> bool,
+    pub accepts: fn(&str) -> bool,
     /// The form of the value in the configuration file.
-    pub(crate) form: Form,
+    pub form: Form,
 }
 
 impl OptionSpec {
     /// `section.name`, the key that messages show.
-    pub(crate) fn key(&self) -> String {
+    pub fn key(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
     /// The environment variable that sets it.
-    pub(crate) fn variable(&self) -> String {
+    pub fn variable(&self) -> String {
         format!("PLACEWRIGHT_{}_{}", self.section, self.name).to_uppercase()
     }
 
     /// The flag that sets it, without the dashes in front.
-    pub(crate) fn flag(&self) -> String {
+    pub fn flag(&self) -> String {
         if self.name == "i_know_this_is_open" {
             // The sentence is meant to be typed, so its flag has no section's name.
             return "i-know-this-is-open".to_owned();
@@ -63,11 +63,11 @@ impl OptionSpec {
 
 /// A section of the configuration file.
 #[derive(Debug)]
-pub(crate) struct SectionSpec {
+pub struct SectionSpec {
     /// The name of the section.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// A description of its options.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
 }
 
 macro_rules! options {
@@ -84,25 +84,25 @@ macro_rules! options {
     )+) => {
         /// The value of each option, by section.
         #[derive(Debug, Clone)]
-        pub(crate) struct Options {
-            $($(#[doc = $section_help])+ pub(crate) $section: $Section,)+
+        pub struct Options {
+            $($(#[doc = $section_help])+ pub $section: $Section,)+
         }
 
         $(
             $(#[doc = $section_help])+
             #[derive(Debug, Clone)]
-            pub(crate) struct $Section {
-                $($(#[doc = $help])+ pub(crate) $name: $kind,)+
+            pub struct $Section {
+                $($(#[doc = $help])+ pub $name: $kind,)+
             }
         )+
 
         /// The sections in the order of the documentation.
-        pub(crate) static SECTIONS: &[SectionSpec] = &[
+        pub static SECTIONS: &[SectionSpec] = &[
             $(SectionSpec { name: stringify!($section), help: concat!($($section_help),+).trim_ascii() },)+
         ];
 
         /// All options in the order of the documentation.
-        pub(crate) static OPTIONS: &[OptionSpec] = &[
+        pub static OPTIONS: &[OptionSpec] = &[
             $($(OptionSpec {
                 section: stringify!($section),
                 name: stringify!($name),
@@ -123,7 +123,7 @@ macro_rules! options {
             ///
             /// The index of the first option whose text is not an allowed value.
             #[allow(unused_assignments, reason = "the last increment counts what nobody reads")]
-            pub(crate) fn from_texts(texts: &[&str]) -> Result<Self, usize> {
+            pub fn from_texts(texts: &[&str]) -> Result<Self, usize> {
                 let mut index = 0;
                 $(
                     let $section = $Section {
@@ -718,7 +718,7 @@ options! {
 
 impl StoreOptions {
     /// The store's directory, configured or default.
-    pub(crate) fn directory(&self) -> PathBuf {
+    pub fn directory(&self) -> PathBuf {
         let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
         self.path.clone().unwrap_or_else(|| {
             state()
@@ -730,7 +730,7 @@ impl StoreOptions {
 
 impl CellOptions {
     /// The store's directory, configured or default.
-    pub(crate) fn directory(&self) -> PathBuf {
+    pub fn directory(&self) -> PathBuf {
         let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
         self.store_path.clone().unwrap_or_else(|| {
             state()
@@ -741,7 +741,7 @@ impl CellOptions {
 }
 
 /// The index of the option with the key `section.name`.
-pub(crate) fn find(key: &str) -> Option<usize> {
+pub fn find(key: &str) -> Option<usize> {
     OPTIONS.iter().position(|spec| spec.key() == key)
 }
 

@@ -36,7 +36,7 @@ use hosts::Simulation;
 
 /// Arguments of `placewright up`, besides the options of its parts.
 #[derive(Debug, Args)]
-pub(crate) struct Up {
+pub struct Up {
     /// The directory of all stores, made when missing
     #[arg(long, value_name = "DIRECTORY", default_value = "state")]
     folder: PathBuf,
@@ -87,7 +87,7 @@ const QUIET: &str = "info,placewright_server::access=warn";
 /// # Errors
 ///
 /// It cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
-pub(crate) fn run(up: &Up) -> anyhow::Result<()> {
+pub fn run(up: &Up) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut config = Config::load(&up.flags, &Environment::of_process())?;
     // By default requests are not logged: they would bury the suggestions of what to try.

@@ -25,7 +25,7 @@ use crate::warnings;
 /// # Errors
 ///
 /// The agent cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
-pub(crate) fn run(flags: &AgentFlags) -> anyhow::Result<()> {
+pub fn run(flags: &AgentFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
@@ -43,12 +43,12 @@ pub(crate) fn run(flags: &AgentFlags) -> anyhow::Result<()> {
 }
 
 /// The result of checking the options and reading the files that they name.
-pub(crate) struct Checked {
+pub struct Checked {
     driver: Arc<dyn Driver>,
     placement: placement::Options,
     token: Option<Token>,
     /// Settings that are allowed but probably not intended.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Checks what concerns several options together, and reads the files that they name.
@@ -56,7 +56,7 @@ pub(crate) struct Checked {
 /// # Errors
 ///
 /// Whatever would keep the agent from starting.
-pub(crate) fn check(config: &Config) -> Result<Checked, ConfigErrors> {
+pub fn check(config: &Config) -> Result<Checked, ConfigErrors> {
     let options = &config.options.agent;
     let token = options.token_file.as_deref().map(Token::read).transpose();
     Ok(Checked {
@@ -169,7 +169,7 @@ fn agent_options(
 
 impl AgentOptions {
     /// The directory of the data that the agent needs after a restart.
-    pub(crate) fn directory(&self) -> PathBuf {
+    pub fn directory(&self) -> PathBuf {
         let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
         self.state_path.clone().unwrap_or_else(|| {
             state()

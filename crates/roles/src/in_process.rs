@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 /// # Errors
 ///
 /// The system has no random numbers.
-pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Service>> {
+pub fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Service>> {
     let authenticator = Authenticator::new(&AuthConfig::default())?;
     let (policy, _) = Policy::load(&PolicyConfig::default())?;
     let mut registry = Registry::default();
@@ -37,7 +37,7 @@ pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Serv
 /// # Errors
 ///
 /// The response is not a success.
-pub(crate) async fn get(service: &Arc<Service>, uri: &str) -> anyhow::Result<Response<Body>> {
+pub async fn get(service: &Arc<Service>, uri: &str) -> anyhow::Result<Response<Body>> {
     let request = Request::get(uri)
         .header("x-auth-token", "admin")
         .body(Empty::<Bytes>::new())?;

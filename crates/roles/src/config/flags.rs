@@ -13,14 +13,14 @@ use crate::options::{Form, OPTIONS, OptionSpec};
 
 /// The flags of a command line that set options, and `--config`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Flags {
+pub struct Flags {
     config: Option<PathBuf>,
     values: Vec<(usize, String)>,
 }
 
 impl Flags {
     /// The flags of a command that takes nothing but `--config`.
-    pub(crate) fn with_config(config: Option<PathBuf>) -> Self {
+    pub fn with_config(config: Option<PathBuf>) -> Self {
         Self {
             config,
             values: Vec::new(),
@@ -83,7 +83,7 @@ fn placeholder(spec: &OptionSpec) -> String {
 /// The flags of one command. Flags of options that it does not read are hidden but known, so that
 /// the error can name the commands that read them.
 #[derive(Debug, Clone)]
-pub(crate) struct FlagsOf<R>(Flags, PhantomData<R>);
+pub struct FlagsOf<R>(Flags, PhantomData<R>);
 
 impl<R> Deref for FlagsOf<R> {
     type Target = Flags;

@@ -34,7 +34,7 @@ use crate::warnings;
 /// # Errors
 ///
 /// The cell cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
-pub(crate) fn run(flags: &CellFlags) -> anyhow::Result<()> {
+pub fn run(flags: &CellFlags) -> anyhow::Result<()> {
     let start = Instant::now();
     let config = Config::load(flags, &Environment::of_process())?;
     let log = logs::start(&config.options.log)?;
@@ -56,7 +56,7 @@ pub(crate) fn run(flags: &CellFlags) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// Whatever would keep the cell from starting.
-pub(crate) fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErrors> {
+pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErrors> {
     let options = &config.options;
     let cell = &options.cell;
     let mut warnings = warnings::of_cell(config);
