@@ -1,17 +1,12 @@
 //! The `placewright` program: all commands and roles.
 
-#[macro_use(outln)]
-extern crate placewright_roles;
-
-mod arguments;
 mod audit;
-mod bench;
 mod check;
 mod client;
 mod explain;
 mod journal;
+mod laboratory;
 mod openapi;
-mod replay;
 mod topology;
 
 use std::process::ExitCode;
@@ -62,11 +57,12 @@ enum Command {
     /// Say where hosts stand: racks, rows, rooms
     #[command(subcommand)]
     Topology(topology::TopologyCommand),
-    /// Drive a running installation with a trace of machines and tasks
-    Replay(replay::Replay),
-    /// Measure a server
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    /// Drive a running installation with a trace of machines and tasks (placewright-bench)
+    #[command(disable_help_flag = true)]
+    Replay(laboratory::Forwarded),
+    /// Measure a server (placewright-bench)
+    #[command(disable_help_flag = true)]
+    Bench(laboratory::Forwarded),
     /// Print what runs, and in which commands: a test build can have each of it panic
     #[cfg(feature = "fault-injection")]
     Tasks,
@@ -103,7 +99,7 @@ fn main() -> ExitCode {
             }
             // Errors in the user's input end with 2, as for a wrong command line; all others with
             // 1.
-            if error.is::<ConfigErrors>() || error.is::<placewright_trace::TraceError>() {
+            if error.is::<ConfigErrors>() {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE
@@ -139,18 +135,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
         Command::Topology(command) => command.run()?,
-        Command::Replay(replay) => {
-            if !replay.run()? {
-                return Ok(ExitCode::FAILURE);
-            }
-        }
+        Command::Replay(forwarded) => return Err(forwarded.execute(&["replay"])),
+        Command::Bench(forwarded) => return Err(forwarded.execute(&[])),
         #[cfg(feature = "fault-injection")]
         Command::Tasks => print(&tasks())?,
-        Command::Bench(command) => {
-            if !command.run()? {
-                return Ok(ExitCode::FAILURE);
-            }
-        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, bail};
 use placewright_client::{Client, Distance, Level, Topology};
 use placewright_roles::config::ConfigErrors;
+use placewright_roles::outln;
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! `placewright bench`: measures a running server, and the project's own performance targets.
+//! The benchmarks: they measure a running server, and the project's own performance targets.
 
 mod bar;
 mod boots;
@@ -19,7 +19,7 @@ use clap::Subcommand;
 
 use http::HttpBench;
 
-/// The benchmarks: subcommands of `placewright bench`.
+/// The benchmarks, each a command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Drive any Placement server over HTTP/1.1: load hosts, ask for candidates, claim

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
+use placewright_client::server_url;
 
 use super::connection::Connection;
 use super::figures::Figures;
 use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host, write_host_deletion};
 use super::run::{First, Phase, run};
 use crate::arguments::positive;
-use crate::client::server_url;
 
 /// Arguments of `placewright bench http`.
 #[derive(Debug, Clone, Args)]

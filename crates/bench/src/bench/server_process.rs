@@ -1,4 +1,4 @@
-//! A server of this same program in a process of its own, for the duration of a benchmark.
+//! A server in a process of its own, for the duration of a benchmark.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use placewright_roles::PROGRAM_VARIABLE;
 
 /// A running server, which is killed when dropped.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl ServerProcess {
         Self::start_with(&arguments, address, store.with_extension("log"))
     }
 
-    /// Starts this program with other arguments and waits until it is ready at this address.
+    /// Starts `placewright` with other arguments and waits until it is ready at this address.
     ///
     /// # Errors
     ///
@@ -84,9 +85,9 @@ impl ServerProcess {
         address: SocketAddr,
         log: PathBuf,
     ) -> anyhow::Result<Self> {
-        let binary = std::env::current_exe().context("the path of this program")?;
+        let program = product()?;
         let start = Instant::now();
-        let child = Command::new(binary)
+        let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -178,6 +179,28 @@ impl Drop for ServerProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The program `placewright`: the one that the environment names, else the one beside this program.
+///
+/// # Errors
+///
+/// It is not there.
+fn product() -> anyhow::Result<PathBuf> {
+    let product = match std::env::var_os(PROGRAM_VARIABLE) {
+        Some(named) => PathBuf::from(named),
+        None => {
+            let this = std::env::current_exe().context("the path of this program")?;
+            this.with_file_name("placewright")
+        }
+    };
+    if !product.exists() {
+        bail!(
+            "{} is not installed: the servers to measure are started from it",
+            product.display()
+        );
+    }
+    Ok(product)
 }
 
 /// A port that was free a moment ago; nobody but the benchmark is told of it.

@@ -5,13 +5,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
+use placewright_client::server_url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
-
-use crate::client::server_url;
 
 /// Arguments that select an installation and authenticate the requests.
 #[derive(Debug, Clone, Args)]
