@@ -5,8 +5,6 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-mod site;
-
 use placewright_conductor::InstanceId;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_control::{Finding, Kind, now};
@@ -14,7 +12,7 @@ use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
 };
 use placewright_server::{RepairOptions, submit_placement};
-use site::{Site, Stores, host, instance};
+use placewright_testing::site::{Site, Stores, host, instance};
 use uuid::Uuid;
 
 /// Leaves findings about guests out: the agents of these tests do not report guests.

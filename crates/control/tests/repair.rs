@@ -5,8 +5,6 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-mod site;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +18,7 @@ use placewright_placement as placement;
 use placewright_placement::{AllocationRequest, ConsumerClaim, ConsumerGeneration, ConsumerUuid};
 use placewright_scheduler::host_state::{HostUpdate, Load};
 use placewright_server::{RepairOptions, submit_placement};
-use site::{Site, Stores, cell, host, instance};
+use placewright_testing::site::{Site, Stores, cell, guest, host, instance};
 use uuid::Uuid;
 
 async fn start(hosts: u32) -> Site {
@@ -42,7 +40,7 @@ async fn active(site: &Site, count: usize, vcpus: u32) {
 }
 
 fn report(site: &Site, host: Uuid, guest: Uuid) {
-    let came = Box::new(site::guest(guest));
+    let came = Box::new(guest(guest));
     let update = HostUpdate::InstanceCame(came, Load::default());
     site.runtime
         .ranker()

@@ -116,9 +116,9 @@ fn create(host: u64, at: Timestamp) -> Command {
 
 fn set_inventories(host: u64, at: Timestamp) -> Command {
     let inventories = vec![
-        ("VCPU".to_owned(), inventory(64, 16.0)),
-        ("MEMORY_MB".to_owned(), inventory(1 << 20, 1.0)),
-        ("DISK_GB".to_owned(), inventory(8192, 1.0)),
+        ("VCPU".to_owned(), Inventory::new(64, 16.0)),
+        ("MEMORY_MB".to_owned(), Inventory::new(1 << 20, 1.0)),
+        ("DISK_GB".to_owned(), Inventory::new(8192, 1.0)),
     ];
     Command::SetInventories {
         provider: host_uuid(host),
@@ -175,15 +175,4 @@ fn claim(number: u64, host: u64, at: Timestamp) -> Command {
 
 fn host_uuid(host: u64) -> Uuid {
     Numbers::new(1, host).uuid()
-}
-
-fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
-    Inventory {
-        total,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio,
-    }
 }

@@ -299,14 +299,7 @@ fn create_parts(host: u64, trees: u64) -> Vec<Command> {
 }
 
 fn set(provider: Uuid, stocks: &[(&str, i32)]) -> Command {
-    let inventory = |total| Inventory {
-        total,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio: 1.0,
-    };
+    let inventory = |total| Inventory::new(total, 1.0);
     let inventories = stocks.iter();
     Command::SetInventories {
         provider,

@@ -1,11 +1,5 @@
 //! A small world: control, cells and agents, and a simulated network between them.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test uses another part of the world"
-)]
-
 pub mod agent;
 pub mod check;
 
@@ -23,6 +17,8 @@ use placewright_conductor::{
 use placewright_placement::{self as placement, Inventory, Timestamp};
 use uuid::Uuid;
 
+use crate::random::Rng;
+
 const CPU: &str = "CUSTOM_CPU";
 const RAM: &str = "CUSTOM_RAM";
 
@@ -36,28 +32,6 @@ pub enum Packet {
     FromAgent(CellId, Event),
     Ask(CellId, Ask),
     Answer(CellId, InstanceId, u64, Answer),
-}
-
-/// Random numbers, the same for the same seed (splitmix64).
-#[derive(Clone, Debug)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
-    }
-
-    pub fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
 }
 
 #[derive(Clone)]
@@ -179,14 +153,7 @@ impl World {
             parent: None,
             at,
         });
-        let inventory = |total| Inventory {
-            total,
-            reserved: 0,
-            min_unit: 1,
-            max_unit: total,
-            step_size: 1,
-            allocation_ratio: 1.0,
-        };
+        let inventory = |total| Inventory::new(total, 1.0);
         self.placement(placement::Command::SetInventories {
             provider: id.0,
             generation: None,

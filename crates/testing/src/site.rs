@@ -1,18 +1,6 @@
 //! A whole installation in memory: control's engine, scheduler and runtime, real cells, and agents
 //! that follow the protocol.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test uses another part of the site"
-)]
-
-#[path = "../../../conductor/tests/world/mod.rs"]
-pub mod world;
-
-#[path = "../../../cell/tests/site/agents.rs"]
-pub mod agents;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_cell::Cell;
-use placewright_conductor::cell_conductor::{self, Effect, Event};
+use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_conductor::super_conductor::{Command, NewBuild};
 use placewright_conductor::{CellId, Control, HostId, Spec};
 use placewright_control::{CellConfig, Conductor, Options, Runtime, Views, now};
@@ -41,9 +29,11 @@ use placewright_server::{
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
-use world::World;
-use world::agent::Agent;
-pub use world::{cell, host, instance};
+
+use crate::agents;
+use crate::world::agent::Agent;
+use crate::world::{self, World};
+pub use crate::world::{cell, host, instance};
 
 /// The hosts, and whether their steps fail. They outlive every restart.
 #[derive(Default)]
@@ -210,14 +200,7 @@ impl Site {
             at,
         };
         submit_placement(engine, create).await.unwrap().unwrap();
-        let inventory = |total| Inventory {
-            total,
-            reserved: 0,
-            min_unit: 1,
-            max_unit: total,
-            step_size: 1,
-            allocation_ratio: 1.0,
-        };
+        let inventory = |total| Inventory::new(total, 1.0);
         let set = placement::Command::SetInventories {
             provider: id.0,
             generation: None,
@@ -297,11 +280,11 @@ impl Site {
     pub async fn rest(&self) -> World {
         for _ in 0..1200 {
             let world = self.world().await;
-            if is_at_rest(&world) {
+            if world.is_at_rest() {
                 // An agent's last message may be under way.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 let world = self.world().await;
-                if is_at_rest(&world) {
+                if world.is_at_rest() {
                     world.check_at_rest();
                     return world;
                 }
@@ -343,15 +326,6 @@ async fn end(agents: JoinHandle<()>) {
     agents.abort();
     // An error means that the task was aborted.
     let _ = agents.await;
-}
-
-fn is_at_rest(world: &World) -> bool {
-    world.control.conductor.effects().is_empty()
-        && world.cells.values().all(|state| {
-            let is_waiting =
-                |job: &cell_conductor::Job| matches!(job.stage, cell_conductor::Stage::Verify);
-            state.jobs().values().all(is_waiting) && state.doomed().is_empty()
-        })
 }
 
 /// The report of a guest on a host.

@@ -7,19 +7,19 @@ use placewright_engine::{DecodeError, LoadError, Machine};
 
 /// Counters that each stay within 0 and [`LIMIT`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub struct Counters {
     values: Vec<u64>,
 }
 
 /// How many counters there are.
-pub(crate) const COUNTERS: usize = 16;
+pub const COUNTERS: usize = 16;
 /// What no counter may exceed.
-pub(crate) const LIMIT: u64 = 1_000;
+pub const LIMIT: u64 = 1_000;
 const VERSION: u8 = 1;
 
 /// The commands of the counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Command {
+pub enum Command {
     /// Adds a number to a counter.
     Add { counter: usize, amount: u64 },
     /// Moves from one counter to another: two changes, or none.
@@ -34,14 +34,14 @@ pub(crate) enum Command {
 
 /// The counter has this value from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Change {
-    pub(crate) counter: u8,
-    pub(crate) value: u64,
+pub struct Change {
+    pub counter: u8,
+    pub value: u64,
 }
 
 /// Why a command is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// The counter would exceed the limit.
     TooMuch { value: u64 },
     /// The counter would fall below 0.
@@ -49,14 +49,14 @@ pub(crate) enum Refusal {
 }
 
 /// The answer to a command.
-pub(crate) type Answer = Result<Result<u64, Refusal>, placewright_engine::SubmitError>;
+pub type Answer = Result<Result<u64, Refusal>, placewright_engine::SubmitError>;
 
 impl Counters {
-    pub(crate) fn values(&self) -> &[u64] {
+    pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.values.iter().sum()
     }
 

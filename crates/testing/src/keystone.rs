@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 /// A running Keystone; it ends with the test's runtime.
-pub(crate) struct FakeKeystone {
+pub struct FakeKeystone {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -42,7 +42,7 @@ struct State {
 }
 
 /// A token's body with some members replaced.
-pub(crate) fn token(changes: Value) -> Value {
+pub fn token(changes: Value) -> Value {
     let mut token = json!({
         "methods": ["password"],
         "user": {"id": "u1", "name": "somebody", "domain": {"id": "d1", "name": "Default"}},
@@ -57,13 +57,13 @@ pub(crate) fn token(changes: Value) -> Value {
 }
 
 /// An address on loopback without a listener.
-pub(crate) async fn closed_url() -> String {
+pub async fn closed_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
 impl FakeKeystone {
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -96,11 +96,11 @@ impl FakeKeystone {
         Self { address, shared }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn know(&self, name: &str, body: Value) {
+    pub fn know(&self, name: &str, body: Value) {
         self.shared
             .state
             .lock()
@@ -108,38 +108,38 @@ impl FakeKeystone {
             .insert(name.to_owned(), body);
     }
 
-    pub(crate) fn forget(&self, name: &str) {
+    pub fn forget(&self, name: &str) {
         self.shared.state.lock().tokens.remove(name);
     }
 
-    pub(crate) fn set_password(&self, password: &str) {
+    pub fn set_password(&self, password: &str) {
         password.clone_into(&mut self.shared.state.lock().password);
     }
 
-    pub(crate) fn revoke_logins(&self) {
+    pub fn revoke_logins(&self) {
         self.shared.state.lock().own_tokens.clear();
     }
 
-    pub(crate) fn logins_last(&self, lifetime: Duration) {
+    pub fn logins_last(&self, lifetime: Duration) {
         self.shared.state.lock().own_lifetime = lifetime;
     }
 
-    pub(crate) fn answer_questions_with(&self, status: Option<u16>) {
+    pub fn answer_questions_with(&self, status: Option<u16>) {
         self.shared.state.lock().answer = status;
     }
 
     /// Delays each answer by this time.
-    pub(crate) fn take(&self, time: Duration) {
+    pub fn take(&self, time: Duration) {
         self.shared.state.lock().takes = time;
     }
 
     /// Delays all answers until they are released.
-    pub(crate) fn hold(&self) {
+    pub fn hold(&self) {
         self.shared.held.send_replace(true);
     }
 
     /// Releases the delayed answers, once a request is waiting.
-    pub(crate) async fn release_after_waiting(&self) {
+    pub async fn release_after_waiting(&self) {
         self.shared
             .arrived
             .subscribe()
@@ -149,19 +149,19 @@ impl FakeKeystone {
         self.shared.held.send_replace(false);
     }
 
-    pub(crate) fn logins(&self) -> usize {
+    pub fn logins(&self) -> usize {
         self.shared.state.lock().logins
     }
 
-    pub(crate) fn questions(&self) -> usize {
+    pub fn questions(&self) -> usize {
         self.shared.state.lock().questions
     }
 
-    pub(crate) fn last_query(&self) -> String {
+    pub fn last_query(&self) -> String {
         self.shared.state.lock().last_query.clone()
     }
 
-    pub(crate) fn last_login(&self) -> Value {
+    pub fn last_login(&self) -> Value {
         self.shared.state.lock().last_login.clone()
     }
 }

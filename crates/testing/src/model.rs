@@ -1,23 +1,22 @@
 //! The rules of candidates in their plain form: every combination is generated and then tested.
 //!
 //! Slow, and independent of the search: it works on the description of a fleet, not on the state.
-#![allow(dead_code, reason = "every test takes what it needs")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placewright_placement::{CandidateQuery, GroupPolicy, ProviderQuery, RequestGroup};
 
-use super::fleet::{CLASSES, Fleet, SHARING, TRAITS, uuid_at};
+use crate::fleet::{CLASSES, Fleet, SHARING, TRAITS, uuid_at};
 
 /// Amounts by provider and class.
-pub(crate) type Amounts = BTreeMap<(usize, String), i64>;
+pub type Amounts = BTreeMap<(usize, String), i64>;
 
 /// A candidate: allocations by place and class, and the places that serve each group.
-pub(crate) type Found = (Amounts, Vec<BTreeSet<usize>>);
+pub type Found = (Amounts, Vec<BTreeSet<usize>>);
 
 /// The result of a query.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// A resource class is unknown.
     NoClass(String),
     /// A trait is unknown.
@@ -33,7 +32,7 @@ struct Way {
     places: BTreeSet<usize>,
 }
 
-pub(crate) struct Model<'a>(pub(crate) &'a Fleet);
+pub struct Model<'a>(pub &'a Fleet);
 
 impl Model<'_> {
     fn root(&self, place: usize) -> usize {
@@ -189,7 +188,7 @@ impl Model<'_> {
     }
 
     /// Everything that the query admits, in the reference's order of evaluation.
-    pub(crate) fn candidates(&self, query: &CandidateQuery) -> Verdict {
+    pub fn candidates(&self, query: &CandidateQuery) -> Verdict {
         let nothing = || Verdict::Found(BTreeSet::new(), BTreeSet::new());
         let no_trait = |names: &[String]| {
             let unknown = names.iter().find(|name| !TRAITS.contains(&name.as_str()));
@@ -240,7 +239,7 @@ impl Model<'_> {
     }
 
     /// The number of roots with a candidate.
-    pub(crate) fn serving_roots(&self, query: &CandidateQuery) -> usize {
+    pub fn serving_roots(&self, query: &CandidateQuery) -> usize {
         let serves = |root: &usize| {
             let mut found = BTreeSet::new();
             self.combine(query, *root, &mut Vec::new(), &mut found);
@@ -316,7 +315,7 @@ impl Model<'_> {
     }
 
     /// Whole trees, or, for clients that know of none, the providers in use.
-    pub(crate) fn told(&self, query: &CandidateQuery, found: &BTreeSet<Found>) -> BTreeSet<usize> {
+    pub fn told(&self, query: &CandidateQuery, found: &BTreeSet<Found>) -> BTreeSet<usize> {
         let used: BTreeSet<usize> = (found.iter())
             .flat_map(|(amounts, _)| amounts.keys().map(|(place, _)| *place))
             .collect();
@@ -330,7 +329,7 @@ impl Model<'_> {
     }
 
     /// The providers that pass a filter; an unknown name is an error.
-    pub(crate) fn providers(&self, query: &ProviderQuery) -> Result<Vec<usize>, String> {
+    pub fn providers(&self, query: &ProviderQuery) -> Result<Vec<usize>, String> {
         let all = || 0..self.0.len();
         let mut tree = None;
         if let Some(uuid) = &query.in_tree {

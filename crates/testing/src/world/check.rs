@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use placewright_conductor::cell_conductor::{JobKind, Stage, VmState};
+use placewright_conductor::cell_conductor::{Job, JobKind, Stage, VmState};
 use placewright_conductor::super_conductor::MoveStage;
 use placewright_conductor::{CellId, HostId, InstanceId};
 use placewright_placement::ConsumerUuid;
@@ -21,6 +21,15 @@ impl World {
                     .is_some_and(|p| p.uuid == host.0)
             })
         })
+    }
+
+    /// Whether nothing is wanted of anybody, and no job is under way but those that wait for a verdict.
+    pub fn is_at_rest(&self) -> bool {
+        let is_waiting = |job: &Job| matches!(job.stage, Stage::Verify);
+        self.control.conductor.effects().is_empty()
+            && self.cells.values().all(|state| {
+                state.jobs().values().all(is_waiting) && state.doomed().is_empty()
+            })
     }
 
     /// Invariants that hold at every moment.

@@ -1,6 +1,7 @@
 //! Random small fleets with everything that candidates depend on, and random queries for them.
-#![allow(dead_code, reason = "every test takes what it needs")]
 
+/// The crate whose types these are, for its unit tests: they are built with types of their own.
+pub use placewright_placement;
 use placewright_placement::{
     AllocationRequest, CandidateQuery, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
     GroupPolicy, Inventory, ParentChange, ProviderQuery, RequestGroup, SearchOptions, State,
@@ -10,48 +11,48 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 /// Classes that inventories and queries name.
-pub(crate) const CLASSES: [&str; 4] = ["VCPU", "MEMORY_MB", "DISK_GB", "VGPU"];
+pub const CLASSES: [&str; 4] = ["VCPU", "MEMORY_MB", "DISK_GB", "VGPU"];
 /// Traits of providers and queries.
-pub(crate) const TRAITS: [&str; 4] = [
+pub const TRAITS: [&str; 4] = [
     "HW_CPU_X86_AVX",
     "CUSTOM_GOLD",
     "CUSTOM_NUMA",
     "MISC_SHARES_VIA_AGGREGATE",
 ];
 /// The trait of sharing providers.
-pub(crate) const SHARING: &str = TRAITS[3];
+pub const SHARING: &str = TRAITS[3];
 /// Names that do not exist.
 const NO_CLASS: &str = "CUSTOM_NO_CLASS";
 const NO_TRAIT: &str = "CUSTOM_NO_TRAIT";
 
 /// An inventory with its usage.
 #[derive(Clone, Debug)]
-pub(crate) struct Stock {
-    pub(crate) class: &'static str,
-    pub(crate) inventory: Inventory,
-    pub(crate) used: i64,
+pub struct Stock {
+    pub class: &'static str,
+    pub inventory: Inventory,
+    pub used: i64,
 }
 
 /// One provider of a fleet.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub struct Member {
     /// Its parent's place in the fleet; always an earlier one.
-    pub(crate) parent: Option<usize>,
-    pub(crate) stocks: Vec<Stock>,
-    pub(crate) traits: Vec<&'static str>,
-    pub(crate) aggregates: Vec<String>,
+    pub parent: Option<usize>,
+    pub stocks: Vec<Stock>,
+    pub traits: Vec<&'static str>,
+    pub aggregates: Vec<String>,
 }
 
 /// Providers in the order of their slots.
-pub(crate) type Fleet = Vec<Member>;
+pub type Fleet = Vec<Member>;
 
 /// The UUID of the provider at an index.
-pub(crate) fn uuid_at(place: usize) -> Uuid {
+pub fn uuid_at(place: usize) -> Uuid {
     Uuid::from_u128(0xfee7_0000 + place as u128)
 }
 
 /// An aggregate by number.
-pub(crate) fn aggregate(number: usize) -> String {
+pub fn aggregate(number: usize) -> String {
     Uuid::from_u128(0xa66_0000 + number as u128).to_string()
 }
 
@@ -115,7 +116,7 @@ fn member(place: usize, nested: bool) -> impl Strategy<Value = Member> {
 }
 
 /// A fleet of up to eight providers, sometimes without trees.
-pub(crate) fn fleet() -> impl Strategy<Value = Fleet> {
+pub fn fleet() -> impl Strategy<Value = Fleet> {
     (1usize..9, prop::bool::weighted(0.8)).prop_flat_map(|(count, nested)| {
         (0..count)
             .map(|place| member(place, nested))
@@ -207,7 +208,7 @@ fn group(suffix: String) -> impl Strategy<Value = RequestGroup> {
 }
 
 /// A query with up to four groups that uses every part of the language.
-pub(crate) fn query() -> impl Strategy<Value = CandidateQuery> {
+pub fn query() -> impl Strategy<Value = CandidateQuery> {
     let suffixes = prop_oneof![
         2 => Just(1usize..=2),
         1 => Just(1..=4)
@@ -274,14 +275,7 @@ pub(crate) fn query() -> impl Strategy<Value = CandidateQuery> {
 }
 
 fn device(parent: usize) -> impl Strategy<Value = Member> {
-    let plenty = |total: i32| Inventory {
-        total,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio: 1.0,
-    };
+    let plenty = |total: i32| Inventory::new(total, 1.0);
     let traits = prop::collection::btree_set(0usize..2, 0..2);
     (1i32..5, prop::option::of(1i32..5), traits, 0..=parent).prop_map(
         move |(vgpu, disk, traits, parent)| Member {
@@ -302,7 +296,7 @@ fn device(parent: usize) -> impl Strategy<Value = Member> {
 }
 
 /// One tree: a host, two NUMA nodes, and devices below any of them that are hard to tell apart.
-pub(crate) fn device_tree() -> impl Strategy<Value = Fleet> {
+pub fn device_tree() -> impl Strategy<Value = Fleet> {
     let node = |parent: Option<usize>, traits: &[&'static str]| Member {
         parent,
         stocks: Vec::new(),
@@ -323,7 +317,7 @@ pub(crate) fn device_tree() -> impl Strategy<Value = Fleet> {
 
 /// Many groups that compete for the devices of one tree, alone, in pairs with a NUMA node each, or
 /// with a group without suffix.
-pub(crate) fn device_query() -> impl Strategy<Value = CandidateQuery> {
+pub fn device_query() -> impl Strategy<Value = CandidateQuery> {
     let amounts = || (1i64..4, prop::option::weighted(0.3, 1i64..4));
     let wants = || prop::option::weighted(0.3, prop::sample::select(&TRAITS[..2]));
     let groups = prop::collection::vec((amounts(), wants(), prop::bool::weighted(0.3)), 1..5);
@@ -374,7 +368,7 @@ pub(crate) fn device_query() -> impl Strategy<Value = CandidateQuery> {
 }
 
 /// Filters for the list of providers.
-pub(crate) fn provider_query() -> impl Strategy<Value = ProviderQuery> {
+pub fn provider_query() -> impl Strategy<Value = ProviderQuery> {
     let place = || prop::option::weighted(0.15, 0usize..9);
     (
         place(),
@@ -400,7 +394,7 @@ pub(crate) fn provider_query() -> impl Strategy<Value = ProviderQuery> {
 }
 
 /// Decides and applies a command; returns whether it was accepted.
-pub(crate) fn run(state: &mut State, command: &Command) -> bool {
+pub fn run(state: &mut State, command: &Command) -> bool {
     let mut changes = Vec::new();
     let accepted = decide(state, command, &mut changes).is_ok();
     if accepted {
@@ -425,7 +419,7 @@ static NAMED: std::sync::LazyLock<State> = std::sync::LazyLock::new(|| {
 
 /// Builds a fleet through commands. The usage of each inventory is what could be claimed when it
 /// was larger by ten.
-pub(crate) fn build(fleet: &mut Fleet) -> State {
+pub fn build(fleet: &mut Fleet) -> State {
     let at = Timestamp::default();
     let mut state = NAMED.clone();
     for (place, member) in fleet.iter_mut().enumerate() {

@@ -8,7 +8,7 @@ use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_link::{AgentConnection, AgentLink, HostStart, ToAgent, ToCell};
 use placewright_scheduler::host_state::NumberedUpdate;
 
-use super::world::agent::Agent;
+use crate::world::agent::Agent;
 
 /// The hosts of a test.
 pub trait Hosts: Send + Sync + 'static {
