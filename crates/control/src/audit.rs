@@ -17,7 +17,7 @@ use placewright_server::Ranker;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::conductor::{Conductor, now};
+use crate::conductor::Conductor;
 use crate::mend::Mend;
 use crate::views::Views;
 
@@ -137,7 +137,7 @@ pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
     let mut look = Look {
         conductor,
         late: Late {
-            at: now(),
+            at: conductor.now(),
             after_us: i64::try_from(conductor.options().stuck_after.as_micros())
                 .unwrap_or(i64::MAX),
         },

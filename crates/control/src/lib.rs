@@ -13,6 +13,7 @@ mod audit;
 mod auditor;
 mod body;
 mod cells;
+mod clock;
 mod conductor;
 mod fleet;
 mod mend;
@@ -27,7 +28,8 @@ mod wanted;
 
 pub use audit::{Finding, Kind};
 pub use auditor::{AuditMetrics, Audited};
-pub use conductor::{Answer, Conductor, now};
+pub use clock::{Clock, now};
+pub use conductor::{Answer, Conductor};
 pub use options::Options;
 pub use runtime::{AddCellError, CellConfig, Runtime};
 pub use views::{CellView, Views};

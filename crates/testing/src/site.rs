@@ -12,7 +12,7 @@ use placewright_cell::Cell;
 use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_conductor::super_conductor::{Command, NewBuild};
 use placewright_conductor::{CellId, Control, HostId, Spec};
-use placewright_control::{CellConfig, Conductor, Options, Runtime, Views, now};
+use placewright_control::{CellConfig, Clock, Conductor, Options, Runtime, Views, now};
 use placewright_engine::Engine;
 use placewright_journal::{Journal, MemoryJournal, SqliteJournal, SqliteOptions};
 use placewright_link::{AgentLink, CellLink, HostStart};
@@ -48,6 +48,8 @@ pub struct Fleet {
 pub struct Site {
     pub runtime: Arc<Runtime>,
     pub conductor: Conductor,
+    /// The clock that tells control how old things are.
+    pub clock: Clock,
     pub cells: BTreeMap<CellId, Arc<Cell>>,
     pub fleet: Arc<Mutex<Fleet>>,
     agents: BTreeMap<CellId, JoinHandle<()>>,
@@ -60,13 +62,16 @@ pub enum Stores<'a> {
     In(&'a Path),
 }
 
+/// A job counts as stuck after this time of the site's clock.
+pub const STUCK_AFTER: Duration = Duration::from_secs(3600);
+
 fn options() -> Options {
     Options {
         cell_down_after: Duration::from_secs(2),
         answer_timeout: Duration::from_secs(2),
         resend_min: Duration::from_millis(500),
         resend_max: Duration::from_secs(1),
-        stuck_after: Duration::from_secs(1),
+        stuck_after: STUCK_AFTER,
         confirm_after: Duration::from_millis(300),
         ..Options::default()
     }
@@ -112,11 +117,13 @@ impl Site {
         let scheduler =
             Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
         let service = SchedulerService::new(service(&engine), scheduler, KeepOptions::default());
-        let conductor = Conductor::new(engine.clone(), options());
+        let clock = Clock::movable();
+        let conductor = Conductor::with_clock(engine.clone(), options(), clock.clone());
         let runtime = Runtime::start(conductor.clone(), service.ranker()).unwrap();
         let mut site = Self {
             runtime,
             conductor,
+            clock,
             cells: BTreeMap::new(),
             fleet,
             agents: BTreeMap::new(),
