@@ -21,7 +21,10 @@ fn arguments_go_to_the_other_program_as_they_are() {
         (&["bench", "http", "--help"][..], &["http", "--help"][..]),
         (&["bench", "--help"], &["--help"]),
         (&["replay", "--help"], &["replay", "--help"]),
-        (&["bench", "races", "--full", "7"], &["races", "--full", "7"]),
+        (
+            &["bench", "races", "--full", "7"],
+            &["races", "--full", "7"],
+        ),
         (&["replay", "--no-such-flag"], &["replay", "--no-such-flag"]),
     ] {
         let (one, other) = (run(PROGRAM, name), run(direct, same));
@@ -40,6 +43,9 @@ fn without_the_other_program_its_absence_is_named() {
     let run = run(alone.to_str().unwrap(), &["bench", "durable"]);
     assert_eq!(run.status.code(), Some(1));
     let said = text(&run.stderr);
-    assert!(said.contains("placewright-bench is not installed"), "{said}");
+    assert!(
+        said.contains("placewright-bench is not installed"),
+        "{said}"
+    );
     assert!(said.contains("cargo build"), "{said}");
 }

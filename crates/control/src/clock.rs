@@ -60,6 +60,9 @@ mod tests {
             clock.advance(hour);
         }
         let ahead_us = movable.now().0 - system.now().0;
-        assert!((3_590_000_000..3_610_000_000).contains(&ahead_us), "{ahead_us}");
+        assert!(
+            (3_590_000_000..3_610_000_000).contains(&ahead_us),
+            "{ahead_us}"
+        );
     }
 }

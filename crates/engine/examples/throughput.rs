@@ -19,7 +19,6 @@ use placewright_engine::{Commit, Engine, Observer, Options};
 use placewright_journal::{SqliteJournal, SqliteOptions};
 use placewright_testing::counters::{COUNTERS, Command, Counters, LIMIT};
 
-
 #[derive(Default)]
 struct Figures {
     batches: AtomicU64,

@@ -65,7 +65,6 @@ fn run(state: &mut State, command: &Command) -> bool {
     accepted
 }
 
-
 fn host_uuid(number: u32) -> Uuid {
     Uuid::from_u128(0x1_0000_0000 + u128::from(number))
 }

@@ -38,7 +38,6 @@ fn run(state: &mut State, command: &Command) -> bool {
     accepted
 }
 
-
 /// A fleet in which every third host is a tree with two NUMA nodes that hold its CPUs.
 #[expect(clippy::too_many_lines, reason = "one fleet, described in a row")]
 fn fleet(sizes: &[u8]) -> State {

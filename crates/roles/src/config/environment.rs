@@ -7,7 +7,11 @@ use crate::options::OPTIONS;
 
 /// Variables with the prefix that are not options: the path of the configuration file, the server's
 /// address for client commands, and those of the scripts under `tests/`.
-const OTHERS: [&str; 3] = ["PLACEWRIGHT_CONFIG", "PLACEWRIGHT_URL", crate::PROGRAM_VARIABLE];
+const OTHERS: [&str; 3] = [
+    "PLACEWRIGHT_CONFIG",
+    "PLACEWRIGHT_URL",
+    crate::PROGRAM_VARIABLE,
+];
 
 /// The prefix of variables for the scripts under `tests/`, which the program ignores.
 const TESTS: &str = "PLACEWRIGHT_TEST_";

@@ -27,9 +27,10 @@ impl World {
     pub fn is_at_rest(&self) -> bool {
         let is_waiting = |job: &Job| matches!(job.stage, Stage::Verify);
         self.control.conductor.effects().is_empty()
-            && self.cells.values().all(|state| {
-                state.jobs().values().all(is_waiting) && state.doomed().is_empty()
-            })
+            && self
+                .cells
+                .values()
+                .all(|state| state.jobs().values().all(is_waiting) && state.doomed().is_empty())
     }
 
     /// Invariants that hold at every moment.
