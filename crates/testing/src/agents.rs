@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_link::{AgentConnection, AgentLink, HostStart, ToAgent, ToCell};
 use placewright_scheduler::host_state::NumberedUpdate;
 
+use crate::world::World;
 use crate::world::agent::Agent;
 
 /// The hosts of a test.
@@ -148,5 +150,19 @@ fn answer(event: Event) -> ToCell {
             number,
         },
         other => panic!("{other:?}"),
+    }
+}
+
+/// The hosts of a world, whose steps fail as it says.
+impl Hosts for Mutex<World> {
+    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
+        change(self.lock().agents.get_mut(&host).unwrap())
+    }
+
+    fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
+        let mut world = self.lock();
+        let fails = world.fails_one_in;
+        let fails = (fails > 0 && world.rng.one_in(fails)) || world.failing.contains(&host);
+        world.agents.get_mut(&host)?.carry_out(effect, fails)
     }
 }

@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use placewright_cell::{Cell, Options};
-use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_conductor::super_conductor::{self, Command};
 use placewright_conductor::{Answer, Ask, CellId, HostId, InstanceId};
 use placewright_journal::{Journal, MemoryJournal, SqliteOptions};
@@ -21,7 +20,6 @@ use placewright_link::{AgentLink, CellLink as _, Coming, LinkError, PlacementLin
 use placewright_placement::Timestamp;
 use placewright_testing::agents;
 use placewright_testing::random::Rng;
-use placewright_testing::world::agent::Agent;
 use placewright_testing::world::{Packet, World, cell};
 use tokio::task::JoinHandle;
 
@@ -280,19 +278,5 @@ impl Site {
         let mut world = self.control.world.lock();
         world.at = now();
         world.conduct(Command::Delete { instance });
-    }
-}
-
-/// The hosts of a world, whose steps fail as it says.
-impl agents::Hosts for Mutex<World> {
-    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
-        change(self.lock().agents.get_mut(&host).unwrap())
-    }
-
-    fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
-        let mut world = self.lock();
-        let fails = world.fails_one_in;
-        let fails = (fails > 0 && world.rng.one_in(fails)) || world.failing.contains(&host);
-        world.agents.get_mut(&host)?.carry_out(effect, fails)
     }
 }
