@@ -23,6 +23,7 @@ use placewright_conductor::{
     Want,
 };
 use placewright_placement::Timestamp;
+use placewright_testing::random::Rng;
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -37,23 +38,6 @@ enum Packet {
     ToHost(Effect),
     ToCell(Event),
     Answer(InstanceId, u64, Answer),
-}
-
-/// A random number generator with a seed (splitmix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % bound.max(1) as u64).unwrap()
-    }
-
-    fn one_in(&mut self, bound: usize) -> bool {
-        self.below(bound) == 0
-    }
 }
 
 /// One host: its agent, its record, and the guests that really exist.

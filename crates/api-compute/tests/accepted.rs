@@ -7,12 +7,12 @@ mod api;
 use std::sync::Arc;
 
 use api::Api;
-use api::site::cell;
 use placewright_cell::Cell;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, InstanceId, Reply};
 use placewright_link::{Act, CellLink, CellNews, Coming};
+use placewright_testing::site::cell;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 

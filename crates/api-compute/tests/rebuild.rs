@@ -63,7 +63,7 @@ fn rebuild(image: &str) -> Value {
 
 async fn allow_trait(api: &Api) {
     let engine = api.site.conductor.engine();
-    let host = api::site::host(0, 0).0;
+    let host = placewright_testing::site::host(0, 0).0;
     let set = Command::SetTraits {
         provider: host,
         generation: None,
@@ -139,7 +139,7 @@ async fn a_rebuild_that_fails_leaves_the_old_image_and_says_why() {
     let api = start().await;
     let id = api.active("a", json!({})).await;
     let before = held(&api, &id).await;
-    let host = api::site::host(0, 0);
+    let host = placewright_testing::site::host(0, 0);
     api.site.fleet.lock().failing.push(host);
     let told = api.act(&id, rebuild(PLAIN)).await.is(202);
     assert_eq!(told["server"]["image"]["id"], PLAIN);

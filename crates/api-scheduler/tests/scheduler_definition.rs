@@ -22,23 +22,17 @@ use placewright_scheduler::select::Scheduler;
 use placewright_scheduler::translate::target::{ComputeNode, Target};
 use placewright_api_placement::PlacementService;
 use placewright_api_scheduler::{KeepOptions, SchedulerService};
+use placewright_testing::random::Rng;
 use serde_json::{Value, json};
 use placewright_api_testing::{Parts, call, get};
 use uuid::Uuid;
 
-/// A random number generator with a seed.
-struct Dice(u64);
+/// Random choices.
+struct Dice(Rng);
 
 impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.0.number() % end
     }
 
     fn one_in(&mut self, times: u64) -> bool {
@@ -586,7 +580,7 @@ async fn the_answer_is_that_of_the_placement_api_filtered_and_weighed_host_by_ho
         .ok()
         .and_then(|text| text.parse().ok());
     for seed in 0..cases.unwrap_or(20u64) {
-        let mut dice = Dice(seed);
+        let mut dice = Dice(Rng(seed));
         let mut fleet = Fleet::new(&mut dice).await;
         for number in 0..15 {
             compare(&mut fleet, &mut dice, number, &format!("seed {seed}")).await;

@@ -2,19 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "tokens/fake_keystone.rs"]
-mod fake_keystone;
-
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fake_keystone::{FakeKeystone, token};
 use placewright_auth::{
     AuthConfig, AuthError, Authenticator, Identity, KeystoneConfig, Scope, Secret, SetupError,
     Strategy,
 };
+use placewright_testing::keystone::{self, FakeKeystone, token};
 use serde_json::json;
 
 fn config(keystone: &FakeKeystone) -> KeystoneConfig {
@@ -240,7 +237,7 @@ async fn a_keystone_that_does_not_answer_well_is_unavailable() {
 
     // No server listens there.
     let closed = KeystoneConfig {
-        auth_url: fake_keystone::closed_url().await,
+        auth_url: keystone::closed_url().await,
         ..config(&keystone)
     };
     let auth = authenticator(closed).unwrap();

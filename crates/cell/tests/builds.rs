@@ -5,8 +5,8 @@
 mod site;
 
 use placewright_conductor::cell_conductor::VmState;
+use placewright_testing::world::{World, cell, host, instance};
 use site::Site;
-use site::world::{World, cell, host, instance};
 
 fn active(world: &World) -> usize {
     let states = world.cells.values();

@@ -17,7 +17,7 @@ use placewright_link::{
     ToAgent, ToCell,
 };
 use placewright_scheduler::host_state::{HostReport, HostUpdate, Load, NumberedUpdate, Receipt};
-use site::world::{cell, host, instance};
+use placewright_testing::world::{cell, host, instance};
 use site::{Site, options};
 use tokio::sync::mpsc;
 use tokio::time::timeout;

@@ -10,7 +10,7 @@ use placewright_cell::Cell;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_journal::{Journal as _, MemoryJournal, SqliteOptions};
 use placewright_link::{AgentLink as _, CellLink as _, LinkError};
-use site::world::{World, cell, host, instance};
+use placewright_testing::world::{World, cell, host, instance};
 use site::{Site, options};
 
 fn active(world: &World) -> usize {

@@ -13,7 +13,8 @@ use placewright_cell::Cell;
 use placewright_conductor::super_conductor::Command;
 use placewright_conductor::{CellId, MoveKind, Verdict};
 use placewright_journal::{Journal as _, MemoryJournal};
-use site::world::{Rng, cell, instance, migration, spec};
+use placewright_testing::random::Rng;
+use placewright_testing::world::{cell, instance, migration, spec};
 use site::{Site, now, options};
 
 const CELLS: u32 = 2;

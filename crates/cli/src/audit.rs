@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use clap::Args;
+use placewright_roles::output;
 use serde::Deserialize;
 
 use crate::client::Client;
@@ -71,7 +72,7 @@ impl AuditCommand {
         } else {
             self.words(&audited)
         };
-        crate::print(&text)?;
+        output::print(&text)?;
         Ok(audited.findings.is_empty())
     }
 

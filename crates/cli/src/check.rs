@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-
-use crate::config::{AllFlags, Config, Environment};
-use crate::{agent, cell, control};
+use placewright_roles::config::{AllFlags, Config, Environment};
+use placewright_roles::{agent, cell, control};
 
 /// Arguments of `placewright config check`.
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+use placewright_client::server_url;
 use serde_json::Value;
 
 /// Arguments that select a server and authenticate the request.
@@ -38,20 +39,6 @@ pub(crate) struct Client {
 
 /// The time-out of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-
-/// Parses the address of a server.
-///
-/// # Errors
-///
-/// It is not the address of an HTTP server.
-pub(crate) fn server_url(text: &str) -> Result<String, String> {
-    let example = "write it as http://127.0.0.1:8778";
-    let url = reqwest::Url::parse(text).map_err(|error| format!("{error}; {example}"))?;
-    match url.scheme() {
-        "http" | "https" if url.has_host() => Ok(text.to_owned()),
-        _ => Err(example.to_owned()),
-    }
-}
 
 impl Client {
     /// Reads the JSON at a path.
@@ -131,19 +118,4 @@ fn detail(error: &Value) -> Option<&str> {
             .map_or(detail, |(_, reason)| reason)
             .trim(),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::server_url;
-
-    #[test]
-    fn takes_addresses_of_http_servers_only() {
-        for good in ["http://127.0.0.1:8778", "https://cloud.example/placement/"] {
-            assert_eq!(server_url(good).as_deref(), Ok(good));
-        }
-        for bad in ["", "ftp://x", "127.0.0.1:8778", "localhost:8778", "http://"] {
-            assert!(server_url(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use clap::Args;
+use placewright_roles::output;
 use serde::Deserialize;
 
 use crate::client::Client;
@@ -78,11 +79,11 @@ impl Explain {
             .client
             .get(&format!("/placewright/v1/explain?{query}"))?;
         if self.json {
-            return crate::print(&format!("{answer}\n"));
+            return output::print(&format!("{answer}\n"));
         }
         let explanation: Explanation =
             serde_json::from_value(answer).context("the server's answer is no explanation")?;
-        crate::print(&explanation.to_text())
+        output::print(&explanation.to_text())
     }
 }
 

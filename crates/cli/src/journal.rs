@@ -13,10 +13,9 @@ use placewright_engine::Machine as _;
 use placewright_journal::{
     Journal, JournalError, SqliteJournal, SqliteOptions, Stats, compact, verify,
 };
+use placewright_roles::config::{Config, Environment, Flags, chain};
+use placewright_roles::output::print;
 use serde::Serialize;
-
-use crate::config::{Config, Environment, Flags, chain};
-use crate::print;
 
 /// The subcommands of `placewright journal`.
 #[derive(Debug, Subcommand)]

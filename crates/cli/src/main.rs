@@ -1,39 +1,22 @@
 //! The `placewright` program: all commands and roles.
 
-/// `println!` for output whose reader (such as `head`) may stop early.
-macro_rules! outln {
-    ($($argument:tt)*) => {
-        $crate::out(&format!("{}\n", format_args!($($argument)*)))
-    };
-}
-
-mod agent;
-mod arguments;
 mod audit;
-mod bench;
-mod cell;
 mod check;
 mod client;
-mod config;
-mod control;
 mod explain;
-mod in_process;
 mod journal;
+mod laboratory;
 mod openapi;
-mod options;
-mod replay;
-mod small_pages;
 mod topology;
-mod up;
-mod warnings;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use config::{AgentFlags, AllFlags, CellFlags, Config, ConfigErrors, ControlFlags, Environment};
-use small_pages::use_small_pages;
+use placewright_roles::config::{
+    self, AgentFlags, AllFlags, CellFlags, Config, ConfigErrors, ControlFlags, Environment,
+};
+use placewright_roles::output::print;
+use placewright_roles::{agent, cell, control, up, use_small_pages};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -74,11 +57,12 @@ enum Command {
     /// Say where hosts stand: racks, rows, rooms
     #[command(subcommand)]
     Topology(topology::TopologyCommand),
-    /// Drive a running installation with a trace of machines and tasks
-    Replay(replay::Replay),
-    /// Measure a server
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    /// Drive a running installation with a trace of machines and tasks (placewright-bench)
+    #[command(disable_help_flag = true)]
+    Replay(laboratory::Forwarded),
+    /// Measure a server (placewright-bench)
+    #[command(disable_help_flag = true)]
+    Bench(laboratory::Forwarded),
     /// Print what runs, and in which commands: a test build can have each of it panic
     #[cfg(feature = "fault-injection")]
     Tasks,
@@ -115,7 +99,7 @@ fn main() -> ExitCode {
             }
             // Errors in the user's input end with 2, as for a wrong command line; all others with
             // 1.
-            if error.is::<ConfigErrors>() || error.is::<placewright_trace::TraceError>() {
+            if error.is::<ConfigErrors>() {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE
@@ -151,18 +135,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Openapi(command) => command.run()?,
         Command::Policy(PolicyCommand::Sample) => print(&placewright_auth::sample_policy())?,
         Command::Topology(command) => command.run()?,
-        Command::Replay(replay) => {
-            if !replay.run()? {
-                return Ok(ExitCode::FAILURE);
-            }
-        }
+        Command::Replay(forwarded) => return Err(forwarded.execute(&["replay"])),
+        Command::Bench(forwarded) => return Err(forwarded.execute(&[])),
         #[cfg(feature = "fault-injection")]
         Command::Tasks => print(&tasks())?,
-        Command::Bench(command) => {
-            if !command.run()? {
-                return Ok(ExitCode::FAILURE);
-            }
-        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -181,22 +157,6 @@ fn tasks() -> String {
         text += &format!("{} contained\n", what.name());
     }
     text
-}
-
-/// Prints a text. Its reader (such as `head`) may stop early.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Prints part of a longer output, and ignores errors: the rest could not be printed either.
-fn out(text: &str) {
-    if let Err(error) = print(text) {
-        eprintln!("placewright: standard output: {error:#}");
-        std::process::exit(1);
-    }
 }
 
 fn run_config(command: ConfigCommand) -> anyhow::Result<ExitCode> {

@@ -7,8 +7,7 @@ use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use placewright_control::ControlMachine;
 use placewright_api_placement::Microversion;
-
-use crate::in_process;
+use placewright_roles::{in_process, output};
 
 /// Arguments of `placewright openapi`.
 #[derive(Debug, Args)]
@@ -36,7 +35,7 @@ impl OpenApi {
             let answer = in_process::get(&service, &uri).await?;
             anyhow::Ok(answer.into_body().collect().await?.to_bytes())
         })?;
-        crate::print(&format!("{}\n", String::from_utf8_lossy(&text)))
+        output::print(&format!("{}\n", String::from_utf8_lossy(&text)))
     }
 }
 

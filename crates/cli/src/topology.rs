@@ -7,8 +7,7 @@ mod table;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use crate::client::server_url;
+use placewright_client::server_url;
 
 /// Say where hosts stand
 #[derive(Debug, Subcommand)]

@@ -7,16 +7,12 @@
 
 mod common;
 
-#[allow(dead_code, reason = "it does more than this test needs")]
-#[path = "../../auth/tests/tokens/fake_keystone.rs"]
-mod fake_keystone;
-
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Control, free_address, placewright, run};
-use fake_keystone::{FakeKeystone, token};
+use placewright_testing::keystone::{FakeKeystone, token};
 use serde_json::json;
 
 /// An agent with two simulated hosts and no cell; killed when dropped.

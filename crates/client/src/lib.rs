@@ -19,6 +19,7 @@
 //! # Ok(()) }
 //! ```
 
+mod address;
 mod answer;
 mod ask;
 mod error;
@@ -34,6 +35,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use uuid::Uuid;
 
+pub use address::server_url;
 pub use answer::{
     AllocationRequest, Allocations, Capacity, Claimed, Destinations, Distance, Explanation, Host,
     Hosts, Level, Receipt, Selection, Slot, Topology, Weighed, Weight,

@@ -3,15 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
-mod world;
-
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher as _};
 
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::super_conductor::Command;
 use placewright_placement::Timestamp;
-use world::{World, cell, host, instance};
+use placewright_testing::world::{World, cell, host, instance};
 
 /// The failure that is injected.
 #[derive(Clone, Copy, Debug)]

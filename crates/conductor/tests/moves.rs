@@ -3,12 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
-mod world;
-
 use placewright_conductor::cell_conductor::{Event, VmState};
 use placewright_conductor::super_conductor::{Command, MigrationStatus};
 use placewright_conductor::{CellId, MoveKind, Verdict};
-use world::{World, cell, host, instance, migration, spec};
+use placewright_testing::world::{World, cell, host, instance, migration, spec};
 
 /// How messages are delivered.
 #[derive(Clone, Copy)]

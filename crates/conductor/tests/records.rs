@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
-mod world;
-
 use placewright_conductor::cell_conductor::{Change, Effect, Event, Failure, Refusal, VmState};
 use placewright_conductor::super_conductor::{
     Aggregate, Command, Flavor, GroupTopology, Labels, MigrationStatus, NewBuild, Outcome,
@@ -16,8 +14,8 @@ use placewright_conductor::{
 };
 use placewright_placement::group::{Relation, Rule, Scope};
 use placewright_placement::{self as placement, Inventory, Timestamp};
+use placewright_testing::world::{World, candidate, cell, host, instance, migration};
 use uuid::Uuid;
-use world::{World, candidate, cell, host, instance, migration};
 
 const STORAGE: HostId = HostId(Uuid::from_u128(0x570));
 const SHARES: &str = "MISC_SHARES_VIA_AGGREGATE";
@@ -39,14 +37,7 @@ fn with_storage() -> World {
         parent: None,
         at,
     });
-    let inventory = Inventory {
-        total: 100,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: 100,
-        step_size: 1,
-        allocation_ratio: 1.0,
-    };
+    let inventory = Inventory::new(100, 1.0);
     world.placement(placement::Command::SetInventories {
         provider: STORAGE.0,
         generation: None,

@@ -4,13 +4,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
-mod world;
-
 use placewright_conductor::cell_conductor::Event;
 use placewright_conductor::super_conductor::Command;
 use placewright_conductor::{CellId, HostId, InstanceId, MoveKind, Verdict};
 use placewright_placement::Timestamp;
-use world::{World, instance, migration, spec};
+use placewright_testing::world::{World, instance, migration, spec};
 
 const STEPS: usize = 3000;
 

@@ -15,7 +15,7 @@ use placewright_link::InstanceView;
 use placewright_placement::{Consumer, ConsumerId, Timestamp};
 use uuid::Uuid;
 
-use crate::conductor::{Conductor, now};
+use crate::conductor::Conductor;
 use crate::finding::{Finding, Kind, Mend};
 use crate::scheduler::Ranker;
 use crate::views::Views;
@@ -44,7 +44,7 @@ pub(crate) fn look(conductor: &Conductor, ranker: &Ranker) -> Found {
     let mut look = Look {
         conductor,
         late: Late {
-            at: now(),
+            at: conductor.now(),
             after_us: i64::try_from(conductor.options().stuck_after.as_micros())
                 .unwrap_or(i64::MAX),
         },

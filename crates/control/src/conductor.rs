@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 use placewright_conductor::control::{self, Control, Outcome, Refusal};
@@ -14,6 +13,8 @@ use placewright_link::{Act, CellLink, Coming, LinkError};
 use placewright_placement::Timestamp;
 
 use crate::machine::ControlMachine;
+use crate::clock::Clock;
+pub(crate) use crate::clock::now;
 use crate::options::Options;
 use crate::views::Views;
 
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) views: RwLock<Views>,
     pub(crate) links: RwLock<BTreeMap<CellId, Arc<dyn CellLink>>>,
     pub(crate) options: Options,
+    pub(crate) clock: Clock,
 }
 
 impl fmt::Debug for Conductor {
@@ -40,25 +42,24 @@ impl fmt::Debug for Conductor {
     }
 }
 
-/// The present time of the system clock, for records.
-#[must_use]
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let us = since.map_or(0, |since| since.as_micros());
-    Timestamp(i64::try_from(us).unwrap_or(i64::MAX))
-}
-
 impl Conductor {
     /// Creates the handle. It reaches no cell before
     /// [`Runtime::add_cell`](crate::Runtime::add_cell).
     #[must_use]
     pub fn new(engine: Engine<ControlMachine>, options: Options) -> Self {
+        Self::with_clock(engine, options, Clock::default())
+    }
+
+    /// As [`new`](Self::new), with a clock of the caller's.
+    #[must_use]
+    pub fn with_clock(engine: Engine<ControlMachine>, options: Options, clock: Clock) -> Self {
         Self {
             shared: Arc::new(Shared {
                 engine,
                 views: RwLock::default(),
                 links: RwLock::default(),
                 options,
+                clock,
             }),
         }
     }
@@ -75,12 +76,18 @@ impl Conductor {
         &self.shared.options
     }
 
+    /// The present time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
     /// Queues a command at once; the future returns its outcome once that is durable.
     pub fn submit(
         &self,
         command: super_conductor::Command,
     ) -> impl Future<Output = Answer> + Send + use<> {
-        let at = now();
+        let at = self.now();
         let answer = self
             .shared
             .engine

@@ -16,6 +16,7 @@ mod audit;
 mod auditor;
 mod body;
 mod cells;
+mod clock;
 mod conductor;
 mod explanation;
 mod finding;
@@ -35,7 +36,8 @@ mod views;
 mod wanted;
 
 pub use auditor::{AuditMetrics, Audited, Auditor};
-pub use conductor::{Answer, Conductor, now};
+pub use clock::{Clock, now};
+pub use conductor::{Answer, Conductor};
 pub use explanation::to_json as explanation_json;
 pub use finding::{Finding, Kind};
 pub use machine::{ControlMachine, submit_placement};

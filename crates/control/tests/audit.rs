@@ -5,15 +5,13 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-mod site;
-
 use placewright_conductor::InstanceId;
 use placewright_conductor::cell_conductor::VmState;
 use placewright_control::{Finding, Kind, RepairOptions, now, submit_placement};
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid,
 };
-use site::{Site, Stores, host, instance};
+use placewright_testing::site::{Site, Stores, host, instance};
 use uuid::Uuid;
 
 /// Leaves findings about guests out: the agents of these tests do not report guests.

@@ -5,8 +5,6 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-mod site;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -14,8 +12,8 @@ use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::Command;
 use placewright_conductor::{CellId, Control, HostId, MoveKind};
 use placewright_control::Views;
-use site::world::migration;
-use site::{Fleet, Site, Stores, cell, host, instance};
+use placewright_testing::site::{Fleet, Site, Stores, cell, host, instance};
+use placewright_testing::world::migration;
 
 /// How many of the first instances are active.
 fn active(control: &Control, views: &Views, count: usize) -> usize {

@@ -5,8 +5,6 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-mod site;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use placewright_link::{CellLink as _, InstanceView};
 use placewright_placement as placement;
 use placewright_placement::{AllocationRequest, ConsumerClaim, ConsumerGeneration, ConsumerUuid};
 use placewright_scheduler::host_state::{HostUpdate, Load};
-use site::{Site, Stores, cell, host, instance};
+use placewright_testing::site::{STUCK_AFTER, Site, Stores, cell, guest, host, instance};
 use uuid::Uuid;
 
 async fn start(hosts: u32) -> Site {
@@ -41,7 +39,7 @@ async fn active(site: &Site, count: usize, vcpus: u32) {
 }
 
 fn report(site: &Site, host: Uuid, guest: Uuid) {
-    let came = Box::new(site::guest(guest));
+    let came = Box::new(guest(guest));
     let update = HostUpdate::InstanceCame(came, Load::default());
     site.runtime
         .ranker()
@@ -302,8 +300,7 @@ async fn a_move_that_control_lost_is_forgotten_by_its_cell() {
     let replies = link.deliver(vec![reserve]).await.unwrap();
     assert_eq!(replies, [Reply::Accepted]);
     until(&site, 0, |view| view.job.is_some()).await;
-    // A job counts as stuck after the time in the site's options.
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    site.clock.advance(STUCK_AFTER);
     let finding = repaired(&site, carefully()).await;
     assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(0).0));
     assert_eq!(finding.outcome.as_deref(), Some("done"));
@@ -333,7 +330,7 @@ async fn a_step_whose_order_was_lost_is_asked_for_again() {
     site.fleet.lock().deaf.push(host(0, 0));
     site.create(1..2, 1).await;
     until(&site, 1, |view| view.job.is_some()).await;
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    site.clock.advance(STUCK_AFTER);
     let finding = repaired(&site, carefully()).await;
     assert_eq!((finding.kind, finding.id), (Kind::Stuck, instance(1).0));
     until(&site, 1, |view| view.vm_state == VmState::Active).await;

@@ -17,11 +17,7 @@ use std::time::{Duration, Instant};
 
 use placewright_engine::{Commit, Engine, Observer, Options};
 use placewright_journal::{SqliteJournal, SqliteOptions};
-
-#[allow(dead_code, reason = "the tests use the rest")]
-#[path = "../tests/toy/counters.rs"]
-mod counters;
-use counters::{COUNTERS, Command, Counters, LIMIT};
+use placewright_testing::counters::{COUNTERS, Command, Counters, LIMIT};
 
 #[derive(Default)]
 struct Figures {

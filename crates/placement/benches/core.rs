@@ -24,17 +24,6 @@ fn run(state: &mut State, command: &Command) {
     }
 }
 
-fn inventory(total: i32) -> Inventory {
-    Inventory {
-        total,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio: 1.0,
-    }
-}
-
 fn empty() -> State {
     let mut state = State::default();
     let at = Timestamp::default();
@@ -58,7 +47,7 @@ fn add_provider(state: &mut State, number: u128, parent: Option<u128>, stocks: &
     );
     let inventories = stocks
         .iter()
-        .map(|(class, total)| ((*class).to_owned(), inventory(*total)))
+        .map(|(class, total)| ((*class).to_owned(), Inventory::new(*total, 1.0)))
         .collect();
     run(
         state,

@@ -23,6 +23,20 @@ pub struct Inventory {
 }
 
 impl Inventory {
+    /// An inventory without rules of its own: nothing is reserved, and one allocation may take any
+    /// amount up to the total.
+    #[must_use]
+    pub const fn new(total: i32, allocation_ratio: f64) -> Self {
+        Self {
+            total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: total,
+            step_size: 1,
+            allocation_ratio,
+        }
+    }
+
     /// The sum of what consumers may hold: `(total - reserved) * allocation_ratio`, cut to a whole
     /// number as the reference does (total 1 with ratio 1.5 gives 1).
     ///

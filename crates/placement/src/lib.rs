@@ -23,10 +23,6 @@
 //! assert_eq!(state.provider_count(), 1);
 //! ```
 
-// Unit tests share fleets with the integration tests, which refer to the crate by its name.
-#[cfg(test)]
-extern crate self as placewright_placement;
-
 pub mod apply;
 pub mod candidates;
 pub mod change;

@@ -2,23 +2,18 @@
 //!
 //! `PROPTEST_CASES` sets how many each law sees (default 256; the full run is 10,000).
 
-#[path = "common/fleet.rs"]
-mod fleet;
-#[path = "common/model.rs"]
-mod model;
-
 use std::collections::BTreeSet;
 
-use fleet::{
-    TRAITS, aggregate, build, device_query, device_tree, fleet as any_fleet, provider_query,
-    query as any_query, uuid_at,
-};
-use model::{Found, Model, Verdict};
 use placewright_placement::candidates::{HostSearch, find_candidates_as_trees};
 use placewright_placement::{
     CandidateQuery, CandidateSearch, Candidates, Command, ProviderId, QueryRefusal, State,
     Strategy as Order, Timestamp, decide, find_candidates, find_providers,
 };
+use placewright_testing::fleet::{
+    TRAITS, aggregate, build, device_query, device_tree, fleet as any_fleet, provider_query,
+    query as any_query, uuid_at,
+};
+use placewright_testing::model::{Found, Model, Verdict};
 use proptest::prelude::*;
 use uuid::Uuid;
 

@@ -1,18 +1,15 @@
 //! Compares explanations with the plain rules.
 
-#[path = "common/fleet.rs"]
-mod fleet;
-#[path = "common/model.rs"]
-mod model;
-
 use std::collections::BTreeSet;
 
-use fleet::{Fleet, build, fleet as any_fleet, query as any_query, uuid_at};
-use model::{Model, Verdict};
 use placewright_placement::explain::{Constraint, Lack, Scope};
 use placewright_placement::{
     CandidateQuery, Explanation, GroupPolicy, RequestGroup, explain, find_candidates,
 };
+use placewright_testing::fleet::{
+    self, Fleet, build, fleet as any_fleet, query as any_query, uuid_at,
+};
+use placewright_testing::model::{Model, Verdict};
 use proptest::prelude::*;
 
 /// Whether a set contains a constraint of some kind.

@@ -1,15 +1,12 @@
 //! Trees with many equal parts, and requests with many equal groups: the number of combinations
 //! must not matter. Any of these would run for hours if it did.
 
-#[path = "common/fleet.rs"]
-mod fleet;
-
 use std::collections::BTreeSet;
 
-use fleet::{Fleet, Member, SHARING, Stock, aggregate, build};
 use placewright_placement::{
     CandidateQuery, Candidates, GroupPolicy, Inventory, RequestGroup, State, find_candidates,
 };
+use placewright_testing::fleet::{Fleet, Member, SHARING, Stock, aggregate, build};
 
 fn member(parent: Option<usize>, stocks: &[(&'static str, i32)]) -> Member {
     let stock = |(class, total): &(&'static str, i32)| Stock {

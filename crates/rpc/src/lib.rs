@@ -23,7 +23,8 @@ mod placement;
 mod serve;
 mod token;
 
-/// Code generated from the `.proto` files.
+/// Code generated from the `.proto` files. It is kept in `generated/`, because its generator takes longer to
+/// build than this crate; `tests/generated.rs` compares them.
 pub mod proto {
     /// Messages and service of `agent.proto`, between agents and cells.
     #[allow(
@@ -35,7 +36,7 @@ pub mod proto {
         reason = "generated"
     )]
     pub mod agent {
-        tonic::include_proto!("placewright.agent.v1");
+        include!("../generated/placewright.agent.v1.rs");
     }
     /// Messages and services of `cell.proto`, between control and cells.
     #[allow(
@@ -47,7 +48,7 @@ pub mod proto {
         reason = "generated"
     )]
     pub mod cell {
-        tonic::include_proto!("placewright.cell.v1");
+        include!("../generated/placewright.cell.v1.rs");
     }
 }
 

@@ -89,7 +89,7 @@ async fn an_agent_outlives_a_cell_that_says_anything() {
         .unwrap();
     for seed in 0..4 {
         let mut peer = timeout(SOON, wicked.next()).await.unwrap();
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         for _ in 0..400 {
             let messages: Vec<_> = (0..rng.below(4))
                 .map(|_| hostile::order(&mut rng, &ids))
@@ -189,7 +189,7 @@ async fn a_cell_outlives_agents_that_say_anything() {
         assert_eq!(status.code(), Code::InvalidArgument, "{status}");
         assert!(status.message().contains("started.session"), "{status}");
     }
-    let mut rng = Rng(5);
+    let mut rng = Rng::new(5);
     for _ in 0..600 {
         let count = rng.below(6);
         let mut messages = vec![started(&hosts[rng.below(3)], 1 + rng.below(50) as u64)];
@@ -255,7 +255,7 @@ async fn a_cell_outlives_a_control_that_says_anything() {
     let status = client.deliver(payload(body)).await.unwrap_err();
     assert!(status.message().contains("at most 100000"), "{status}");
 
-    let mut rng = Rng(9);
+    let mut rng = Rng::new(9);
     for round in 0..2000 {
         let messages: Vec<Envelope> = (0..rng.below(3))
             .map(|_| hostile::envelope(&mut rng))

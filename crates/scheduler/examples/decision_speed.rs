@@ -65,17 +65,6 @@ fn run(state: &mut State, command: &Command) -> bool {
     accepted
 }
 
-fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
-    Inventory {
-        total,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio,
-    }
-}
-
 fn host_uuid(number: u32) -> Uuid {
     Uuid::from_u128(0x1_0000_0000 + u128::from(number))
 }
@@ -145,8 +134,8 @@ fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
         let size = [32, 64, 128][numbers.below(3) as usize];
         run(&mut state, &create(host, format!("host{number}"), None));
         let mut own = vec![
-            ("MEMORY_MB".to_owned(), inventory(size * 4096, 1.0)),
-            ("DISK_GB".to_owned(), inventory(size * 40, 1.0)),
+            ("MEMORY_MB".to_owned(), Inventory::new(size * 4096, 1.0)),
+            ("DISK_GB".to_owned(), Inventory::new(size * 40, 1.0)),
         ];
         if number % 10 == 0 {
             for node in 0..2u32 {
@@ -155,11 +144,11 @@ fn fleet(hosts: u32, numbers: &mut Numbers) -> State {
                     &mut state,
                     &create(uuid, format!("numa{number}-{node}"), Some(host)),
                 );
-                let cpus = vec![("VCPU".to_owned(), inventory(size / 2, 4.0))];
+                let cpus = vec![("VCPU".to_owned(), Inventory::new(size / 2, 4.0))];
                 run(&mut state, &set(uuid, cpus));
             }
         } else {
-            own.push(("VCPU".to_owned(), inventory(size, 4.0)));
+            own.push(("VCPU".to_owned(), Inventory::new(size, 4.0)));
         }
         run(&mut state, &set(host, own));
         let mut traits = vec!["COMPUTE_NODE".to_owned()];

@@ -78,14 +78,7 @@ impl Fleet {
             at,
         });
         for (class, total) in has {
-            let inventory = Inventory {
-                total: *total,
-                reserved: 0,
-                min_unit: 1,
-                max_unit: *total,
-                step_size: 1,
-                allocation_ratio: 1.0,
-            };
+            let inventory = Inventory::new(*total, 1.0);
             self.run(&Command::AddInventory {
                 provider: uuid,
                 class: (*class).to_owned(),

@@ -48,14 +48,7 @@ fn add(state: &mut State, uuid: Uuid, parent: Option<Uuid>, amounts: &[(&str, i3
     };
     run(state, &create);
     let inventories = amounts.iter().map(|(class, total)| {
-        let inventory = Inventory {
-            total: *total,
-            reserved: 0,
-            min_unit: 1,
-            max_unit: *total,
-            step_size: 1,
-            allocation_ratio: 1.0,
-        };
+        let inventory = Inventory::new(*total, 1.0);
         ((*class).to_owned(), inventory)
     });
     let set = Command::SetInventories {

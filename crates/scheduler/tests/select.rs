@@ -38,17 +38,6 @@ fn run(state: &mut State, command: &Command) -> bool {
     accepted
 }
 
-fn inventory(total: i32, allocation_ratio: f64) -> Inventory {
-    Inventory {
-        total,
-        reserved: 0,
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio,
-    }
-}
-
 /// A fleet in which every third host is a tree with two NUMA nodes that hold its CPUs.
 #[expect(clippy::too_many_lines, reason = "one fleet, described in a row")]
 fn fleet(sizes: &[u8]) -> State {
@@ -71,10 +60,10 @@ fn fleet(sizes: &[u8]) -> State {
     for (number, size) in (0u32..).zip(sizes) {
         let (host, size) = (host_uuid(number), i32::from(*size % 8) + 1);
         run(&mut state, &create(host, format!("host{number}"), None));
-        let cpus = ("VCPU".to_owned(), inventory(size * 2, 2.0));
+        let cpus = ("VCPU".to_owned(), Inventory::new(size * 2, 2.0));
         let mut own = vec![
-            ("MEMORY_MB".to_owned(), inventory(size * 1024, 1.0)),
-            ("DISK_GB".to_owned(), inventory(size * 10, 1.0)),
+            ("MEMORY_MB".to_owned(), Inventory::new(size * 1024, 1.0)),
+            ("DISK_GB".to_owned(), Inventory::new(size * 10, 1.0)),
         ];
         if number % 3 == 0 {
             for node in 0..2u32 {

@@ -64,14 +64,7 @@ fn fleet(sizes: &[u8]) -> State {
         };
         run(&mut state, &create).unwrap();
         let total = i32::from(*size % 4) + 1;
-        let inventory = Inventory {
-            total,
-            reserved: 0,
-            min_unit: 1,
-            max_unit: total,
-            step_size: 1,
-            allocation_ratio: 1.0,
-        };
+        let inventory = Inventory::new(total, 1.0);
         let inventories = ["VCPU", "MEMORY_MB", "DISK_GB"].map(|class| (class.into(), inventory));
         let set = Command::SetInventories {
             provider,

@@ -6,10 +6,6 @@
     reason = "each test uses another part of it"
 )]
 
-#[allow(unused_imports, reason = "each test uses another part of it")]
-#[path = "../../../control/tests/site/mod.rs"]
-pub mod site;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +15,9 @@ use hyper::{HeaderMap, Request};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_api_compute::{ComputeOptions, ComputeService};
 use placewright_http::{Gateway, HttpMetrics, HttpOptions};
+use placewright_testing::site::{Site, Stores};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use site::{Site, Stores};
 
 /// An image that is not looked up.
 pub const IMAGE: &str = "70ace000-0000-4000-8000-000000000001";

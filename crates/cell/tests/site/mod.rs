@@ -7,26 +7,21 @@
     reason = "each test uses another part of the site"
 )]
 
-#[path = "../../../conductor/tests/world/mod.rs"]
-pub mod world;
-
-pub mod agents;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use placewright_cell::{Cell, Options};
-use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_conductor::super_conductor::{self, Command};
 use placewright_conductor::{Answer, Ask, CellId, HostId, InstanceId};
 use placewright_journal::{Journal, MemoryJournal, SqliteOptions};
 use placewright_link::{AgentLink, CellLink as _, Coming, LinkError, PlacementLink};
 use placewright_placement::Timestamp;
+use placewright_testing::agents;
+use placewright_testing::random::Rng;
+use placewright_testing::world::{Packet, World, cell};
 use tokio::task::JoinHandle;
-use world::agent::Agent;
-use world::{Packet, Rng, World, cell};
 
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -264,10 +259,10 @@ impl Site {
 
     /// Drives until nothing is under way, and checks that nothing is lost or left over.
     pub async fn rest(&self) -> World {
-        self.until("rest", is_at_rest).await;
+        self.until("rest", World::is_at_rest).await;
         // An agent's last message may be under way.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        self.until("rest", is_at_rest).await;
+        self.until("rest", World::is_at_rest).await;
         let world = self.world_now().await;
         world.check_at_rest();
         world
@@ -283,33 +278,5 @@ impl Site {
         let mut world = self.control.world.lock();
         world.at = now();
         world.conduct(Command::Delete { instance });
-    }
-}
-
-fn is_at_rest(world: &World) -> bool {
-    let conductor = &world.control.conductor;
-    conductor.effects().is_empty()
-        && world.cells.values().all(|state| {
-            let is_waiting = |job: &placewright_conductor::cell_conductor::Job| {
-                matches!(
-                    job.stage,
-                    placewright_conductor::cell_conductor::Stage::Verify
-                )
-            };
-            state.jobs().values().all(is_waiting) && state.doomed().is_empty()
-        })
-}
-
-/// The hosts of a world, whose steps fail as it says.
-impl agents::Hosts for Mutex<World> {
-    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
-        change(self.lock().agents.get_mut(&host).unwrap())
-    }
-
-    fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
-        let mut world = self.lock();
-        let fails = world.fails_one_in;
-        let fails = (fails > 0 && world.rng.one_in(fails)) || world.failing.contains(&host);
-        world.agents.get_mut(&host)?.carry_out(effect, fails)
     }
 }

@@ -11,8 +11,7 @@ use placewright_engine::{Engine, Options};
 use placewright_journal::{Journal as _, SqliteJournal};
 use placewright_http::Body;
 use placewright_control::ControlMachine;
-
-use crate::in_process;
+use placewright_roles::in_process;
 
 /// Prints the entries `from` (if none, the first that is held) to `to`, as far as they exist.
 ///

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail};
 use placewright_client::{Client, Distance, Level, Topology};
+use placewright_roles::config::ConfigErrors;
+use placewright_roles::outln;
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::Apply;
 use super::table::Table;
-use crate::config::ConfigErrors;
 
 /// How often a change is tried when a host's aggregates changed between reading and writing them.
 const TRIES: u32 = 5;

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use placewright_client::Distance;
+use placewright_roles::config::ConfigErrors;
 use uuid::Uuid;
-
-use crate::config::ConfigErrors;
 
 /// The name space of the aggregates' UUIDs: the same file gives the same aggregates.
 const PLACES: Uuid = Uuid::from_u128(0x6f0c_9a5e_41b7_4d0e_8a53_2d1f_0e6b_7c94);

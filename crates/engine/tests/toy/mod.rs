@@ -4,8 +4,6 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-pub(crate) mod counters;
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use placewright_engine::{
 };
 use placewright_journal::{Faults, Faulty, Journal, MemoryJournal};
 
-pub(crate) use counters::{Command, Counters};
+pub(crate) use placewright_testing::counters::{self, Command, Counters};
 
 /// The events that an engine reported.
 #[derive(Debug, Clone, PartialEq, Eq)]

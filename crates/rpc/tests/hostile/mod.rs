@@ -9,6 +9,7 @@ use placewright_conductor::{
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, Scope};
 use placewright_rpc::proto::agent as proto;
+use placewright_testing::random;
 use proto::agent_message::Kind as Said;
 use proto::agents_server::{Agents, AgentsServer};
 use proto::cell_message::Kind as Ordered;
@@ -19,20 +20,21 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-/// A random number generator with a seed (splitmix64).
-pub(crate) struct Rng(pub(crate) u64);
+/// Random numbers, and random parts of messages.
+pub(crate) struct Rng(random::Rng);
 
 impl Rng {
+    /// A sequence for each seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(random::Rng(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.number()
     }
 
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
+        self.0.below(bound)
     }
 
     fn of<T: Clone>(&mut self, list: &[T]) -> T {

@@ -1,0 +1,299 @@
+//! `placewright bench http`: a load generator for any Placement server.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use placewright_client::server_url;
+
+use super::connection::Connection;
+use super::figures::Figures;
+use super::requests::{HOST_STEPS, Numbers, Target, write_claim, write_host, write_host_deletion};
+use super::run::{First, Phase, run};
+use crate::arguments::positive;
+
+/// Arguments of `placewright bench http`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Example: measure what runs on this machine with 1,000 hosts and 8 clients\n  \
+    placewright bench http --url http://127.0.0.1:8778 --hosts 1000 --connections 8"
+)]
+pub(crate) struct HttpBench {
+    /// The server; plain HTTP, may have a path
+    #[arg(long, default_value = "http://127.0.0.1:8778", value_parser = plain_url)]
+    pub(crate) url: String,
+
+    /// A header for every request; may be given several times
+    #[arg(
+        long = "header",
+        value_name = "NAME: VALUE",
+        default_value = "X-Auth-Token: admin",
+        value_parser = header
+    )]
+    pub(crate) headers: Vec<String>,
+
+    /// The microversion of every request; 1.38 is the least that the claims need
+    #[arg(long, default_value = "1.39")]
+    pub(crate) microversion: String,
+
+    /// The phases, in this order
+    #[arg(long, value_delimiter = ',', default_value = "load,candidates,claims")]
+    pub(crate) phases: Vec<PhaseName>,
+
+    /// Hosts that the phase `load` makes: provider, inventories, traits, aggregates. Before, each
+    /// connection makes and deletes one more, so that no server's first steps count
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) hosts: u64,
+
+    /// Connections, each with one request under way at a time
+    #[arg(long, default_value_t = 8)]
+    pub(crate) connections: usize,
+
+    /// Longest time of each of the phases `candidates` and `claims`, in seconds
+    #[arg(long, default_value_t = 10.0, value_parser = positive)]
+    pub(crate) seconds: f64,
+
+    /// Most requests of each of the phases `candidates` and `claims`
+    #[arg(long, default_value_t = u64::MAX)]
+    pub(crate) requests: u64,
+
+    /// The query of the phase `candidates`
+    #[arg(long, default_value = "resources=VCPU:1,MEMORY_MB:512,DISK_GB:1")]
+    pub(crate) query: String,
+
+    /// The limit of the phase `candidates`
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) limit: u64,
+
+    /// Makes the UUIDs; without it each run has its own
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A part of the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PhaseName {
+    /// Make hosts through the API
+    Load,
+    /// Ask for allocation candidates
+    Candidates,
+    /// Claim one small instance after another, each on a random host of the server
+    Claims,
+}
+
+impl HttpBench {
+    /// One phase against this server, with the default of all other options.
+    pub(crate) fn new(url: String, phase: PhaseName) -> Self {
+        Self {
+            url,
+            headers: vec!["X-Auth-Token: admin".to_owned()],
+            microversion: "1.39".to_owned(),
+            phases: vec![phase],
+            hosts: 1000,
+            connections: 8,
+            seconds: 10.0,
+            requests: u64::MAX,
+            query: "resources=VCPU:1,MEMORY_MB:512,DISK_GB:1".to_owned(),
+            limit: 1000,
+            seed: None,
+            json: false,
+        }
+    }
+
+    /// Runs the only phase.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpBench::measure`].
+    pub(crate) async fn measure_one(&self) -> anyhow::Result<Figures> {
+        self.measure().await?.pop().context("no phase")
+    }
+
+    /// Runs the phases and prints their results; returns whether every request succeeded.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let figures = runtime.block_on(self.measure())?;
+        if self.json {
+            outln!("{}", serde_json::to_string(&figures)?);
+        } else {
+            figures.iter().for_each(Figures::print);
+        }
+        Ok(figures.iter().all(|figures| figures.failed == 0))
+    }
+
+    /// Runs the phases.
+    ///
+    /// # Errors
+    ///
+    /// The URL is not valid, or there is no server.
+    pub(crate) async fn measure(&self) -> anyhow::Result<Vec<Figures>> {
+        let (address, target) = self.target()?;
+        let target = Arc::new(target);
+        let seed = self.seed.unwrap_or_else(|| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or_default()
+        });
+        let mut all = Vec::new();
+        for name in &self.phases {
+            let phase = match name {
+                PhaseName::Load => self.load(&target, seed),
+                PhaseName::Candidates => self.candidates(&target),
+                PhaseName::Claims => {
+                    let hosts = hosts_of(address, &target).await?;
+                    self.claims(&target, seed, hosts)
+                }
+            };
+            all.push(run(address, self.connections, phase).await);
+        }
+        Ok(all)
+    }
+
+    fn load(&self, target: &Arc<Target>, seed: u64) -> Phase {
+        let target = Arc::clone(target);
+        // A separate host for each connection, created and deleted again. They have a seed of their
+        // own, because an earlier load with the same seed may have created more hosts, which stay.
+        let first = {
+            let (target, seed) = (Arc::clone(&target), !seed);
+            move |connection, step, out: &mut String, body: &mut String| {
+                if step < HOST_STEPS {
+                    write_host(&target, out, body, seed, connection, step);
+                } else {
+                    write_host_deletion(&target, out, seed, connection);
+                }
+            }
+        };
+        Phase {
+            name: "load",
+            units: self.hosts,
+            steps: HOST_STEPS,
+            first: First {
+                steps: HOST_STEPS + 1,
+                write: Box::new(first),
+            },
+            time_max: Duration::MAX,
+            write: Box::new(move |host, step, out, body| {
+                write_host(&target, out, body, seed, host, step);
+            }),
+        }
+    }
+
+    fn candidates(&self, target: &Arc<Target>) -> Phase {
+        let target = Arc::clone(target);
+        let path = format!("/allocation_candidates?{}&limit={}", self.query, self.limit);
+        Phase {
+            name: "candidates",
+            units: self.requests,
+            steps: 1,
+            first: First::one(target.first()),
+            time_max: longest(self.seconds),
+            write: Box::new(move |_, _, out, _| target.write(out, "GET", &path, "")),
+        }
+    }
+
+    fn claims(&self, target: &Arc<Target>, seed: u64, hosts: Vec<String>) -> Phase {
+        let target = Arc::clone(target);
+        Phase {
+            name: "claims",
+            units: self.requests,
+            steps: 1,
+            first: First::one(target.first()),
+            time_max: longest(self.seconds),
+            write: Box::new(move |unit, _, out, body| {
+                let mut numbers = Numbers::new(!seed, unit);
+                let consumer = numbers.uuid();
+                let pick = numbers.next() % hosts.len() as u64;
+                let host = &hosts[usize::try_from(pick).unwrap_or(0)];
+                write_claim(&target, out, body, host, consumer);
+            }),
+        }
+    }
+
+    /// The address of the server, and what its requests have in common.
+    fn target(&self) -> anyhow::Result<(SocketAddr, Target)> {
+        let rest = self.url.strip_prefix("http://").unwrap_or(&self.url);
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let with_port = if authority.contains(':') {
+            authority.to_owned()
+        } else {
+            format!("{authority}:80")
+        };
+        let address = with_port
+            .to_socket_addrs()
+            .ok()
+            .and_then(|mut addresses| addresses.next())
+            .with_context(|| format!("--url {}: no such host", self.url))?;
+        let prefix = match path.trim_end_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        };
+        let mut headers = format!(
+            "Host: {authority}\r\nAccept: application/json\r\n\
+             OpenStack-API-Version: placement {}\r\n",
+            self.microversion
+        );
+        for header in &self.headers {
+            headers.push_str(header);
+            headers.push_str("\r\n");
+        }
+        Ok((address, Target { prefix, headers }))
+    }
+}
+
+/// Parses the address of a server without TLS.
+fn plain_url(text: &str) -> Result<String, String> {
+    match server_url(text)? {
+        url if url.starts_with("http://") => Ok(url),
+        _ => Err("only http:// is possible".to_owned()),
+    }
+}
+
+/// Parses a header of the form `Name: value`.
+fn header(text: &str) -> Result<String, String> {
+    if text.contains(':') && !text.contains(['\r', '\n']) {
+        Ok(text.to_owned())
+    } else {
+        Err("write it as \"Name: value\"".to_owned())
+    }
+}
+
+/// The longest duration of a phase.
+pub(super) fn longest(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+/// The UUIDs of all providers of the server.
+async fn hosts_of(address: SocketAddr, target: &Target) -> anyhow::Result<Vec<String>> {
+    #[derive(serde::Deserialize)]
+    struct Providers {
+        resource_providers: Vec<Provider>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Provider {
+        uuid: String,
+    }
+    let mut request = String::new();
+    target.write(&mut request, "GET", "/resource_providers", "");
+    let mut connection = Connection::new(address);
+    let answer = connection.exchange(request.as_bytes()).await;
+    let answer = answer.with_context(|| format!("no answer from {address}"))?;
+    if answer.status != 200 {
+        bail!("GET /resource_providers: status {}", answer.status);
+    }
+    let providers: Providers = serde_json::from_slice(answer.body)?;
+    if providers.resource_providers.is_empty() {
+        bail!("the server has no hosts to claim on: run the phase `load` first");
+    }
+    Ok(providers
+        .resource_providers
+        .into_iter()
+        .map(|provider| provider.uuid)
+        .collect())
+}

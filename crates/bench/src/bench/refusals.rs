@@ -1,0 +1,390 @@
+//! `placewright bench refusals`: the cost of explanations. Requests that no host can serve, in this
+//! process and without sockets: each is parsed, decided, explained and answered, so the figures
+//! include more than the explanation. A host changes between two refusals, so that each is
+//! explained anew.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::ensure;
+use clap::Args;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use placewright_engine::{Engine, Options};
+use placewright_journal::MemoryJournal;
+use placewright_placement::{
+    AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
+    Timestamp,
+};
+use placewright_roles::in_process;
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::select::Scheduler;
+use placewright_control::{
+    ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement,
+};
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::bar::{Bar, at_most, report};
+use super::requests::Numbers;
+
+mod storm;
+
+use storm::Claims;
+
+/// Arguments of `placewright bench refusals`.
+#[derive(Debug, Args)]
+pub(crate) struct RefusalsBench {
+    /// Hosts; each is busy and differs from most others in what it has free
+    #[arg(long, default_value_t = 100_000)]
+    hosts: u64,
+
+    /// How many of a hundred hosts are trees of two NUMA nodes
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    trees: u64,
+
+    /// Refusals of each kind
+    #[arg(long, default_value_t = 100)]
+    refusals: usize,
+
+    /// Then that many connections that are all refused, for five seconds, beside eight that claim
+    #[arg(long, default_value_t = 0)]
+    storm: usize,
+
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    json: bool,
+}
+
+/// Target: the median of the refusals' durations, in milliseconds.
+const P50_MS: f64 = 5.0;
+/// The time of all commands, since nothing here looks at a clock.
+const AT: Timestamp = Timestamp(1_000_000_000_000);
+
+/// Requests that are refused, each for another reason.
+const KINDS: [(&str, &str); 4] = [
+    (
+        "no memory",
+        r#""flavor": {"vcpus": 4, "memory_mb": 262144}"#,
+    ),
+    (
+        "no trait with room",
+        r#""flavor": {"vcpus": 16, "memory_mb": 4096, "root_gb": 10,
+            "extra_specs": {"trait:HW_CPU_X86_AVX2": "required"}}"#,
+    ),
+    (
+        "no memory with disk",
+        r#""flavor": {"vcpus": 1, "memory_mb": 40960, "root_gb": 90}"#,
+    ),
+    (
+        "refused by a filter",
+        r#""flavor": {"vcpus": 1, "memory_mb": 512,
+            "extra_specs": {"capabilities:hypervisor_type": "none"}}"#,
+    ),
+];
+
+#[derive(Debug, Serialize)]
+struct Kind {
+    name: &'static str,
+    p50_ms: f64,
+    p99_ms: f64,
+    first_ms: f64,
+    bytes: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    kinds: Vec<Kind>,
+    /// The claims without refusals beside them, and with.
+    storm: Vec<Claims>,
+    bars: Vec<Bar>,
+}
+
+impl RefusalsBench {
+    /// Runs the benchmark; returns whether the targets were met.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let mut runtime = if self.storm > 0 {
+            tokio::runtime::Builder::new_multi_thread()
+        } else {
+            tokio::runtime::Builder::new_current_thread()
+        };
+        let runtime = runtime.enable_all().build()?;
+        let figures = runtime.block_on(self.measure())?;
+        if !self.json {
+            outln!("{} hosts, {} % of them trees", self.hosts, self.trees);
+            for kind in &figures.kinds {
+                outln!(
+                    "{:<22} p50 {:>7.2} ms   p99 {:>7.2} ms   the first {:>7.2} ms   ({} bytes)",
+                    kind.name,
+                    kind.p50_ms,
+                    kind.p99_ms,
+                    kind.first_ms,
+                    kind.bytes
+                );
+            }
+            for claims in &figures.storm {
+                outln!("{claims}");
+            }
+        }
+        report(&figures.bars, self.json.then_some(&figures))?;
+        Ok(figures.bars.iter().all(|bar| bar.is_met))
+    }
+
+    async fn measure(&self) -> anyhow::Result<Report> {
+        let engine: Engine<ControlMachine> =
+            Engine::open(MemoryJournal::new(), Options::default(), ())?;
+        let mut scheduler = Scheduler::new(SchedulerConfig::default(), PrepareOptions::default())
+            .map_err(|errors| anyhow::anyhow!("{errors:?}"))?;
+        self.fill(&engine, &mut scheduler).await?;
+        let placement = Placement::new(engine.clone(), ClaimMetrics::default());
+        let ranker = Ranker::new(engine.clone(), scheduler);
+        let keep = KeepOptions::default();
+        let service = SchedulerService::new(in_process::gateway()?, placement, ranker, keep);
+        let service = Arc::new(service);
+        let mut kinds = Vec::new();
+        for (name, request) in KINDS {
+            let mut times = Vec::with_capacity(self.refusals);
+            let mut bytes = 0;
+            for number in 0..=self.refusals {
+                let instance = Numbers::new(3, number as u64).uuid();
+                let body = format!(
+                    "{{\"request\": {{{request}}}, \"instances\": [\"{instance}\"], \
+                     \"claim\": false}}"
+                );
+                let host = number as u64 % self.hosts;
+                let change = take_disk(host, number as u64, kinds.len() as u64);
+                submit(&engine, vec![change]).await?;
+                let start = Instant::now();
+                let answer = ask(&service, body).await?;
+                times.push(start.elapsed().as_secs_f64() * 1000.0);
+                ensure!(
+                    answer.0 == 409 && answer.1.contains("\"placement\":{"),
+                    "{name}: status {}: {}",
+                    answer.0,
+                    answer.1
+                );
+                bytes = answer.1.len();
+            }
+            let first_ms = times.remove(0);
+            times.sort_by(f64::total_cmp);
+            let at = |percent: usize| times.get(times.len() * percent / 100).copied();
+            kinds.push(Kind {
+                name,
+                p50_ms: at(50).unwrap_or(first_ms),
+                p99_ms: at(99).unwrap_or(first_ms),
+                first_ms,
+                bytes,
+            });
+        }
+        let mut storm = Vec::new();
+        let worst = kinds.iter().map(|kind| kind.p50_ms).fold(0.0, f64::max);
+        let mut bars = vec![at_most("p50 of a whole refusal in ms", worst, P50_MS)];
+        if self.storm > 0 {
+            let alone = storm::claims_beside(&service, 0).await?;
+            let beside = storm::claims_beside(&service, self.storm).await?;
+            bars.extend(beside.bars(&alone));
+            storm.extend([alone, beside]);
+        }
+        engine.shutdown();
+        Ok(Report { kinds, storm, bars })
+    }
+
+    /// Creates hosts that are full to different degrees, all heard of just now.
+    async fn fill(
+        &self,
+        engine: &Engine<ControlMachine>,
+        scheduler: &mut Scheduler,
+    ) -> anyhow::Result<()> {
+        submit(engine, vec![Command::SyncStandardNames { at: AT }]).await?;
+        for first in (0..self.hosts).step_by(1000) {
+            let hosts = first..self.hosts.min(first + 1000);
+            for step in [create, create_parts, fill_in, fill_parts, mark, claim] {
+                let commands = hosts.clone().flat_map(|host| step(host, self.trees));
+                submit(engine, commands.collect()).await?;
+            }
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        let now = Timestamp(i64::try_from(now.as_micros())?);
+        for host in 0..self.hosts {
+            let mut report = HostReport::default();
+            report.facts.names.service_host = format!("host-{host}");
+            report.facts.names.node = format!("node-{host}");
+            report.facts.platform.hypervisor_type = Some("QEMU".to_owned());
+            let full = HostUpdate::Full(Box::new(report));
+            scheduler.hosts_mut().apply(uuid(1, host), now, &full);
+        }
+        Ok(())
+    }
+}
+
+/// A command that claims a little of a host, so that the state has changed.
+fn take_disk(host: u64, number: u64, kind: u64) -> Command {
+    let consumer = Numbers::new(8, number * KINDS.len() as u64 + kind).uuid();
+    Command::Claim {
+        consumers: vec![ConsumerClaim {
+            consumer: ConsumerUuid::from_uuid(consumer),
+            generation: ConsumerGeneration::Is(None),
+            project: "bench".to_owned(),
+            user: "bench".to_owned(),
+            consumer_type: None,
+            allocations: vec![AllocationRequest {
+                provider: uuid(1, host),
+                resources: vec![("DISK_GB".to_owned(), 1)],
+            }],
+        }],
+        at: AT,
+    }
+}
+
+async fn ask(service: &Arc<SchedulerService>, body: String) -> anyhow::Result<(u16, String)> {
+    let request = Request::post("/v1/destinations")
+        .header("x-auth-token", "admin")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body)))?;
+    send(service, request).await
+}
+
+async fn send(
+    service: &Arc<SchedulerService>,
+    request: Request<Full<Bytes>>,
+) -> anyhow::Result<(u16, String)> {
+    let response = service.handle(request, None).await;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await;
+    let body = body.map_err(|error| anyhow::anyhow!("{error}"))?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+async fn submit(engine: &Engine<ControlMachine>, commands: Vec<Command>) -> anyhow::Result<()> {
+    let answers: Vec<_> = commands
+        .into_iter()
+        .map(|command| submit_placement(engine, command))
+        .collect();
+    for answer in answers {
+        let decided = answer.await?;
+        decided.map_err(|refusal| anyhow::anyhow!("refused: {refusal}"))?;
+    }
+    Ok(())
+}
+
+fn uuid(kind: u64, number: u64) -> Uuid {
+    Numbers::new(kind, number).uuid()
+}
+
+fn is_tree(host: u64, trees: u64) -> bool {
+    host % 100 < trees
+}
+
+fn parts(host: u64, trees: u64) -> impl Iterator<Item = Uuid> {
+    let count = if is_tree(host, trees) { 2 } else { 0 };
+    (0..count).map(move |part| uuid(2, host * 2 + part))
+}
+
+fn create(host: u64, _trees: u64) -> Vec<Command> {
+    vec![Command::CreateProvider {
+        uuid: uuid(1, host),
+        name: format!("host-{host}"),
+        parent: None,
+        at: AT,
+    }]
+}
+
+fn create_parts(host: u64, trees: u64) -> Vec<Command> {
+    let create = |part: Uuid| Command::CreateProvider {
+        uuid: part,
+        name: part.to_string(),
+        parent: Some(uuid(1, host)),
+        at: AT,
+    };
+    parts(host, trees).map(create).collect()
+}
+
+fn set(provider: Uuid, stocks: &[(&str, i32)]) -> Command {
+    let inventory = |total| Inventory::new(total, 1.0);
+    let inventories = stocks.iter();
+    Command::SetInventories {
+        provider,
+        generation: None,
+        inventories: inventories
+            .map(|(class, total)| ((*class).to_owned(), inventory(*total)))
+            .collect(),
+        may_reserve_all: true,
+        at: AT,
+    }
+}
+
+fn fill_in(host: u64, trees: u64) -> Vec<Command> {
+    let mut stocks = vec![("MEMORY_MB", 65_536), ("DISK_GB", 100)];
+    if !is_tree(host, trees) {
+        stocks.push(("VCPU", 64));
+    }
+    vec![set(uuid(1, host), &stocks)]
+}
+
+fn fill_parts(host: u64, trees: u64) -> Vec<Command> {
+    parts(host, trees)
+        .map(|part| set(part, &[("VCPU", 32)]))
+        .collect()
+}
+
+/// Hosts with the trait have few CPUs left, and those with disk left little memory.
+fn mark(host: u64, _trees: u64) -> Vec<Command> {
+    let traits = ["HW_CPU_X86_AVX2"].into_iter();
+    vec![Command::SetTraits {
+        provider: uuid(1, host),
+        generation: None,
+        traits: traits
+            .filter(|_| host.is_multiple_of(2))
+            .map(str::to_owned)
+            .collect(),
+        at: AT,
+    }]
+}
+
+fn claim(host: u64, trees: u64) -> Vec<Command> {
+    let mut numbers = Numbers::new(4, host);
+    let mut below = |end: u64| i64::try_from(numbers.next() % end).unwrap_or(0);
+    let cpus = if host.is_multiple_of(2) {
+        50 + below(14)
+    } else {
+        below(64)
+    };
+    let disk = below(90);
+    let memory = if disk < 10 {
+        30_000 + below(30_000)
+    } else {
+        1 + below(65_000)
+    };
+    let mut allocations = vec![AllocationRequest {
+        provider: uuid(1, host),
+        resources: vec![
+            ("MEMORY_MB".to_owned(), memory),
+            ("DISK_GB".to_owned(), disk + 1),
+        ],
+    }];
+    let holders: Vec<Uuid> = parts(host, trees).collect();
+    if holders.is_empty() {
+        allocations[0].resources.push(("VCPU".to_owned(), cpus + 1));
+    }
+    for part in holders {
+        allocations.push(AllocationRequest {
+            provider: part,
+            resources: vec![("VCPU".to_owned(), cpus / 2 + 1)],
+        });
+    }
+    vec![Command::Claim {
+        consumers: vec![ConsumerClaim {
+            consumer: ConsumerUuid::from_uuid(uuid(5, host)),
+            generation: ConsumerGeneration::Is(None),
+            project: "bench".to_owned(),
+            user: "bench".to_owned(),
+            consumer_type: None,
+            allocations,
+        }],
+        at: AT,
+    }]
+}

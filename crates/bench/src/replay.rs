@@ -1,0 +1,328 @@
+//! `placewright replay`: drives a running installation with a trace through the compute API.
+
+pub(crate) mod api;
+pub(crate) mod board;
+pub(crate) mod drive;
+pub(crate) mod flavors;
+pub(crate) mod fleet;
+mod picture;
+mod progress;
+mod report;
+mod retries;
+pub(crate) mod servers;
+#[cfg(test)]
+mod tests;
+pub(crate) mod usage;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use placewright_roles::output::print;
+use placewright_trace::{Node, Task, flavor::flavor, nodes, tasks};
+use tokio::sync::watch;
+
+use crate::arguments::positive;
+use api::{Access, Api};
+use board::Board;
+use drive::{Drive, Pace, Work};
+use flavors::Flavors;
+use progress::Progress;
+use report::{Report, Run};
+use usage::{Amounts, Sample, percent};
+
+/// Arguments of `placewright replay`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    placewright up --nodes crates/trace/data/nodes.csv &\n  \
+    placewright replay --nodes crates/trace/data/nodes.csv --tasks crates/trace/data/tasks.csv\n  \
+    placewright replay … --speed 3600   # an hour of the trace in a second, with its deletions")]
+pub(crate) struct Replay {
+    /// The machines: CSV with the columns sn, cpu_milli, memory_mib, gpu, model
+    #[arg(long, value_name = "FILE")]
+    nodes: PathBuf,
+
+    /// The tasks: CSV with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec,
+    /// creation_time, deletion_time
+    #[arg(long, value_name = "FILE")]
+    tasks: PathBuf,
+
+    /// Keep the trace's times, compressed so much; without it tasks come one after the other as
+    /// fast as they are taken, and nobody leaves
+    #[arg(long, value_name = "X", value_parser = positive)]
+    speed: Option<f64>,
+
+    /// With --speed: leave the servers where they are when their tasks end
+    #[arg(long, requires = "speed")]
+    no_delete: bool,
+
+    /// Only the first tasks of the trace
+    #[arg(long, value_name = "TASKS")]
+    limit: Option<usize>,
+
+    #[command(flatten)]
+    access: Access,
+
+    /// Requests under way at a time
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+
+    /// Servers being built at a time
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    in_flight: u32,
+
+    /// How long to wait for the installation to have all hosts
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    wait: u64,
+
+    /// How long to wait when servers are being built and none gets ready
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    patience: u64,
+
+    /// Where the picture (fill.svg) and the figures (report.json) go
+    #[arg(long, value_name = "FOLDER", default_value = "replay")]
+    out: PathBuf,
+
+    /// Delete what is left of the run's servers at the end
+    #[arg(long)]
+    clean_up: bool,
+}
+
+/// The interval of samples of the installation's usage.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// The interval of the first samples, which then grows, so that the chart of a short run has enough
+/// points.
+const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(20);
+
+impl Replay {
+    /// Runs the replay; returns whether every task ended active or was refused with a reason.
+    ///
+    /// # Errors
+    ///
+    /// A file is not valid, the installation does not answer or has other hosts, or the results
+    /// cannot be written.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let nodes = nodes::read(&self.nodes).context("--nodes")?;
+        let mut tasks = tasks::read(&self.tasks).context("--tasks")?;
+        tasks.truncate(self.limit.unwrap_or(usize::MAX));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(self.replay(&nodes, &tasks))
+    }
+
+    async fn replay(&self, nodes: &[Node], tasks: &[Task]) -> anyhow::Result<bool> {
+        let connections = usize::from(self.connections);
+        let api = Arc::new(Api::new(&self.access, connections)?);
+        let wait = Duration::from_secs(self.wait);
+        let fleet = fleet::wait_for(&api, nodes, wait).await?;
+        let beyond = fleet.beyond(nodes);
+        if beyond > 0 {
+            eprintln!(
+                "the installation has {beyond} more hosts than the nodes file: shares are of the file's"
+            );
+        }
+        let works = self.works(&api, tasks).await?;
+        let stop = on_interrupt();
+        let board = Arc::new(Board::new(works.len(), self.in_flight as usize));
+        let drive = Arc::new(Drive {
+            api: Arc::clone(&api),
+            works: works.into(),
+            board: Arc::clone(&board),
+            pace: Pace {
+                connections,
+                patience: Duration::from_secs(self.patience),
+            },
+            stop: stop.clone(),
+            start: Instant::now(),
+        });
+        let totals = usage::totals(nodes);
+        let samples = run_sampled(&drive, &totals).await;
+        let time = last_end(&drive, &board);
+        let report = Report::new(Run {
+            works: &drive.works,
+            entries: &board.entries(),
+            samples: &samples,
+            totals: &totals,
+            hosts: nodes.len(),
+            time,
+            stopped: *stop.borrow(),
+            retries: retries(&api, &board, connections).await,
+        });
+        self.write(&report, &totals, &samples)?;
+        if self.clean_up {
+            clean_up(&api, &board, connections).await;
+        }
+        Ok(report.is_settled() && !report.stopped)
+    }
+
+    /// The servers to create, with their times and the installation's flavors.
+    async fn works(&self, api: &Api, tasks: &[Task]) -> anyhow::Result<Vec<Work>> {
+        let mut flavors = Flavors::read(api).await?;
+        let mut ids = BTreeMap::new();
+        let first_s = tasks.first().map_or(0, |task| task.created_s);
+        let at = |time_s: u64| {
+            let speed = self.speed?;
+            #[expect(clippy::cast_precision_loss, reason = "times of traces are small")]
+            let seconds = time_s.saturating_sub(first_s) as f64 / speed;
+            Duration::try_from_secs_f64(seconds).ok()
+        };
+        let mut works = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let wanted = flavor(task);
+            let flavor = match ids.get(&wanted) {
+                Some(id) => Arc::clone(id),
+                None => {
+                    let id = flavors.ensure(api, &wanted).await?;
+                    ids.insert(wanted, Arc::clone(&id));
+                    id
+                }
+            };
+            works.push(Work {
+                name: task.name.clone(),
+                flavor,
+                create_at: at(task.created_s).unwrap_or_default(),
+                delete_at: task.deleted_s.filter(|_| !self.no_delete).and_then(at),
+            });
+        }
+        eprintln!(
+            "{} tasks of {} flavors, {} of them new",
+            tasks.len(),
+            ids.len(),
+            flavors.made
+        );
+        Ok(works)
+    }
+
+    fn write(&self, report: &Report, totals: &Amounts, samples: &[Sample]) -> anyhow::Result<()> {
+        print(&report.to_text())?;
+        let at = || format!("the folder {}", self.out.display());
+        std::fs::create_dir_all(&self.out).with_context(at)?;
+        let name = self.tasks.file_name().unwrap_or_default();
+        let title = format!("{}, {} hosts", name.to_string_lossy(), report.hosts);
+        let picture = picture::draw(&title, report.tasks, totals, samples);
+        std::fs::write(self.out.join("fill.svg"), picture).with_context(at)?;
+        let json = serde_json::to_string_pretty(report)?;
+        std::fs::write(self.out.join("report.json"), json).with_context(at)?;
+        let out = self.out.display();
+        print(&format!(
+            "\nfill over time: {out}/fill.svg   figures: {out}/report.json\n"
+        ))
+    }
+}
+
+/// Becomes true when the user presses Ctrl-C. The second time ends the program at once.
+fn on_interrupt() -> watch::Receiver<bool> {
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            eprintln!("stopping: nothing more is asked for (once more to leave at once)");
+            // The receiver lives as long as the run.
+            let _ = stop.send(true);
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(130);
+            }
+        }
+        // The sender is kept, because dropping it would look like a stop.
+        std::future::pending::<()>().await;
+    });
+    stopped
+}
+
+/// Runs to the end and takes samples throughout, with one at the start and one at the end.
+async fn run_sampled(drive: &Arc<Drive>, totals: &Amounts) -> Vec<Sample> {
+    let mut progress = Progress::new(drive.works.len());
+    let mut samples = Vec::new();
+    let mut project = None;
+    let running = Arc::clone(drive);
+    samples.push(sample(drive, &mut project).await);
+    let mut run = tokio::spawn(async move { running.run().await });
+    let mut interval = SAMPLE_INTERVAL_MIN;
+    loop {
+        let ended = tokio::select! {
+            _ = &mut run => true,
+            () = tokio::time::sleep(interval) => false,
+        };
+        interval = (interval * 11 / 10).min(SAMPLE_INTERVAL);
+        let sample = sample(drive, &mut project).await;
+        let shares = totals.iter().map(|(class, total)| {
+            let used = sample.used.get(class).copied().unwrap_or(0);
+            (class.as_str(), percent(used, *total))
+        });
+        let fullest = shares.max_by(|one, other| one.1.total_cmp(&other.1));
+        progress.show(&sample.counts, fullest);
+        samples.push(sample);
+        if ended {
+            progress.finish();
+            return samples;
+        }
+    }
+}
+
+/// Takes a sample of the installation. `project` is found with the first server.
+async fn sample(drive: &Drive, project: &mut Option<String>) -> Sample {
+    let counts = drive.board.counts();
+    let at_s = drive.start.elapsed().as_secs_f64();
+    if project.is_none()
+        && let Some(server) = drive.board.any_server()
+        && let Ok(shown) = servers::show(&drive.api, server).await
+    {
+        *project = Some(shown.tenant_id);
+    }
+    let used = match project {
+        Some(project) => usage::of_project(&drive.api, project).await,
+        None => Ok(Amounts::new()),
+    };
+    let used = used.unwrap_or_else(|error| {
+        tracing::debug!("a look at the usages failed: {error}");
+        Amounts::new()
+    });
+    Sample { at_s, counts, used }
+}
+
+/// The time from the start to the end of the last task that ended.
+fn last_end(drive: &Drive, board: &Board) -> Duration {
+    board.last_end().map_or(Duration::ZERO, |at| {
+        at.saturating_duration_since(drive.start)
+    })
+}
+
+/// Counts the retried builds of servers that still exist.
+async fn retries(api: &Arc<Api>, board: &Board, connections: usize) -> Option<retries::Retries> {
+    let entries = board.entries();
+    let there = entries.iter().filter(|entry| !entry.deleted);
+    let servers = there.filter_map(|entry| entry.server).collect();
+    match retries::count(api, servers, connections).await {
+        Ok(retries) => Some(retries),
+        Err(error) => {
+            eprintln!("how often builds were tried again is unknown: {error}");
+            None
+        }
+    }
+}
+
+/// Deletes the servers that are left.
+pub(crate) async fn clean_up(api: &Arc<Api>, board: &Board, connections: usize) {
+    let entries = board.entries();
+    let left = entries.iter().filter(|entry| !entry.deleted);
+    let mut left = left.filter_map(|entry| entry.server).collect::<Vec<_>>();
+    let mut deletions = tokio::task::JoinSet::new();
+    let mut failed = 0_u32;
+    let mut first = None;
+    while let Some(server) = left.pop() {
+        let api = Arc::clone(api);
+        deletions.spawn(async move { servers::delete(&api, server).await });
+        while deletions.len() >= connections || (left.is_empty() && !deletions.is_empty()) {
+            if let Some(Ok(Err(error))) = deletions.join_next().await {
+                failed += 1;
+                first.get_or_insert(error);
+            }
+        }
+    }
+    if let Some(error) = first {
+        eprintln!("{failed} servers are left, the first because of: {error}");
+    }
+}

@@ -1,0 +1,288 @@
+//! A client of the compute API and the placement API, with retries.
+
+use std::time::Duration;
+
+use placewright_errors::innermost;
+use anyhow::Context as _;
+use clap::Args;
+use jiff::Timestamp;
+use placewright_client::server_url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+/// Arguments that select an installation and authenticate the requests.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Access {
+    /// The compute API's address
+    #[arg(
+        long,
+        env = "PLACEWRIGHT_COMPUTE_URL",
+        default_value = "http://127.0.0.1:8774",
+        value_parser = server_url
+    )]
+    pub(crate) url: String,
+
+    /// The placement API's address; it says how full the installation is
+    #[arg(
+        long,
+        env = "PLACEWRIGHT_URL",
+        default_value = "http://127.0.0.1:8778",
+        value_parser = server_url
+    )]
+    pub(crate) placement_url: String,
+
+    /// The token to show; `noauth2` takes `admin`
+    #[arg(
+        long,
+        env = "OS_TOKEN",
+        default_value = "admin",
+        hide_env_values = true
+    )]
+    pub(crate) token: String,
+
+    /// One more header, as `Authorization: Basic …` for `http_basic`; may be given several times
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+}
+
+/// The microversion of requests to the compute API: the first in which flavors show their extra
+/// specs. Since earlier ones, listings of hypervisors are paginated and servers need a choice of
+/// networks.
+const COMPUTE_VERSION: &str = "compute 2.61";
+/// The microversion of requests to the placement API.
+const PLACEMENT_VERSION: &str = "placement 1.39";
+/// The time-out of a request.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// The most attempts of a request without a response, or with one that says to retry.
+const TRIES_MAX: u32 = 6;
+/// The wait before the second attempt; it doubles with each.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// One of the two APIs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    Compute,
+    Placement,
+}
+
+/// A client of both APIs, with connections that are reused.
+#[derive(Debug)]
+pub(crate) struct Api {
+    http: reqwest::Client,
+    compute: String,
+    placement: String,
+}
+
+/// Why a request did not succeed.
+#[derive(Debug, Clone, Error)]
+pub(crate) enum CallError {
+    /// There was no response; the request may have taken effect.
+    #[error("no answer from {url}: {reason}")]
+    NoAnswer { url: String, reason: String },
+    /// The response is an error.
+    #[error("{status}: {reason}")]
+    Refused { status: StatusCode, reason: String },
+    /// The response does not have the form that the API's reference describes.
+    #[error("the answer of {url} is not understood: {reason}")]
+    NotUnderstood { url: String, reason: String },
+}
+
+impl CallError {
+    /// Whether the object does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
+    }
+}
+
+/// The decoded body of a successful response.
+#[derive(Debug)]
+pub(crate) struct Answer<T> {
+    pub(crate) body: T,
+    /// The server's time, from the `Date` header.
+    pub(crate) date: Option<Timestamp>,
+}
+
+impl Api {
+    /// Creates a client for these addresses.
+    ///
+    /// # Errors
+    ///
+    /// A header or the token cannot be sent.
+    pub(crate) fn new(access: &Access, connections: usize) -> anyhow::Result<Self> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // It fails only when another provider was installed meanwhile, which does as well.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let mut headers = HeaderMap::new();
+        let token = HeaderValue::from_str(&access.token).context("--token")?;
+        headers.insert("x-auth-token", token);
+        headers.insert("accept", HeaderValue::from_static("application/json"));
+        for header in &access.headers {
+            let (name, value) = header
+                .split_once(':')
+                .with_context(|| format!("--header {header:?}: write it as \"Name: value\""))?;
+            let name = HeaderName::from_bytes(name.trim().as_bytes());
+            let value = HeaderValue::from_str(value.trim());
+            headers.insert(
+                name.with_context(|| format!("--header {header:?}: the name"))?,
+                value.with_context(|| format!("--header {header:?}: the value"))?,
+            );
+        }
+        let http = reqwest::Client::builder()
+            .timeout(ANSWER_MAX)
+            .pool_max_idle_per_host(connections)
+            .default_headers(headers)
+            .build()?;
+        let compute = access.url.trim_end_matches('/');
+        let compute = compute.trim_end_matches("/v2.1");
+        Ok(Self {
+            http,
+            compute: format!("{compute}/v2.1"),
+            placement: access.placement_url.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// Sends a GET request, and decodes the response.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        service: Service,
+        path: &str,
+    ) -> Result<Answer<T>, CallError> {
+        let answer = self.call(service, Method::GET, path, None).await?;
+        self.read(service, path, answer)
+    }
+
+    /// Sends a POST request with a prepared body, and decodes the response.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: String,
+    ) -> Result<T, CallError> {
+        let service = Service::Compute;
+        let answer = self.call(service, Method::POST, path, Some(body)).await?;
+        Ok(self.read(service, path, answer)?.body)
+    }
+
+    /// Sends a DELETE request; a missing object is not an error.
+    pub(crate) async fn delete(&self, path: &str) -> Result<(), CallError> {
+        let done = self.call(Service::Compute, Method::DELETE, path, None);
+        match done.await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn url(&self, service: Service, path: &str) -> String {
+        match service {
+            Service::Compute => format!("{}{path}", self.compute),
+            Service::Placement => format!("{}{path}", self.placement),
+        }
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        service: Service,
+        path: &str,
+        answer: Answer<Vec<u8>>,
+    ) -> Result<Answer<T>, CallError> {
+        match serde_json::from_slice(&answer.body) {
+            Ok(body) => Ok(Answer {
+                body,
+                date: answer.date,
+            }),
+            Err(error) => Err(CallError::NotUnderstood {
+                url: self.url(service, path),
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    /// Sends a request, with retries as long as they are safe and may help.
+    async fn call(
+        &self,
+        service: Service,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Answer<Vec<u8>>, CallError> {
+        let mut pause = PAUSE;
+        let mut tries = 1;
+        loop {
+            let done = self.call_once(service, &method, path, body.clone()).await;
+            let (error, again) = match done {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if !again || tries == TRIES_MAX {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+            tries += 1;
+        }
+    }
+
+    /// Sends a request once; a failure comes with whether a retry is safe.
+    async fn call_once(
+        &self,
+        service: Service,
+        method: &Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Answer<Vec<u8>>, (CallError, bool)> {
+        let url = self.url(service, path);
+        let version = match service {
+            Service::Compute => COMPUTE_VERSION,
+            Service::Placement => PLACEMENT_VERSION,
+        };
+        let mut request = self
+            .http
+            .request(method.clone(), &url)
+            .header("openstack-api-version", version);
+        if let Some(body) = body {
+            request = request
+                .header("content-type", "application/json")
+                .body(body);
+        }
+        let changes_nothing = *method != Method::POST;
+        let no_answer = |error: reqwest::Error| {
+            let is_safe = changes_nothing || error.is_connect();
+            let reason = innermost(&error);
+            let url = url.clone();
+            (CallError::NoAnswer { url, reason }, is_safe)
+        };
+        let answer = request.send().await.map_err(no_answer)?;
+        let status = answer.status();
+        let date = answer.headers().get("date").and_then(read_date);
+        let body = answer.bytes().await.map_err(no_answer)?.to_vec();
+        if status.is_success() {
+            return Ok(Answer { body, date });
+        }
+        let is_later =
+            status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS;
+        let reason = reason(&body);
+        Err((CallError::Refused { status, reason }, is_later))
+    }
+}
+
+fn read_date(value: &HeaderValue) -> Option<Timestamp> {
+    let date = jiff::fmt::rfc2822::parse(value.to_str().ok()?).ok()?;
+    Some(date.timestamp())
+}
+
+/// The reason in an error's body, in the form of either API; otherwise the body.
+fn reason(body: &[u8]) -> String {
+    let json: Option<Value> = serde_json::from_slice(body).ok();
+    let message = json.as_ref().and_then(|json| {
+        let of_placement = json.pointer("/errors/0/detail");
+        let of_compute = || json.as_object()?.values().next()?.get("message");
+        of_placement.or_else(of_compute)?.as_str()
+    });
+    match message {
+        Some(message) => message.trim().to_owned(),
+        None => String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
+    }
+}

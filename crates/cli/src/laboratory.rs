@@ -1,0 +1,48 @@
+//! `placewright bench` and `placewright replay`: names for the program `placewright-bench` beside this one.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+
+/// The program with benchmarks and the replay.
+const PROGRAM: &str = "placewright-bench";
+
+/// The arguments of a command that the other program carries out. It also has their help.
+#[derive(Debug, Args)]
+pub(crate) struct Forwarded {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Forwarded {
+    /// Becomes the other program, with these arguments behind the `first` ones.
+    ///
+    /// # Errors
+    ///
+    /// The program is not installed, or cannot be executed.
+    pub(crate) fn execute(&self, first: &[&str]) -> anyhow::Error {
+        let this = match std::env::current_exe().context("the path of this program") {
+            Ok(this) => this,
+            Err(error) => return error,
+        };
+        let program = this.with_file_name(PROGRAM);
+        if !program.exists() {
+            return anyhow!(
+                "{} is not installed: measurements and the replay are a program of their own, \
+                 {PROGRAM}, in the same directory; `cargo build --release -p placewright-cli` builds \
+                 both",
+                program.display()
+            );
+        }
+        let mut command = Command::new(&program);
+        // Servers to measure are of this very program, whatever its file is called.
+        command.env(placewright_roles::PROGRAM_VARIABLE, this);
+        command.args(first.iter().map(OsStr::new));
+        // It only returns when the program cannot be executed.
+        let error = command.args(&self.arguments).exec();
+        anyhow::Error::from(error).context(format!("cannot execute {}", program.display()))
+    }
+}

@@ -1,0 +1,192 @@
+//! `placewright agent`: manages hosts until it is told to stop.
+
+mod hosts;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use placewright_agent::{Agent, AgentError, Driver, placement};
+use placewright_auth::ServiceUser;
+use placewright_link::AgentLink;
+use placewright_rpc::{AgentClient, ClientOptions, Token};
+
+use placewright_tasks::{Task, watched};
+
+use crate::config::{AgentFlags, Config, ConfigErrors, Environment};
+use crate::control::signals::{self, nth};
+use crate::control::{logs, systemd, wire};
+use crate::options::{AgentOptions, DriverKind, Number, Options};
+use crate::warnings;
+
+/// Runs the agent until a signal ends it.
+///
+/// # Errors
+///
+/// The agent cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
+pub fn run(flags: &AgentFlags) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let config = Config::load(flags, &Environment::of_process())?;
+    let log = logs::start(&config.options.log)?;
+    let options = &config.options.agent;
+    let checked = check(&config)?;
+    warnings::log(&checked.warnings);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let serve = serve(options, checked, start);
+    let result = runtime.block_on(watched(Task::Main, serve));
+    runtime.shutdown_background();
+    drop(log);
+    result
+}
+
+/// The result of checking the options and reading the files that they name.
+pub struct Checked {
+    driver: Arc<dyn Driver>,
+    placement: placement::Options,
+    token: Option<Token>,
+    /// Settings that are allowed but probably not intended.
+    pub warnings: Vec<String>,
+}
+
+/// Checks what concerns several options together, and reads the files that they name.
+///
+/// # Errors
+///
+/// Whatever would keep the agent from starting.
+pub fn check(config: &Config) -> Result<Checked, ConfigErrors> {
+    let options = &config.options.agent;
+    let token = options.token_file.as_deref().map(Token::read).transpose();
+    Ok(Checked {
+        driver: hosts::driver(options)?,
+        placement: placement(&config.options)?,
+        token: token.map_err(|error| wrong("token_file", &error))?,
+        warnings: warnings::of_agent(config),
+    })
+}
+
+async fn serve(options: &AgentOptions, checked: Checked, start: Instant) -> anyhow::Result<()> {
+    let Checked {
+        driver,
+        placement,
+        token,
+        ..
+    } = checked;
+    let stops = signals::count_stops()?;
+    signals::ignore_hang_ups()?;
+    let link = AgentClient::new(ClientOptions {
+        token,
+        ..ClientOptions::new(&options.cell)
+    });
+    let link: Arc<dyn AgentLink> = Arc::new(link.map_err(|error| wrong("cell", &error))?);
+    let agent_options = agent_options(options, placement);
+    let record = agent_options.record.clone().unwrap_or_default();
+    let agent = Agent::start(agent_options, driver, link).await;
+    let agent = agent.map_err(|error| match error {
+        AgentError::Placement(error) => anyhow::Error::from(wrong("placement_url", &error)),
+        error => anyhow::Error::from(error),
+    })?;
+    systemd::ready();
+    systemd::feed_watchdog();
+    tokio::select! {
+        () = agent.ready() => tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            driver = options.driver.text(),
+            cell = options.cell,
+            placement = options.placement_url,
+            record = %record.display(),
+            start_ms = start.elapsed().as_millis(),
+            "ready"
+        ),
+        () = nth(&stops, 1) => {}
+    }
+    nth(&stops, 1).await;
+    tracing::info!("stopping: work under way may end; guests stay");
+    systemd::stopping();
+    tokio::select! {
+        () = agent.stop() => {}
+        () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The address of placement and the credentials for it.
+fn placement(all: &Options) -> Result<placement::Options, ConfigErrors> {
+    let options = &all.agent;
+    let token = match (&options.placement_user, &options.placement_password_file) {
+        (None, None) if options.placement_keystone => {
+            let user = ServiceUser::new(&wire::keystone(all)).map_err(|error| {
+                ConfigErrors(vec![format!("[keystone] {}", crate::config::chain(&error))])
+            })?;
+            placement::Credentials::Service(Arc::new(user))
+        }
+        (Some(_), _) if options.placement_keystone => {
+            let both = "does not go together with placement_keystone";
+            return Err(wrong("placement_user", &both));
+        }
+        (Some(user), Some(file)) => {
+            let text = std::fs::read_to_string(file);
+            let text = text.map_err(|error| wrong("placement_password_file", &error))?;
+            let password = text.lines().next().unwrap_or_default().to_owned();
+            placement::Credentials::Password(user.clone(), password)
+        }
+        (None, None) => placement::Credentials::Token(options.placement_token.clone()),
+        _ => {
+            let both = "goes together with placement_password_file";
+            return Err(wrong("placement_user", &both));
+        }
+    };
+    Ok(placement::Options::new(&options.placement_url, token))
+}
+
+fn agent_options(
+    options: &AgentOptions,
+    placement: placement::Options,
+) -> placewright_agent::Options {
+    let is_simulated = options.driver == DriverKind::Simulated;
+    placewright_agent::Options {
+        service_host: options.service_host.clone(),
+        record: Some(options.directory().join("guests")),
+        // Simulated guests do not outlive the machine anyway.
+        is_record_durable: !is_simulated,
+        placement: Some(placement),
+        resync: seconds(options.resync_s),
+        inspect: match is_simulated {
+            true => Duration::ZERO,
+            false => seconds(options.inspect_s),
+        },
+        heartbeat: milliseconds(options.heartbeat_ms),
+        gather: milliseconds(options.gather_ms),
+        prepare_timeout: milliseconds(options.prepare_timeout_ms),
+        builds_max: options.builds_max.count(),
+        drain: milliseconds(options.drain_timeout_ms),
+        ..placewright_agent::Options::default()
+    }
+}
+
+impl AgentOptions {
+    /// The directory of the data that the agent needs after a restart.
+    pub fn directory(&self) -> PathBuf {
+        let state = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+        self.state_path.clone().unwrap_or_else(|| {
+            state()
+                .unwrap_or_else(|| PathBuf::from("placewright-data"))
+                .join("agent")
+        })
+    }
+}
+
+fn wrong(name: &str, why: &dyn std::fmt::Display) -> ConfigErrors {
+    ConfigErrors(vec![format!("agent.{name}: {why}")])
+}
+
+fn milliseconds<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Duration {
+    Duration::from_millis(u64::try_from(number.get()).unwrap_or(0))
+}
+
+fn seconds<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Duration {
+    Duration::from_secs(u64::try_from(number.get()).unwrap_or(0))
+}

@@ -1,0 +1,218 @@
+//! `placewright cell`: runs one cell until it is told to stop.
+//!
+//! The order of a start: configuration, log, token, ports, store, then it listens. Whatever can
+//! fail quickly is done before the store is loaded.
+
+mod identity;
+mod metrics;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use placewright_cell::Cell;
+use placewright_conductor::{CellId, cell_conductor};
+use placewright_rpc::{
+    ClientOptions, PlacementClient, ServeOptions, Services, Token, serve as serve_grpc,
+};
+use placewright_tasks::{Task, watched};
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+
+use crate::config::{CellFlags, Config, ConfigErrors, Environment};
+use crate::control::journal_metrics::JournalMetrics;
+use crate::control::observer::Logged;
+use crate::control::signals::{self, nth};
+use crate::control::sockets::Socket;
+use crate::control::{BACKLOG, bind, descriptors, health, logs, systemd, wire};
+use crate::options::{CellOptions, Number, Options};
+use crate::warnings;
+
+/// Runs the cell until a signal ends it.
+///
+/// # Errors
+///
+/// The cell cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
+pub fn run(flags: &CellFlags) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let config = Config::load(flags, &Environment::of_process())?;
+    let log = logs::start(&config.options.log)?;
+    let (token, warnings) = check(&config)?;
+    warnings::log(&warnings);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(watched(Task::Main, serve(&config, token, start)));
+    // The thread of a store that is still being loaded is not waited for.
+    runtime.shutdown_background();
+    drop(log);
+    result
+}
+
+/// Checks what concerns several options together, and reads the token. Also returns settings that
+/// are allowed but probably not intended.
+///
+/// # Errors
+///
+/// Whatever would keep the cell from starting.
+pub fn check(config: &Config) -> Result<(Option<Token>, Vec<String>), ConfigErrors> {
+    let options = &config.options;
+    let cell = &options.cell;
+    let mut warnings = warnings::of_cell(config);
+    let token = cell.token_file.as_deref().map(Token::read).transpose();
+    let token = token.map_err(|error| ConfigErrors(vec![format!("cell.token_file: {error}")]))?;
+    if cell.uuid.is_some_and(|uuid| uuid.is_nil()) {
+        return Err(ConfigErrors(vec![
+            "cell.uuid: all zeros is the cell of instances without a host; it has no process"
+                .to_owned(),
+        ]));
+    }
+    let is_open = !cell.listen.ip().is_loopback() && token.is_none();
+    if is_open && !options.auth.i_know_this_is_open {
+        return Err(ConfigErrors(vec![format!(
+            "a cell without a token believes whoever reaches it, so it listens on loopback only, \
+             not on {}: set cell.token_file, or say --i-know-this-is-open",
+            cell.listen
+        )]));
+    }
+    if is_open {
+        warnings.push(format!(
+            "no token on an open address, {}: everybody who reaches it may do everything",
+            cell.listen
+        ));
+    }
+    Ok((token, warnings))
+}
+
+async fn serve(config: &Config, token: Option<Token>, start: Instant) -> anyhow::Result<()> {
+    let options = &config.options.cell;
+    let stops = signals::count_stops()?;
+    signals::ignore_hang_ups()?;
+    let placement = placement(options, token.clone())?;
+    let socket = bind(options.listen, "cell")?;
+    let shares = descriptors::of_cell(&config.options);
+    let metrics = options.metrics_listen;
+    let metrics = metrics.map(|listen| bind(listen, "cell.metrics"));
+    let (told, _) = health::start(metrics.transpose()?.map(Socket::Bound))?;
+    let directory = options.directory();
+    let id = identity::find(&directory, options.uuid)?;
+    let mut registry = Registry::default();
+    let observer = Logged(JournalMetrics::new(&mut registry));
+    let store = wire::journal(&config.options);
+    let cell_options = cell_options(&config.options, CellId(id));
+    let cell = tokio::select! {
+        cell = Cell::open(&directory, store, cell_options, observer, placement) => cell?,
+        () = nth(&stops, 1) => {
+            tracing::info!("stopped while the state was being loaded");
+            return Ok(());
+        }
+    };
+    metrics::register(&mut registry, &cell);
+    let listener = socket.listen(BACKLOG)?;
+    banner(config, &listener, &cell, &directory, start)?;
+    told.set(metrics::Vitals::new(registry, stops.clone()));
+    systemd::ready();
+    systemd::feed_watchdog();
+
+    let services = Services {
+        cell: Some(Arc::clone(&cell) as _),
+        agents: Some(Arc::clone(&cell) as _),
+        placement: None,
+    };
+    let serve_options = ServeOptions {
+        token,
+        drain_timeout: milliseconds(options.drain_timeout_ms),
+        ..wire::cell(&config.options, shares.cell)
+    };
+    let serving = serve_grpc(listener, services, serve_options, nth(&stops, 1));
+    let stopping = async {
+        nth(&stops, 1).await;
+        tracing::info!(
+            "stopping: what was accepted is made durable; a second signal ends it at once"
+        );
+        systemd::stopping();
+        // This also ends the streams, for which the server waits.
+        cell.shutdown().await;
+    };
+    tokio::select! {
+        (served, ()) = async { tokio::join!(serving, stopping) } => served?,
+        () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The link through which the cell reaches placement.
+fn placement(
+    options: &CellOptions,
+    token: Option<Token>,
+) -> Result<Arc<PlacementClient>, ConfigErrors> {
+    let client = PlacementClient::new(ClientOptions {
+        token,
+        call_timeout: milliseconds(options.ask_timeout_ms),
+        ..ClientOptions::new(&options.placement)
+    });
+    let client = client.map_err(|error| ConfigErrors(vec![format!("cell.placement: {error}")]))?;
+    Ok(Arc::new(client))
+}
+
+fn cell_options(options: &Options, id: CellId) -> placewright_cell::Options {
+    let cell = &options.cell;
+    placewright_cell::Options {
+        conductor: cell_conductor::Options {
+            step_timeout_ms: u32::try_from(cell.step_timeout_ms.get()).unwrap_or(u32::MAX),
+        },
+        engine: wire::cell_engine(options),
+        host_timeout: milliseconds(cell.host_timeout_ms),
+        resend_after: milliseconds(cell.resend_ms),
+        ask_timeout: milliseconds(cell.ask_timeout_ms),
+        remember_deleted: milliseconds(cell.remember_deleted_s) * 1000,
+        hosts_max: cell.hosts_max.count(),
+        ..placewright_cell::Options::new(id)
+    }
+}
+
+fn milliseconds<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Duration {
+    Duration::from_millis(u64::try_from(number.get()).unwrap_or(0))
+}
+
+/// Logs what runs, at which addresses, and on which store.
+fn banner(
+    config: &Config,
+    listener: &TcpListener,
+    cell: &Cell,
+    directory: &Path,
+    start: Instant,
+) -> anyhow::Result<()> {
+    let figures = cell.figures();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        cell = %cell.id(),
+        grpc = %listener.local_addr()?,
+        placement = config.options.cell.placement,
+        config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
+        store = %directory.display(),
+        sequence = cell.engine().durable_sequence(),
+        instances = figures.instances,
+        hosts = figures.hosts,
+        start_ms = start.elapsed().as_millis(),
+        "ready"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::OPTIONS;
+
+    #[test]
+    fn the_table_has_the_defaults_of_the_crate() {
+        let texts: Vec<&str> = OPTIONS.iter().map(|spec| spec.default).collect();
+        let options = Options::from_texts(&texts).unwrap();
+        let id = CellId(uuid::Uuid::from_u128(1));
+        let ours = format!("{:#?}", cell_options(&options, id));
+        assert_eq!(ours, format!("{:#?}", placewright_cell::Options::new(id)));
+    }
+}

@@ -1,0 +1,53 @@
+//! The layer of environment variables.
+
+use std::ffi::OsString;
+
+use super::{Given, Source, Value, nearest};
+use crate::options::OPTIONS;
+
+/// Variables with the prefix that are not options: the path of the configuration file, the server's
+/// address for client commands, and those of the scripts under `tests/`.
+const OTHERS: [&str; 3] = [
+    "PLACEWRIGHT_CONFIG",
+    "PLACEWRIGHT_URL",
+    crate::PROGRAM_VARIABLE,
+];
+
+/// The prefix of variables for the scripts under `tests/`, which the program ignores.
+const TESTS: &str = "PLACEWRIGHT_TEST_";
+
+/// The values in these variables; unknown names with the prefix are errors.
+pub(super) fn read(variables: &[(OsString, OsString)], problems: &mut Vec<String>) -> Vec<Given> {
+    let mut given = Vec::new();
+    for (variable, value) in variables {
+        let name = variable.to_string_lossy();
+        if !name.starts_with("PLACEWRIGHT_") || name.starts_with(TESTS) || OTHERS.contains(&&*name)
+        {
+            continue;
+        }
+        let Some(index) = OPTIONS.iter().position(|spec| spec.variable() == name) else {
+            let near = nearest(
+                &name,
+                OPTIONS.iter().map(crate::options::OptionSpec::variable),
+            );
+            problems.push(format!("{name}: unknown variable{near}"));
+            continue;
+        };
+        match value.to_str() {
+            Some(text) => {
+                let source = Source::Environment(name.into_owned());
+                given.push((
+                    index,
+                    Value {
+                        text: text.to_owned(),
+                        source,
+                    },
+                ));
+            }
+            None => problems.push(format!("{name}: its value is not UTF-8")),
+        }
+    }
+    // The environment has no defined order, so values are sorted into that of the table.
+    given.sort_by_key(|(index, _)| *index);
+    given
+}

@@ -1,0 +1,215 @@
+//! The options that each command reads.
+//!
+//! A flag that a command does not read is an error, because the user expects it to have an effect.
+//! Keys of the configuration file and environment variables are not, since one file is often for
+//! all commands.
+
+use super::flags::FlagsOf;
+use crate::options::{OPTIONS, OptionSpec, SECTIONS};
+
+/// The options that a command reads, in the order of its help.
+#[derive(Debug)]
+pub struct Reader {
+    /// The command as the user writes it, such as `up`.
+    pub command: &'static str,
+    parts: &'static [(&'static str, Keys)],
+    /// Whether it also reads all other sections, except those that only one command reads.
+    reads_rest: bool,
+}
+
+/// Sections that only one command reads.
+const OF_OTHERS: [&str; 2] = ["cell", "agent"];
+
+/// The keys that are read of a section.
+#[derive(Debug, Clone, Copy)]
+enum Keys {
+    All,
+    Only(&'static [&'static str]),
+    AllBut(&'static [&'static str]),
+}
+
+impl Keys {
+    fn contains(self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.contains(&name),
+            Self::AllBut(names) => !names.contains(&name),
+        }
+    }
+}
+
+impl Reader {
+    /// The keys that are read of a section; none if nothing is.
+    fn keys(&self, section: &str) -> Option<Keys> {
+        let mut parts = self.parts.iter();
+        let named = parts.find(|(name, _)| *name == section);
+        let is_rest = self.reads_rest && !OF_OTHERS.contains(&section);
+        named
+            .map(|(_, keys)| *keys)
+            .or(is_rest.then_some(Keys::All))
+    }
+
+    /// Whether the command reads an option.
+    pub fn reads(&self, spec: &OptionSpec) -> bool {
+        self.keys(spec.section)
+            .is_some_and(|keys| keys.contains(spec.name))
+    }
+
+    /// The sections that the command reads, in the order of its help: those that it names, then the
+    /// rest, and the log's last.
+    fn sections(&self) -> Vec<&'static str> {
+        let named = self.parts.iter().map(|(section, _)| *section);
+        let all = SECTIONS.iter().map(|section| section.name);
+        let mut sections: Vec<&str> = Vec::new();
+        for section in named.chain(all) {
+            if section != "log" && !sections.contains(&section) && self.keys(section).is_some() {
+                sections.push(section);
+            }
+        }
+        sections.push("log");
+        sections
+    }
+}
+
+/// The commands that read an option, as a list for an error message.
+pub(crate) fn readers_of(spec: &OptionSpec) -> String {
+    let readers = [&CONTROL, &UP, &CELL, &AGENT].into_iter();
+    let names: Vec<String> = readers
+        .filter(|reader| reader.reads(spec))
+        .map(|reader| format!("`placewright {}`", reader.command))
+        .collect();
+    names.join(", ")
+}
+
+/// Binds a type of flags to the command that reads them, at compile time.
+pub trait Reads {
+    /// The command; if none, all options are read.
+    const READER: Option<&'static Reader>;
+}
+
+macro_rules! readers {
+    ($($(#[doc = $doc:literal])+ $Flags:ident $Marker:ident = $reader:expr;)+) => {
+        $(
+            /// The marker of the flags of one command.
+            #[derive(Debug, Clone, Copy)]
+            pub struct $Marker;
+
+            impl Reads for $Marker {
+                const READER: Option<&'static Reader> = $reader;
+            }
+
+            $(#[doc = $doc])+
+            pub type $Flags = FlagsOf<$Marker>;
+        )+
+    };
+}
+
+readers! {
+    /// All options, for commands about the configuration itself.
+    AllFlags Everything = None;
+    /// The options of `up`.
+    UpFlags OfUp = Some(&UP);
+    /// The options of `control`.
+    ControlFlags OfControl = Some(&CONTROL);
+    /// The options of `cell`.
+    CellFlags OfCell = Some(&CELL);
+    /// The options of `agent`.
+    AgentFlags OfAgent = Some(&AGENT);
+}
+
+static UP: Reader = Reader {
+    command: "up",
+    parts: &[
+        ("placement", Keys::All),
+        ("compute", Keys::All),
+        ("scheduler", Keys::All),
+    ],
+    reads_rest: true,
+};
+
+static CONTROL: Reader = Reader {
+    command: "control",
+    parts: &[
+        ("placement", Keys::All),
+        ("scheduler", Keys::All),
+        ("compute", Keys::All),
+    ],
+    reads_rest: true,
+};
+
+static CELL: Reader = Reader {
+    command: "cell",
+    parts: &[
+        ("cell", Keys::All),
+        ("store", Keys::AllBut(&["path"])),
+        ("auth", Keys::Only(&["i_know_this_is_open"])),
+        ("log", Keys::All),
+    ],
+    reads_rest: false,
+};
+
+static AGENT: Reader = Reader {
+    command: "agent",
+    parts: &[
+        ("agent", Keys::All),
+        (
+            "keystone",
+            Keys::Only(&[
+                "auth_url",
+                "username",
+                "password",
+                "password_file",
+                "user_domain_name",
+                "project_name",
+                "project_domain_name",
+                "cafile",
+                "connect_timeout_ms",
+                "request_timeout_ms",
+            ]),
+        ),
+        ("log", Keys::All),
+    ],
+    reads_rest: false,
+};
+
+/// The indexes of the options that are read, in the order of the help.
+pub(super) fn in_order(reader: Option<&'static Reader>) -> Vec<usize> {
+    let sections = match reader {
+        Some(reader) => reader.sections(),
+        None => SECTIONS.iter().map(|section| section.name).collect(),
+    };
+    let is_read = |spec: &OptionSpec| reader.is_none_or(|reader| reader.reads(spec));
+    let mut indexes = Vec::new();
+    for section in sections {
+        let all = OPTIONS.iter().enumerate();
+        let of_section = all.filter(|(_, spec)| spec.section == section && is_read(spec));
+        indexes.extend(of_section.map(|(index, _)| index));
+    }
+    indexes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_read_by_a_command_and_every_name_is_an_option() {
+        for spec in OPTIONS {
+            assert!(!readers_of(spec).is_empty(), "{}", spec.key());
+        }
+        for reader in [&UP, &CONTROL, &CELL, &AGENT] {
+            for (section, keys) in reader.parts {
+                let names = match keys {
+                    Keys::All => &[],
+                    Keys::Only(names) | Keys::AllBut(names) => *names,
+                };
+                assert!(SECTIONS.iter().any(|known| known.name == *section));
+                for name in names {
+                    let key = format!("{section}.{name}");
+                    assert!(crate::options::find(&key).is_some(), "{key}");
+                }
+            }
+        }
+        assert_eq!(in_order(None).len(), OPTIONS.len());
+    }
+}

@@ -1,0 +1,239 @@
+//! `placewright control`: runs control with its APIs until it is told to stop.
+//!
+//! The order of a start: configuration, log, ports, policies and authentication, store, then it
+//! listens. Whatever can fail quickly is done before the store is loaded.
+
+mod access;
+mod api_threads;
+pub(crate) mod descriptors;
+pub(crate) mod health;
+pub(crate) mod journal_metrics;
+#[cfg(test)]
+mod log_capture;
+mod log_fields;
+mod log_lines;
+pub(crate) mod logs;
+pub(crate) mod observer;
+pub(crate) mod panics;
+pub(crate) mod restart;
+pub(crate) mod running;
+pub mod scheduler_rules;
+pub(crate) mod signals;
+pub(crate) mod sockets;
+pub(crate) mod systemd;
+pub(crate) mod wire;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, anyhow, bail};
+use placewright_auth::{Authenticator, Policy};
+use placewright_engine::{Engine, Observer, RecoverError};
+use placewright_journal::SqliteJournal;
+use placewright_placement::{Command, Timestamp};
+use placewright_rpc::Token;
+use placewright_scheduler::select::Scheduler;
+use placewright_control::{ControlMachine, submit_placement};
+use placewright_tasks::{Task, watched};
+use tokio::net::TcpSocket;
+use running::Running;
+use signals::nth;
+
+use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
+use crate::options::{AuthStrategy, Options};
+use crate::warnings;
+
+/// Runs control until a signal ends it.
+///
+/// # Errors
+///
+/// Control cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
+pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let config = Config::load(flags, &Environment::of_process())?;
+    let log = logs::start(&config.options.log)?;
+    check_open(&config.options)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(watched(Task::Main, serve(&config, start)));
+    // The thread of a store that is still being loaded is not waited for.
+    runtime.shutdown_background();
+    drop(log);
+    result
+}
+
+/// Checks what concerns several options together, and the files that they name. Returns settings
+/// that are allowed but probably not intended.
+///
+/// # Errors
+///
+/// The first error that would keep control from starting.
+pub fn check(config: &Config) -> Result<Vec<String>, ConfigErrors> {
+    Checked::new(config).map(|checked| checked.warnings)
+}
+
+/// The result of checking the options and reading the files that they name, before anything is
+/// opened.
+pub(crate) struct Checked {
+    token: Option<Token>,
+    authenticator: Authenticator,
+    policy: Policy,
+    scheduler: Scheduler,
+    /// Settings that are allowed but probably not intended.
+    warnings: Vec<String>,
+}
+
+impl Checked {
+    /// Reads everything that a start needs.
+    ///
+    /// # Errors
+    ///
+    /// The first error that would keep control from starting.
+    fn new(config: &Config) -> Result<Self, ConfigErrors> {
+        let options = &config.options;
+        let mut warnings = check_open(options)?;
+        let scheduler = scheduler_rules::load(options, &mut warnings)?;
+        let token = running::token(options)?;
+        let (authenticator, policy) = access::load(options, &mut warnings)?;
+        warnings.extend(warnings::of_control(config));
+        Ok(Self {
+            token,
+            authenticator,
+            policy,
+            scheduler,
+            warnings,
+        })
+    }
+}
+
+/// The backlog of the listening socket: connections that wait to be accepted.
+pub(crate) const BACKLOG: u32 = 4096;
+
+/// Refuses a configuration that accidentally gives everybody full access, and warns if it is
+/// intended.
+pub(crate) fn check_open(options: &Options) -> Result<Vec<String>, ConfigErrors> {
+    let mut warnings = Vec::new();
+    let listens = std::iter::once(options.placement.listen)
+        .chain(options.scheduler.listen)
+        .chain(options.compute.listen);
+    for listen in listens {
+        let is_open = options.auth.strategy == AuthStrategy::Noauth2 && !listen.ip().is_loopback();
+        if is_open && !options.auth.i_know_this_is_open {
+            return Err(ConfigErrors(vec![format!(
+                "auth.strategy noauth2 believes whatever a client says, so it listens on loopback \
+                 only, not on {listen}: set auth.strategy to http_basic or keystone, or say \
+                 --i-know-this-is-open"
+            )]));
+        }
+        if is_open {
+            warnings.push(format!(
+                "noauth2 on an open address, {listen}: everybody who reaches it may do everything"
+            ));
+        }
+    }
+    if let Some(listen) = options.control.listen
+        && !listen.ip().is_loopback()
+        && options.control.token_file.is_none()
+    {
+        if options.auth.i_know_this_is_open {
+            warnings.push(format!(
+                "no token on an open address, {listen}: whoever reaches it is believed to be a cell"
+            ));
+            return Ok(warnings);
+        }
+        return Err(ConfigErrors(vec![format!(
+            "without a token control believes whatever a cell says, so it listens to cells on \
+             loopback only, not on {listen}: set control.token_file, or say --i-know-this-is-open"
+        )]));
+    }
+    Ok(warnings)
+}
+
+async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
+    let stops = signals::count_stops()?;
+    let hang_ups = signals::hang_ups()?;
+    let Some(running) = Running::start(config, &stops, 0).await? else {
+        return Ok(());
+    };
+    running.reread_access(&config.options, hang_ups);
+    running.banner(config, start).await?;
+    systemd::ready();
+    systemd::feed_watchdog();
+    let (runtime, engine) = (running.runtime.clone(), running.engine.clone());
+    let restart = Arc::clone(&running.restart);
+    let stopping = async {
+        nth(&stops, 1).await;
+        tracing::info!("stopping: requests under way end first; a second signal ends it at once");
+        systemd::stopping();
+    };
+    tokio::select! {
+        (served, ()) = async { tokio::join!(running.serve(&config.options, &stops), stopping) } => served?,
+        () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+    }
+    running::close(runtime, engine).await?;
+    restart.finish();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Binds the address, so that a start fails before the store is loaded if it is in use. Nobody can
+/// connect until the socket listens.
+pub(crate) fn bind(address: SocketAddr, section: &str) -> anyhow::Result<TcpSocket> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // The port of a server that has just ended can be bound at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "the address {address} is in use: another server listens there; stop it, or set \
+             {section}.listen (--{section}-listen)"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            anyhow!(
+                "this machine has no address {}: set {section}.listen",
+                address.ip()
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            anyhow!("not allowed to listen on {address}: ports below 1024 need the right to")
+        }
+        _ => anyhow::Error::from(error).context(format!("cannot listen on {address}")),
+    })?;
+    Ok(socket)
+}
+
+/// Opens the store and loads the state, on a thread that may block.
+async fn open_store(
+    options: &Options,
+    directory: PathBuf,
+    observer: impl Observer,
+) -> anyhow::Result<Engine<ControlMachine>> {
+    let journal_options = wire::journal(options);
+    let engine_options = wire::engine(options);
+    let opened = tokio::task::spawn_blocking(move || -> Result<_, RecoverError> {
+        let mut journal = SqliteJournal::open(&directory, journal_options)?;
+        observer::tell(journal.notices());
+        journal.grow_log()?;
+        Engine::open(journal, engine_options, observer)
+    });
+    Ok(opened.await??)
+}
+
+/// Creates the standard resource classes and traits that a store does not have yet, because it is
+/// new or of an older release.
+async fn ensure_standard_names(engine: &Engine<ControlMachine>) -> anyhow::Result<()> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let at = Timestamp::from_seconds(i64::try_from(seconds)?);
+    let decided = submit_placement(engine, Command::SyncStandardNames { at }).await;
+    decided
+        .context("the standard resource classes and traits cannot be written")?
+        .map_err(|refusal| anyhow!("the standard names were refused: {refusal:?}"))?;
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! The scheduler's rules: filters, weighers, pre-filters, expressions and device aliases. They have
+//! a file of their own because some of them are nested tables.
+
+use std::path::Path;
+
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::prefilter::PrefilterOptions;
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::select::Scheduler;
+use placewright_scheduler::translate::TranslateOptions;
+use serde::{Deserialize, Serialize};
+
+use crate::config::ConfigErrors;
+use crate::options::Options;
+
+/// The file, section by section. Missing keys have their defaults.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct SchedulerRules {
+    filter_scheduler: SchedulerConfig,
+    prefilters: PrefilterOptions,
+    translation: TranslateOptions,
+}
+
+/// Creates the scheduler with the rules of the file, or with the defaults. Rules without effect are
+/// warnings.
+///
+/// # Errors
+///
+/// The file cannot be read, or all its errors, by option.
+pub(super) fn load(
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<Scheduler, ConfigErrors> {
+    let file = options.scheduler.rules_file.as_deref();
+    let rules = file.map_or_else(|| Ok(SchedulerRules::default()), read)?;
+    let place = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
+    let prepare = PrepareOptions {
+        translate: rules.translation,
+        prefilter: rules.prefilters,
+    };
+    let scheduler = Scheduler::new(rules.filter_scheduler, prepare).map_err(|errors| {
+        let errors = errors.iter();
+        ConfigErrors(errors.map(|error| format!("{place}{error}")).collect())
+    })?;
+    for warning in scheduler.policy().warnings(scheduler.hosts()) {
+        warnings.push(format!("{place}{}: {}", warning.option, warning.text));
+    }
+    Ok(scheduler)
+}
+
+fn read(file: &Path) -> Result<SchedulerRules, ConfigErrors> {
+    let wrong = |what: String| {
+        let message = format!("scheduler.rules_file {}: {what}", file.display());
+        ConfigErrors(vec![message])
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    // The message shows the line, and for an unknown key the known ones.
+    toml::from_str(&text).map_err(|error| wrong(error.to_string()))
+}
+
+/// A file with all defaults.
+///
+/// # Errors
+///
+/// None that a user can cause.
+pub fn sample() -> anyhow::Result<String> {
+    let text = toml::to_string_pretty(&SchedulerRules::default())?;
+    Ok(format!(
+        "# The scheduler's rules, as `scheduler.rules_file` names them: what follows are the\n\
+         # defaults. Names are those of Nova's [filter_scheduler] and [metrics]; a configuration can\n\
+         # be carried over. An expression is a filter or a weigher of your own (https://cel.dev):\n\
+         #\n\
+         # [[filter_scheduler.expressions]]\n\
+         # name = \"Quiet\"\n\
+         # filter = \"host.io_ops < 4\"\n\n{text}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_is_the_defaults() {
+        let read: SchedulerRules = toml::from_str(&sample().unwrap()).unwrap();
+        assert_eq!(read.filter_scheduler, SchedulerConfig::default());
+        assert_eq!(read.prefilters, PrefilterOptions::default());
+        assert_eq!(read.translation, TranslateOptions::default());
+    }
+}

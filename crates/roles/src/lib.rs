@@ -1,0 +1,29 @@
+//! The roles of Placewright, wired from their parts: control with its APIs, a cell, an agent, and all
+//! of them in one process.
+//!
+//! A role is a function of its configuration: it checks it, opens stores and sockets, joins the parts,
+//! and serves until a signal ends it. The program `placewright` only chooses a role, and tests and
+//! `placewright-bench` take from here what they need without a process of its own.
+//!
+//! - [`options`] is the table of all options; [`config`] reads their values, from a file, the
+//!   environment and flags.
+//! - [`control`], [`cell`], [`agent`] and [`up`] are the roles. `control` also has what all of them
+//!   share: logs, signals, sockets, limits of descriptors, systemd.
+//! - [`in_process`] is the service without sockets.
+
+pub mod agent;
+pub mod cell;
+pub mod config;
+pub mod control;
+pub mod in_process;
+pub mod options;
+pub mod output;
+mod small_pages;
+pub mod up;
+mod warnings;
+
+pub use small_pages::use_small_pages;
+
+/// The environment variable that names the program `placewright` to those that start it: benchmarks and
+/// the scripts under `tests/`. It is no option.
+pub const PROGRAM_VARIABLE: &str = "PLACEWRIGHT_BIN";

@@ -1,0 +1,377 @@
+//! The types of option values, and their parsers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use uuid::Uuid;
+
+/// The syntax of a value in the configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A string in quotes.
+    Text,
+    /// A whole number without quotes.
+    Number,
+    /// The words `true` or `false`.
+    Flag,
+    /// An array of strings. In the environment and on the command line they are separated by
+    /// commas.
+    List,
+}
+
+/// A type that can be the value of an option.
+pub trait OptionType: Sized {
+    /// Its syntax in the configuration file.
+    const FORM: Form = Form::Text;
+
+    /// Parses a value; none if the text is not valid.
+    fn read(text: &str) -> Option<Self>;
+
+    /// Describes the allowed values, for a sentence that begins with "allowed: ".
+    fn allowed() -> String;
+}
+
+/// A whole number between two bounds, both allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number<const MIN: i64, const MAX: i64>(i64);
+
+impl<const MIN: i64, const MAX: i64> Number<MIN, MAX> {
+    /// The number as a signed integer.
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The number as a count; a negative one, which means no limit, becomes the maximum.
+    pub fn count(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl<const MIN: i64, const MAX: i64> OptionType for Number<MIN, MAX> {
+    const FORM: Form = Form::Number;
+
+    fn read(text: &str) -> Option<Self> {
+        let number = text.parse().ok()?;
+        (MIN..=MAX).contains(&number).then_some(Self(number))
+    }
+
+    fn allowed() -> String {
+        format!("a whole number from {MIN} to {MAX}")
+    }
+}
+
+/// A number above 0, perhaps with a fraction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio(pub f32);
+
+impl OptionType for Ratio {
+    fn read(text: &str) -> Option<Self> {
+        let ratio: f32 = text.parse().ok()?;
+        (ratio.is_finite() && ratio > 0.0).then_some(Self(ratio))
+    }
+
+    fn allowed() -> String {
+        "a number more than 0, as a text: \"4.0\"".to_owned()
+    }
+}
+
+impl OptionType for bool {
+    const FORM: Form = Form::Flag;
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn allowed() -> String {
+        "true or false".to_owned()
+    }
+}
+
+impl OptionType for String {
+    fn read(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    fn allowed() -> String {
+        "a text that is not empty".to_owned()
+    }
+}
+
+impl OptionType for Option<String> {
+    fn read(text: &str) -> Option<Self> {
+        Some((!text.is_empty()).then(|| text.to_owned()))
+    }
+
+    fn allowed() -> String {
+        "a text; empty means not set".to_owned()
+    }
+}
+
+impl OptionType for Option<PathBuf> {
+    fn read(text: &str) -> Option<Self> {
+        Some((!text.is_empty()).then(|| PathBuf::from(text)))
+    }
+
+    fn allowed() -> String {
+        "a path; empty means not set".to_owned()
+    }
+}
+
+impl OptionType for Option<Uuid> {
+    fn read(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        Uuid::try_parse(text).ok().map(Some)
+    }
+
+    fn allowed() -> String {
+        "a UUID; empty means not set".to_owned()
+    }
+}
+
+impl OptionType for SocketAddr {
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn allowed() -> String {
+        "an IP address with a port, as in 127.0.0.1:8778 or [::1]:8778".to_owned()
+    }
+}
+
+impl OptionType for Option<SocketAddr> {
+    fn read(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        text.parse().ok().map(Some)
+    }
+
+    fn allowed() -> String {
+        "an IP address with a port, as in 127.0.0.1:8779 or [::1]:8779; empty means not set"
+            .to_owned()
+    }
+}
+
+impl OptionType for Vec<String> {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self::new());
+        }
+        let items: Self = text.split(',').map(|item| item.trim().to_owned()).collect();
+        items.iter().all(|item| !item.is_empty()).then_some(items)
+    }
+
+    fn allowed() -> String {
+        "a list of texts; in the environment and on the command line parted by commas".to_owned()
+    }
+}
+
+/// Users with roles and a project of their own: name, roles, project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserGrants(pub Vec<(String, Vec<String>, Option<String>)>);
+
+impl OptionType for UserGrants {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        let users = Vec::<String>::read(text)?;
+        let users = users.iter().map(|user| {
+            let (name, grants) = user.split_once('=')?;
+            let (roles, project) = match grants.split_once('@') {
+                Some((roles, project)) => (roles, Some(project.to_owned())),
+                None => (grants, None),
+            };
+            let roles = roles.split('+').filter(|role| !role.is_empty());
+            let roles = roles.map(str::to_owned).collect();
+            let is_named = !name.is_empty() && project.as_deref() != Some("");
+            is_named.then(|| (name.to_owned(), roles, project))
+        });
+        users.collect::<Option<_>>().map(Self)
+    }
+
+    fn allowed() -> String {
+        "a list of texts NAME=ROLE+ROLE or NAME=ROLE+ROLE@PROJECT_ID; in the environment and on the \
+         command line parted by commas"
+            .to_owned()
+    }
+}
+
+/// A list of IP addresses, without ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses(pub Vec<IpAddr>);
+
+impl OptionType for Addresses {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        let addresses = Vec::<String>::read(text)?;
+        let addresses = addresses.iter().map(|address| address.parse().ok());
+        addresses.collect::<Option<_>>().map(Self)
+    }
+
+    fn allowed() -> String {
+        "a list of IP addresses as texts; in the environment and on the command line parted by \
+         commas"
+            .to_owned()
+    }
+}
+
+/// Cells: name, UUID, address of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellAddresses(pub Vec<(String, Uuid, String)>);
+
+impl OptionType for CellAddresses {
+    const FORM: Form = Form::List;
+
+    fn read(text: &str) -> Option<Self> {
+        let cells = Vec::<String>::read(text)?;
+        let cells = cells.iter().map(|cell| {
+            let (name, rest) = cell.split_once('=')?;
+            let (uuid, address) = rest.split_once('@')?;
+            let uuid = Uuid::try_parse(uuid).ok()?;
+            let is_whole = !name.is_empty() && !address.is_empty() && !uuid.is_nil();
+            is_whole.then(|| (name.to_owned(), uuid, address.to_owned()))
+        });
+        cells.collect::<Option<_>>().map(Self)
+    }
+
+    fn allowed() -> String {
+        "a list of texts NAME=UUID@HOST:PORT; in the environment and on the command line parted by \
+         commas"
+            .to_owned()
+    }
+}
+
+macro_rules! choices {
+    ($(#[doc = $doc:literal])* $Name:ident { $($(#[doc = $help:literal])* $Variant:ident = $text:literal,)+ }) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $Name {
+            $($(#[doc = $help])* $Variant,)+
+        }
+
+        impl $Name {
+            /// The value as the configuration has it.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $text,)+
+                }
+            }
+        }
+
+        impl OptionType for $Name {
+            fn read(text: &str) -> Option<Self> {
+                match text {
+                    $($text => Some(Self::$Variant),)+
+                    _ => None,
+                }
+            }
+
+            fn allowed() -> String {
+                [$($text),+].join(", ")
+            }
+        }
+    };
+}
+
+choices! {
+    /// The order in which allocation candidates are searched.
+    CandidateStrategy {
+        /// All candidates of a root provider before the next root.
+        DepthFirst = "depth-first",
+        /// One candidate of each root in turn.
+        BreadthFirst = "breadth-first",
+    }
+}
+
+choices! {
+    /// How clients are authenticated: the option `auth.strategy`.
+    AuthStrategy {
+        /// The client states who it is, without proof.
+        Noauth2 = "noauth2",
+        /// Passwords, checked against an htpasswd file.
+        HttpBasic = "http_basic",
+        /// Tokens, validated by a Keystone v3 API.
+        Keystone = "keystone",
+    }
+}
+
+choices! {
+    /// The driver of an agent.
+    DriverKind {
+        /// Builds nothing: it takes time, and fails as often as configured.
+        Simulated = "simulated",
+        /// Runs executables that the operator provides.
+        Command = "command",
+    }
+}
+
+choices! {
+    /// The format of log lines.
+    LogFormat {
+        /// Plain text, for people.
+        Text = "text",
+        /// One JSON object per line.
+        Json = "json",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_to_their_bounds() {
+        type Percent = Number<0, 100>;
+        for (text, number) in [
+            ("0", Some(0)),
+            ("100", Some(100)),
+            ("101", None),
+            ("-1", None),
+            ("1e1", None),
+            ("", None),
+        ] {
+            assert_eq!(Percent::read(text).map(Number::get), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn users_have_roles_and_perhaps_a_project() {
+        let grants = UserGrants::read("alice=admin+reader@p1,bob=").unwrap();
+        let roles = vec!["admin".to_owned(), "reader".to_owned()];
+        let alice = ("alice".to_owned(), roles, Some("p1".to_owned()));
+        assert_eq!(grants.0, [alice, ("bob".to_owned(), vec![], None)]);
+        for text in ["alice", "=admin", "alice=admin@"] {
+            assert_eq!(UserGrants::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn cells_have_a_name_a_uuid_and_an_address() {
+        let uuid = "ce110000-0000-4000-8000-000000000001";
+        let cells = CellAddresses::read(&format!("one={uuid}@10.0.0.1:8780")).unwrap();
+        let uuid: Uuid = uuid.parse().unwrap();
+        assert_eq!(
+            cells.0,
+            [("one".to_owned(), uuid, "10.0.0.1:8780".to_owned())]
+        );
+        for text in [
+            "one",
+            "one=x@h:1",
+            "=ce110000-0000-4000-8000-000000000001@h:1",
+        ] {
+            assert_eq!(CellAddresses::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_are_parted_by_commas() {
+        assert_eq!(Vec::read("a, b").unwrap(), ["a", "b"]);
+        assert!(Vec::<String>::read("").unwrap().is_empty());
+        assert_eq!(Vec::<String>::read("a,,b"), None);
+    }
+}

@@ -1,0 +1,354 @@
+//! `placewright up`: a whole installation in one process, on embedded stores under one directory:
+//! control with its three APIs, cells, and simulated hosts.
+//!
+//! Cells also listen for agents, so that hosts of other machines can join. Started again on the
+//! same directory, it continues where it was.
+
+mod hosts;
+mod told;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::Args;
+use placewright_agent::Agent;
+use placewright_cell::Cell;
+use placewright_conductor::CellId;
+use placewright_control::{CellConfig, Conductor, Runtime};
+use placewright_engine::Observer;
+use placewright_rpc::{ServeOptions, Services};
+use placewright_tasks::{Task, watched};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::config::{Config, ConfigErrors, Environment, Source, UpFlags};
+use crate::control::observer::Logged;
+use crate::control::running::{self, Running};
+use crate::control::signals::{self, nth};
+use crate::control::{BACKLOG, bind, check_open, logs, systemd, wire};
+use crate::options::{self, AuthStrategy};
+use hosts::Simulation;
+
+/// Arguments of `placewright up`, besides the options of its parts.
+#[derive(Debug, Args)]
+pub struct Up {
+    /// The directory of all stores, made when missing
+    #[arg(long, value_name = "DIRECTORY", default_value = "state")]
+    folder: PathBuf,
+
+    /// Cells
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    cells: u32,
+
+    /// Simulated hosts, spread over the cells; 0: none, agents join by gRPC
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    hosts: u32,
+
+    /// Simulate the machines of a trace instead (a CSV file of nodes)
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    nodes: Option<PathBuf>,
+
+    /// How long a simulated build takes, in milliseconds: 50, 20-80, or ~50 on average
+    #[arg(long, value_name = "MS", default_value = "0")]
+    build_ms: String,
+
+    /// How many percent of the simulated builds fail, at random
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    fail: u8,
+
+    #[command(flatten)]
+    flags: UpFlags,
+}
+
+/// The preferred ports where none is configured. If one is in use, a free port is taken, except for
+/// the compute API.
+const COMPUTE_PORT: u16 = 8774;
+const ASKS_PORT: u16 = 8775;
+const HEALTH_PORT: u16 = 8777;
+const SCHEDULER_PORT: u16 = 8779;
+const CELLS_PORT: u16 = 8780;
+
+/// How long simulated work under way may continue at the stop.
+const AGENT_DRAIN: Duration = Duration::from_secs(1);
+/// A host is marked down when its agent was silent for this long.
+const HOST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The default log filter: everything except single requests.
+const QUIET: &str = "info,placewright_server::access=warn";
+
+/// Runs the installation until a signal ends it.
+///
+/// # Errors
+///
+/// It cannot start, with the reason; [`ConfigErrors`] for errors in the configuration.
+pub fn run(up: &Up) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let mut config = Config::load(&up.flags, &Environment::of_process())?;
+    // By default requests are not logged: they would bury the suggestions of what to try.
+    if options::find("log.filter")
+        .is_some_and(|index| config.values[index].source == Source::Default)
+    {
+        QUIET.clone_into(&mut config.options.log.filter);
+    }
+    let log = logs::start(&config.options.log)?;
+    up.complete(&mut config)?;
+    check_open(&config.options)?;
+    let simulation = up.simulation()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let serve = up.serve(&config, simulation, start);
+    let result = runtime.block_on(watched(Task::Main, serve));
+    // The thread of a store that is still being loaded is not waited for.
+    runtime.shutdown_background();
+    drop(log);
+    result
+}
+
+/// The address of a port on loopback, or of a free port if that one is in use.
+fn preferred(port: u16) -> std::io::Result<SocketAddr> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let is_taken = std::net::TcpListener::bind(address).is_err();
+    Ok(if is_taken {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+    } else {
+        address
+    })
+}
+
+impl Up {
+    /// Sets options that the user left open to what an installation in one process needs.
+    fn complete(&self, config: &mut Config) -> anyhow::Result<()> {
+        let options = &mut config.options;
+        if options.auth.strategy != AuthStrategy::Noauth2 && self.simulates() {
+            return Err(ConfigErrors(vec![
+                "simulated hosts write to placement as administrators without a password, so with \
+                 auth.strategy other than noauth2 there are none: say --hosts 0"
+                    .to_owned(),
+            ])
+            .into());
+        }
+        let store = &mut options.store.path;
+        store.get_or_insert_with(|| self.folder.join("control"));
+        if options.compute.listen.is_none() {
+            options.compute.listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, COMPUTE_PORT)));
+        }
+        if options.scheduler.listen.is_none() {
+            options.scheduler.listen = Some(preferred(SCHEDULER_PORT)?);
+        }
+        if options.control.listen.is_none() {
+            options.control.listen = Some(preferred(ASKS_PORT)?);
+        }
+        if options.health.listen.is_none() {
+            options.health.listen = Some(preferred(HEALTH_PORT)?);
+        }
+        Ok(())
+    }
+
+    fn simulates(&self) -> bool {
+        self.nodes.is_some() || self.hosts > 0
+    }
+
+    fn simulation(&self) -> anyhow::Result<Simulation> {
+        hosts::simulation(self.hosts, self.nodes.as_deref(), &self.build_ms, self.fail)
+    }
+
+    async fn serve(
+        &self,
+        config: &Config,
+        simulation: Simulation,
+        start: Instant,
+    ) -> anyhow::Result<()> {
+        let stops = signals::count_stops()?;
+        let hang_ups = signals::hang_ups()?;
+        let Some(running) = Running::start(config, &stops, self.cells as usize).await? else {
+            return Ok(());
+        };
+        running.reread_access(&config.options, hang_ups);
+        let Some(runtime) = running.runtime.clone() else {
+            bail!("there is no conductor");
+        };
+        let engine = running.engine.clone();
+        let placement = running.placement_address()?;
+        let mut told = self.told(&running, simulation.hosts.len())?;
+        let mut grpc = JoinSet::new();
+        let mut cells = Vec::new();
+        for number in 1..=self.cells {
+            let cell = self.open_cell(config, &runtime, number).await?;
+            let options = running.cell_options(&config.options);
+            let listener = self.listen(&cell, options, &stops, &mut grpc);
+            told.cells.push(listener.await?);
+            cells.push(cell);
+        }
+        running.banner(config, start).await?;
+        let stops_of_serving = stops.clone();
+        let (options, restart) = (config.options.clone(), Arc::clone(&running.restart));
+        let serve = async move { running.serve(&options, &stops_of_serving).await };
+        let mut serving = tokio::spawn(watched(Task::Serving, serve));
+        let agents = tokio::select! {
+            agents = self.start_agents(simulation, &cells, placement) => agents?,
+            () = nth(&stops, 1) => Vec::new(),
+        };
+        tokio::select! {
+            () = ready(&agents, &runtime, told.hosts) => {
+                tracing::info!(hosts = told.hosts, start_ms = start.elapsed().as_millis(), "up");
+                told.print()?;
+                systemd::ready();
+                systemd::feed_watchdog();
+            }
+            () = nth(&stops, 1) => {}
+            served = &mut serving => return served?,
+        }
+        tokio::select! {
+            () = nth(&stops, 1) => {}
+            served = &mut serving => return served?,
+        }
+        tracing::info!("stopping: requests under way end first; a second signal ends it at once");
+        systemd::stopping();
+        let stopped = async {
+            for agent in agents {
+                agent.stop().await;
+            }
+            for cell in cells {
+                cell.shutdown().await;
+            }
+            serving.await??;
+            while grpc.join_next().await.is_some() {}
+            running::close(Some(runtime), engine).await?;
+            restart.finish();
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            stopped = stopped => stopped?,
+            () = nth(&stops, 2) => bail!("ended at once by a second signal"),
+        }
+        tracing::info!("stopped");
+        Ok(())
+    }
+
+    /// The addresses to print when everything runs, without those of the cells.
+    fn told(&self, running: &Running, hosts: usize) -> std::io::Result<told::Told> {
+        Ok(told::Told {
+            placement: running.placement_address()?,
+            scheduler: running.scheduler_address()?,
+            compute: running.compute_address()?,
+            health: running.health_address(),
+            cells: Vec::new(),
+            folder: self.folder.clone(),
+            hosts,
+        })
+    }
+
+    /// Opens a cell, and adds it to control.
+    async fn open_cell(
+        &self,
+        config: &Config,
+        runtime: &Arc<Runtime>,
+        number: u32,
+    ) -> anyhow::Result<Arc<Cell>> {
+        let id = CellId(Uuid::from_u128(
+            0xce11_0000_0000_4000_8000_0000_0000_0000 + u128::from(number),
+        ));
+        let name = format!("cell{number}");
+        let options = placewright_cell::Options {
+            engine: wire::cell_engine(&config.options),
+            host_timeout: HOST_TIMEOUT,
+            ..placewright_cell::Options::new(id)
+        };
+        let placement: Arc<Conductor> = Arc::new(runtime.conductor().clone());
+        let directory = self.folder.join(&name);
+        let cell = Cell::open(
+            &directory,
+            wire::journal(&config.options),
+            options,
+            observer(),
+            placement,
+        );
+        let cell = cell.await?;
+        let link = Arc::clone(&cell) as _;
+        let config = CellConfig {
+            cell: id,
+            name,
+            link,
+        };
+        runtime.add_cell(config).await?;
+        Ok(cell)
+    }
+
+    /// Makes a cell listen for agents of other machines.
+    async fn listen(
+        &self,
+        cell: &Arc<Cell>,
+        options: ServeOptions,
+        stops: &watch::Receiver<u32>,
+        grpc: &mut JoinSet<()>,
+    ) -> anyhow::Result<(CellId, SocketAddr)> {
+        let number = u16::try_from(grpc.len()).unwrap_or(0);
+        let address = preferred(CELLS_PORT.saturating_add(number))?;
+        let listener: TcpListener = bind(address, "cell")?.listen(BACKLOG)?;
+        let address = listener.local_addr()?;
+        let services = Services {
+            cell: Some(Arc::clone(cell) as _),
+            agents: Some(Arc::clone(cell) as _),
+            placement: None,
+        };
+        let stops = stops.clone();
+        grpc.spawn(watched(Task::CellServer, async move {
+            let stop = async move { nth(&stops, 1).await };
+            if let Err(error) = placewright_rpc::serve(listener, services, options, stop).await {
+                let why = format!("agents cannot reach the cell at {address}: {error}");
+                placewright_tasks::ended(Task::CellServer, &why);
+            }
+        }));
+        Ok((cell.id(), address))
+    }
+
+    async fn start_agents(
+        &self,
+        simulation: Simulation,
+        cells: &[Arc<Cell>],
+        placement: SocketAddr,
+    ) -> anyhow::Result<Vec<Agent>> {
+        let mut agents = Vec::new();
+        for (number, cell) in cells.iter().enumerate() {
+            let driver = simulation.driver(number, cells.len());
+            let Some(driver) = driver else { continue };
+            let record = self.folder.join(format!("cell{}", number + 1));
+            let options = placewright_agent::Options {
+                record: Some(record.join("guests")),
+                // Simulated guests do not outlive the machine either.
+                is_record_durable: false,
+                placement: Some(placewright_agent::placement::Options::new(
+                    format!("http://{placement}"),
+                    placewright_agent::placement::Credentials::Token("admin".to_owned()),
+                )),
+                drain: AGENT_DRAIN,
+                ..placewright_agent::Options::default()
+            };
+            let link = Arc::clone(cell) as _;
+            agents.push(Agent::start(options, driver, link).await?);
+        }
+        Ok(agents)
+    }
+}
+
+/// Waits until all hosts can get instances.
+async fn ready(agents: &[Agent], runtime: &Arc<Runtime>, hosts: usize) {
+    for agent in agents {
+        agent.ready().await;
+    }
+    while runtime.hosts_known() < hosts {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Logs what the cells' stores do, as for control's; they have no metrics.
+fn observer() -> impl Observer {
+    Logged(())
+}

@@ -1,0 +1,168 @@
+//! Agents that follow the protocol, on hosts that a test provides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_conductor::HostId;
+use placewright_conductor::cell_conductor::{Effect, Event};
+use placewright_link::{AgentConnection, AgentLink, HostStart, ToAgent, ToCell};
+use placewright_scheduler::host_state::NumberedUpdate;
+
+use crate::world::World;
+use crate::world::agent::Agent;
+
+/// The hosts of a test.
+pub trait Hosts: Send + Sync + 'static {
+    /// Accesses the state of a host's agent.
+    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T;
+
+    /// Carries out an effect that the cell wants on a host; none if the host does not answer.
+    fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event>;
+
+    /// The name of a host.
+    fn name(&self, host: HostId) -> String {
+        host.to_string()
+    }
+
+    /// The soft state that a host reports when it begins a session.
+    fn report(&self, _start: &HostStart) -> Option<NumberedUpdate> {
+        None
+    }
+}
+
+/// Runs the agents of many hosts, and connects again whenever their connection ends.
+pub async fn run(link: Arc<dyn AgentLink>, hosts: Vec<HostId>, known: Arc<impl Hosts>) {
+    loop {
+        if let Ok(connection) = link.connect().await {
+            serve(connection, &hosts, &*known).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn serve(mut connection: AgentConnection, hosts: &[HostId], known: &impl Hosts) {
+    for host in hosts {
+        if begin(&connection, *host, known).await.is_none() {
+            return;
+        }
+    }
+    let mut beat = tokio::time::interval(Duration::from_millis(200));
+    loop {
+        let message = tokio::select! {
+            message = connection.from_cell.recv() => message,
+            _ = beat.tick() => {
+                let hosts = hosts.to_vec();
+                if connection.to_cell.send(ToCell::Alive { hosts }).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        let (host, effect) = match message {
+            None => return,
+            Some(ToAgent::Step {
+                host,
+                session,
+                order,
+            }) => {
+                let effect = Effect::Agent {
+                    host,
+                    session,
+                    order,
+                };
+                (host, effect)
+            }
+            Some(ToAgent::Destroy {
+                host,
+                session,
+                instance,
+                number,
+            }) => {
+                let effect = Effect::Destroy {
+                    host,
+                    session,
+                    instance,
+                    number,
+                };
+                (host, effect)
+            }
+            Some(ToAgent::SendState { .. }) => continue,
+            Some(ToAgent::StartAgain { host, after }) => {
+                let is_old = known.with(host, |agent| agent.session <= after);
+                if is_old && begin(&connection, host, known).await.is_none() {
+                    return;
+                }
+                continue;
+            }
+        };
+        if let Some(event) = known.carry_out(host, &effect)
+            && connection.to_cell.send(answer(event)).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+async fn begin(connection: &AgentConnection, host: HostId, known: &impl Hosts) -> Option<()> {
+    let name = known.name(host);
+    let start = known.with(host, |agent| {
+        agent.restart();
+        HostStart {
+            host,
+            name,
+            session: agent.session,
+            guests: agent.guests.keys().copied().collect(),
+        }
+    });
+    let update = known.report(&start);
+    let to_cell = &connection.to_cell;
+    to_cell.send(ToCell::Started(Box::new(start))).await.ok()?;
+    if let Some(update) = update {
+        let update = Box::new(update);
+        to_cell.send(ToCell::State { host, update }).await.ok()?;
+    }
+    Some(())
+}
+
+fn answer(event: Event) -> ToCell {
+    match event {
+        Event::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure,
+        } => ToCell::StepEnded {
+            host,
+            instance,
+            session,
+            attempt,
+            failure,
+        },
+        Event::Destroyed {
+            host,
+            instance,
+            number,
+        } => ToCell::Destroyed {
+            host,
+            instance,
+            number,
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The hosts of a world, whose steps fail as it says.
+impl Hosts for Mutex<World> {
+    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
+        change(self.lock().agents.get_mut(&host).unwrap())
+    }
+
+    fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
+        let mut world = self.lock();
+        let fails = world.fails_one_in;
+        let fails = (fails > 0 && world.rng.one_in(fails)) || world.failing.contains(&host);
+        world.agents.get_mut(&host)?.carry_out(effect, fails)
+    }
+}

@@ -1,0 +1,359 @@
+//! A whole installation in memory: control's engine, scheduler and runtime, real cells, and agents
+//! that follow the protocol.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placewright_cell::Cell;
+use placewright_conductor::cell_conductor::{Effect, Event};
+use placewright_conductor::super_conductor::{Command, NewBuild};
+use placewright_conductor::{CellId, Control, HostId, Spec};
+use placewright_control::{
+    CellConfig, Clock, Conductor, ControlMachine, Options, Ranker, Runtime, Views, now, submit_placement,
+};
+use placewright_engine::Engine;
+use placewright_journal::{Journal, MemoryJournal, SqliteJournal, SqliteOptions};
+use placewright_link::{AgentLink, CellLink, HostStart};
+use placewright_placement::{self as placement, Inventory};
+use placewright_scheduler::config::SchedulerConfig;
+use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport, NumberedUpdate};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::prepare::PrepareOptions;
+use placewright_scheduler::select::Scheduler;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::agents;
+use crate::world::agent::Agent;
+use crate::world::{self, World};
+pub use crate::world::{cell, host, instance};
+
+/// The hosts, and whether their steps fail. They outlive every restart.
+#[derive(Default)]
+pub struct Fleet {
+    pub agents: BTreeMap<HostId, Agent>,
+    pub failing: Vec<HostId>,
+    /// Hosts that ignore orders until their next session.
+    pub deaf: Vec<HostId>,
+}
+
+/// A running installation with control, cells and agents.
+pub struct Site {
+    pub runtime: Arc<Runtime>,
+    pub conductor: Conductor,
+    /// The clock that tells control how old things are.
+    pub clock: Clock,
+    pub cells: BTreeMap<CellId, Arc<Cell>>,
+    pub fleet: Arc<Mutex<Fleet>>,
+    agents: BTreeMap<CellId, JoinHandle<()>>,
+}
+
+/// Where the stores of control and cells are kept.
+#[derive(Clone, Copy)]
+pub enum Stores<'a> {
+    Memory,
+    In(&'a Path),
+}
+
+/// A job counts as stuck after this time of the site's clock.
+pub const STUCK_AFTER: Duration = Duration::from_secs(3600);
+
+fn options() -> Options {
+    Options {
+        cell_down_after: Duration::from_secs(2),
+        answer_timeout: Duration::from_secs(2),
+        resend_min: Duration::from_millis(500),
+        resend_max: Duration::from_secs(1),
+        stuck_after: STUCK_AFTER,
+        confirm_after: Duration::from_millis(300),
+        ..Options::default()
+    }
+}
+
+fn engine_on(journal: impl Journal + 'static) -> Engine<ControlMachine> {
+    Engine::open(journal, placewright_engine::Options::default(), ()).unwrap()
+}
+
+impl Site {
+    /// Starts `cells` cells with `hosts` hosts of 16 CPUs each, or restarts what there was before.
+    pub async fn start(
+        stores: Stores<'_>,
+        cells: u32,
+        hosts: u32,
+        fleet: Arc<Mutex<Fleet>>,
+    ) -> Self {
+        let engine = match stores {
+            Stores::Memory => engine_on(MemoryJournal::new()),
+            Stores::In(path) => {
+                let options = SqliteOptions::default();
+                engine_on(SqliteJournal::open(&path.join("control"), options).unwrap())
+            }
+        };
+        let at = now();
+        let names = placement::Command::SyncStandardNames { at };
+        submit_placement(&engine, names).await.unwrap().unwrap();
+        let scheduler =
+            Scheduler::new(SchedulerConfig::default(), PrepareOptions::default()).unwrap();
+        let ranker = Ranker::new(engine.clone(), scheduler);
+        let clock = Clock::movable();
+        let conductor = Conductor::with_clock(engine.clone(), options(), clock.clone());
+        let runtime = Runtime::start(conductor.clone(), ranker).unwrap();
+        let mut site = Self {
+            runtime,
+            conductor,
+            clock,
+            cells: BTreeMap::new(),
+            fleet,
+            agents: BTreeMap::new(),
+        };
+        for number in 0..cells {
+            for of_cell in 0..hosts {
+                site.ensure_host(&engine, host(number, of_cell)).await;
+            }
+            site.open_cell(stores, number).await;
+            site.start_agents(number, hosts);
+        }
+        site.until("all hosts are known", |_, views| {
+            let hosts_up = |view: &placewright_control::CellView| {
+                view.hosts.values().filter(|host| host.is_up).count() == hosts as usize
+            };
+            views.cells.len() == cells as usize && views.cells.values().all(hosts_up)
+        })
+        .await;
+        site.until_scheduled((cells * hosts) as usize).await;
+        site
+    }
+
+    pub async fn open_cell(&mut self, stores: Stores<'_>, number: u32) {
+        let id = cell(number);
+        let placement = Arc::new(self.conductor.clone());
+        let options = placewright_cell::Options {
+            host_timeout: Duration::from_secs(2),
+            resend_after: Duration::from_millis(300),
+            resend_max: Duration::from_secs(1),
+            ..placewright_cell::Options::new(id)
+        };
+        let opened = match stores {
+            Stores::Memory => Cell::open_on(MemoryJournal::new(), options, (), placement).await,
+            Stores::In(path) => {
+                let path = path.join(format!("cell{number}"));
+                let store = SqliteOptions::default();
+                Cell::open(&path, store, options, (), placement).await
+            }
+        };
+        let opened = opened.unwrap();
+        self.cells.insert(id, Arc::clone(&opened));
+        self.add_cell(number, opened).await;
+    }
+
+    pub async fn add_cell(&self, number: u32, link: Arc<dyn CellLink>) {
+        let config = CellConfig {
+            cell: cell(number),
+            name: format!("cell{number}"),
+            link,
+        };
+        self.runtime.add_cell(config).await.unwrap();
+    }
+
+    pub fn start_agents(&mut self, number: u32, hosts: u32) {
+        let link: Arc<dyn AgentLink> = Arc::clone(&self.cells[&cell(number)]) as _;
+        let hosts: Vec<HostId> = (0..hosts).map(|one| host(number, one)).collect();
+        let running = tokio::spawn(agents::run(link, hosts, Arc::clone(&self.fleet)));
+        self.agents.insert(cell(number), running);
+    }
+
+    /// Stops the agents and waits for their end: a host never has two agents at once.
+    pub async fn stop_agents(&mut self, number: u32) {
+        end(self.agents.remove(&cell(number)).unwrap()).await;
+    }
+
+    async fn ensure_host(&self, engine: &Engine<ControlMachine>, id: HostId) {
+        self.fleet
+            .lock()
+            .agents
+            .entry(id)
+            .or_insert_with(|| Agent::new(id));
+        let is_known = engine.read(|machine| machine.placement().provider_by_uuid(id.0).is_some());
+        if is_known.await {
+            return;
+        }
+        let at = now();
+        let create = placement::Command::CreateProvider {
+            uuid: id.0,
+            name: id.to_string(),
+            parent: None,
+            at,
+        };
+        submit_placement(engine, create).await.unwrap().unwrap();
+        let inventory = |total| Inventory::new(total, 1.0);
+        let set = placement::Command::SetInventories {
+            provider: id.0,
+            generation: None,
+            inventories: vec![
+                ("VCPU".into(), inventory(16)),
+                ("MEMORY_MB".into(), inventory(65_536)),
+                ("DISK_GB".into(), inventory(1_000)),
+            ],
+            may_reserve_all: true,
+            at,
+        };
+        submit_placement(engine, set).await.unwrap().unwrap();
+    }
+
+    /// Requests instances of `vcpus` CPUs each, in one reservation.
+    pub async fn create(&self, numbers: std::ops::Range<usize>, vcpus: u32) {
+        self.create_with(numbers, &format!(
+            r#"{{"request": {{"flavor": {{"vcpus": {vcpus}, "memory_mb": 512, "root_gb": 1}}}}}}"#
+        ))
+        .await;
+    }
+
+    pub async fn create_with(&self, numbers: std::ops::Range<usize>, body: &str) {
+        let reservation = Uuid::from_u128(0xabcd_0000 + numbers.start as u128);
+        let builds = numbers.map(|number| NewBuild {
+            instance: instance(number),
+            spec: Spec {
+                body: body.into(),
+                ..world::spec(now())
+            },
+        });
+        let command = Command::CreateBuilds {
+            reservation,
+            builds: builds.collect(),
+        };
+        self.conductor.submit(command).await.unwrap().unwrap();
+    }
+
+    /// Waits until a condition holds of control's state and the cells' reports.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Control, &Views) -> bool + Send + Copy) {
+        for _ in 0..1200 {
+            if self.conductor.read(holds).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let told = self.conductor.read(|control, views| {
+            format!(
+                "{:#?}\n{:#?}\n{:#?}",
+                control.conductor.builds(),
+                control.conductor.moves(),
+                views
+            )
+        });
+        panic!("it never came to: {what}\n{}", told.await);
+    }
+
+    /// Waits until the scheduler has so many hosts: their reports come with, or right after, the
+    /// event that they are up.
+    async fn until_scheduled(&self, hosts: usize) {
+        let count = |table: &mut HostTable| {
+            let known = table.known().iter().filter_map(|slot| table.get(slot));
+            known
+                .filter(|host| !host.names.service_host.is_empty())
+                .count()
+        };
+        for _ in 0..1200 {
+            if self.runtime.ranker().with_hosts(count) == hosts {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the scheduler never hears of all hosts");
+    }
+
+    /// Waits until nothing is under way, and checks that nothing is lost or left over.
+    pub async fn rest(&self) -> World {
+        for _ in 0..1200 {
+            let world = self.world().await;
+            if world.is_at_rest() {
+                // An agent's last message may be under way.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let world = self.world().await;
+                if world.is_at_rest() {
+                    world.check_at_rest();
+                    return world;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let world = self.world().await;
+        panic!("never at rest: {:#?}", world.control.conductor.effects());
+    }
+
+    async fn world(&self) -> World {
+        let mut world = World::new(0, 0, 0);
+        world.at = now();
+        world.control = self.conductor.read(|control, _| control.clone()).await;
+        for (id, cell) in &self.cells {
+            let state = cell.engine().read(|machine| machine.0.clone()).await;
+            world.cells.insert(*id, state);
+        }
+        world.agents = self.fleet.lock().agents.clone();
+        world
+    }
+
+    pub async fn shutdown(&mut self) {
+        for (_, agents) in std::mem::take(&mut self.agents) {
+            end(agents).await;
+        }
+        self.runtime.shutdown().await;
+        for cell in self.cells.values() {
+            cell.shutdown().await;
+        }
+        let engine = self.conductor.engine().clone();
+        tokio::task::spawn_blocking(move || engine.shutdown())
+            .await
+            .unwrap();
+    }
+}
+
+async fn end(agents: JoinHandle<()>) {
+    agents.abort();
+    // An error means that the task was aborted.
+    let _ = agents.await;
+}
+
+/// The report of a guest on a host.
+pub fn guest(uuid: Uuid) -> InstanceReport {
+    InstanceReport {
+        uuid,
+        ..InstanceReport::default()
+    }
+}
+
+impl agents::Hosts for Mutex<Fleet> {
+    fn with<T>(&self, host: HostId, change: impl FnOnce(&mut Agent) -> T) -> T {
+        change(self.lock().agents.get_mut(&host).unwrap())
+    }
+
+    fn carry_out(&self, host: HostId, effect: &Effect) -> Option<Event> {
+        let mut fleet = self.lock();
+        if matches!(effect, Effect::Agent { .. }) && fleet.deaf.contains(&host) {
+            return None;
+        }
+        let fails = fleet.failing.contains(&host);
+        fleet.agents.get_mut(&host)?.carry_out(effect, fails)
+    }
+
+    fn name(&self, host: HostId) -> String {
+        format!("host-{host}")
+    }
+
+    fn report(&self, start: &HostStart) -> Option<NumberedUpdate> {
+        self.lock().deaf.retain(|deaf| *deaf != start.host);
+        let mut report = HostReport {
+            instances: start.guests.iter().map(|(id, _)| guest(id.0)).collect(),
+            ..HostReport::default()
+        };
+        report.facts.names.service_host.clone_from(&start.name);
+        report.facts.names.node.clone_from(&start.name);
+        Some(NumberedUpdate {
+            incarnation: start.session,
+            sequence: 1,
+            update: HostUpdate::Full(Box::new(report)),
+        })
+    }
+}

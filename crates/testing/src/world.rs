@@ -1,0 +1,500 @@
+//! A small world: control, cells and agents, and a simulated network between them.
+
+pub mod agent;
+pub mod check;
+
+use std::collections::BTreeMap;
+
+use agent::Agent;
+use placewright_conductor::cell_conductor::{self, EffectPlace, Event, Options};
+use placewright_conductor::control::{Change, Command, Control, Outcome, Refusal};
+use placewright_conductor::message::Envelope;
+use placewright_conductor::super_conductor::{self, Effect, NewBuild, Wish};
+use placewright_conductor::{
+    Amounts, Answer, Ask, Candidate, CellId, Fault, HostId, InstanceId, Message, MigrationId,
+    MoveKind, Reply, Rules, Spec, table,
+};
+use placewright_placement::{self as placement, Inventory, Timestamp};
+use uuid::Uuid;
+
+use crate::random::Rng;
+
+const CPU: &str = "CUSTOM_CPU";
+const RAM: &str = "CUSTOM_RAM";
+
+/// A message under way from one role to another.
+#[derive(Clone, Debug)]
+pub enum Packet {
+    Work(Effect),
+    ToCell(CellId, Envelope),
+    ToControl(Message, Reply),
+    ToAgent(HostId, cell_conductor::Effect),
+    FromAgent(CellId, Event),
+    Ask(CellId, Ask),
+    Answer(CellId, InstanceId, u64, Answer),
+}
+
+#[derive(Clone)]
+pub struct World {
+    pub control: Control,
+    pub cells: BTreeMap<CellId, cell_conductor::State>,
+    pub agents: BTreeMap<HostId, Agent>,
+    pub network: Vec<Packet>,
+    pub at: Timestamp,
+    pub rng: Rng,
+    /// Whether schedulers rank the hosts in a different order each time.
+    pub shuffles: bool,
+    /// Of this many steps that may fail one does; 0 for none.
+    pub fails_one_in: usize,
+    /// The hosts on which steps fail.
+    pub failing: Vec<HostId>,
+    pub alternates: usize,
+    pub options: Options,
+}
+
+pub fn host(cell: u32, number: u32) -> HostId {
+    HostId(Uuid::from_u128(
+        0x1000_0000 + u128::from(cell) * 1000 + u128::from(number),
+    ))
+}
+
+pub fn cell(number: u32) -> CellId {
+    CellId(Uuid::from_u128(0xce11_0000 + u128::from(number)))
+}
+
+pub fn instance(number: usize) -> InstanceId {
+    InstanceId(Uuid::from_u128(0x1057_0000_0000 + number as u128))
+}
+
+pub fn migration(number: usize) -> MigrationId {
+    MigrationId(Uuid::from_u128(0x314_0000_0000 + number as u128))
+}
+
+pub fn spec(at: Timestamp) -> Spec {
+    Spec {
+        name: "vm".into(),
+        project: "p".into(),
+        user: "u".into(),
+        group: None,
+        rules: Rules::default(),
+        body: r#"{"flavor": "small"}"#.into(),
+        created_at: at,
+    }
+}
+
+pub fn candidate(host: HostId, vcpus: i64) -> Candidate {
+    Candidate {
+        host,
+        zone: Some("nova".into()),
+        amounts: vec![Amounts {
+            provider: host.0,
+            resources: vec![(CPU.into(), vcpus), (RAM.into(), 512 * vcpus)],
+        }],
+    }
+}
+
+impl World {
+    /// `cells` cells with `hosts` hosts of `vcpus` virtual processors each.
+    pub fn new(cells: u32, hosts: u32, vcpus: i32) -> Self {
+        let mut world = Self {
+            control: Control::default(),
+            cells: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            network: Vec::new(),
+            at: Timestamp::from_seconds(1_000_000),
+            rng: Rng(1),
+            shuffles: false,
+            fails_one_in: 0,
+            failing: Vec::new(),
+            alternates: 2,
+            options: Options::default(),
+        };
+        let at = world.at;
+        for name in [CPU, RAM] {
+            let (name, ensure) = (name.into(), false);
+            world.placement(placement::Command::CreateClass { name, ensure, at });
+        }
+        for c in 0..cells {
+            world.conduct(super_conductor::Command::SetCell {
+                cell: cell(c),
+                name: format!("cell{c}"),
+                disabled: false,
+            });
+            let mut state = cell_conductor::State::default();
+            let mut named = Vec::new();
+            for h in 0..hosts {
+                let id = host(c, h);
+                world.add_provider(id, vcpus);
+                named.push((id, format!("host-{c}-{h}")));
+                let agent = Agent::new(id);
+                let mut changes = Vec::new();
+                let options = world.options;
+                cell_conductor::decide(&state, &agent.started(), at, &options, &mut changes)
+                    .unwrap();
+                for change in &changes {
+                    state.apply(change);
+                }
+                world.agents.insert(id, agent);
+            }
+            world.cells.insert(cell(c), state);
+            world.conduct(super_conductor::Command::MapHosts {
+                cell: cell(c),
+                hosts: named,
+            });
+        }
+        world
+    }
+
+    fn add_provider(&mut self, id: HostId, vcpus: i32) {
+        let at = self.at;
+        self.placement(placement::Command::CreateProvider {
+            uuid: id.0,
+            name: id.to_string(),
+            parent: None,
+            at,
+        });
+        let inventory = |total| Inventory::new(total, 1.0);
+        self.placement(placement::Command::SetInventories {
+            provider: id.0,
+            generation: None,
+            inventories: vec![
+                (CPU.into(), inventory(vcpus)),
+                (RAM.into(), inventory(512 * vcpus)),
+            ],
+            may_reserve_all: true,
+            at,
+        });
+    }
+
+    pub fn placement(&mut self, command: placement::Command) {
+        self.submit(&Command::Placement(command)).unwrap();
+    }
+
+    pub fn conduct(&mut self, command: super_conductor::Command) {
+        self.try_conduct(command).unwrap();
+    }
+
+    pub fn try_conduct(
+        &mut self,
+        command: super_conductor::Command,
+    ) -> Result<super_conductor::Outcome, Refusal> {
+        let at = self.at;
+        match self.submit(&Command::Conductor { command, at })? {
+            Outcome::Conductor(outcome) => Ok(outcome),
+            Outcome::Placement(_) => unreachable!("the conductor was asked"),
+        }
+    }
+
+    /// Decides a command, journals and applies its changes (also undoing and reapplying them), and
+    /// sends the effects.
+    fn submit(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+        let mut changes = Vec::new();
+        let outcome = self.control.decide(command, &mut changes)?;
+        if changes.is_empty() {
+            return Ok(outcome);
+        }
+        let mut record = Vec::new();
+        Control::encode(&changes, &mut record);
+        let changes: Vec<Change> = Control::decode(&record).unwrap();
+        let before = self.rng.0.is_multiple_of(64).then(|| self.control.digest());
+        let mut undos: Vec<_> = changes.iter().map(|one| self.control.apply(one)).collect();
+        if let Some(before) = before {
+            while let Some(undo) = undos.pop() {
+                self.control.undo(undo);
+            }
+            assert_eq!(self.control.digest(), before, "undone: {command:?}");
+            for change in &changes {
+                self.control.apply(change);
+            }
+        }
+        let effects = self.control.effects_of(&changes);
+        self.send_effects(effects);
+        Ok(outcome)
+    }
+
+    fn send_effects(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            let packet = match effect {
+                Effect::Send { cell, message } => {
+                    let sent_at = self.at;
+                    Packet::ToCell(cell, Envelope { sent_at, message })
+                }
+                effect @ (Effect::Schedule { .. } | Effect::ScheduleMove { .. }) => {
+                    Packet::Work(effect)
+                }
+            };
+            self.network.push(packet);
+        }
+    }
+
+    fn send_cell_effects(&mut self, cell: CellId, effects: Vec<cell_conductor::Effect>) {
+        for effect in effects {
+            self.network.push(match effect {
+                cell_conductor::Effect::Ask(ask) => Packet::Ask(cell, ask),
+                effect @ cell_conductor::Effect::Agent { host, .. }
+                | effect @ cell_conductor::Effect::Destroy { host, .. } => {
+                    Packet::ToAgent(host, effect)
+                }
+            });
+        }
+    }
+
+    /// Sends all wanted effects (again), and lets unknown agents announce themselves.
+    pub fn send_all(&mut self) {
+        let effects = self.control.conductor.effects();
+        self.send_effects(effects);
+        let cells: Vec<CellId> = self.cells.keys().copied().collect();
+        for id in cells {
+            let effects = self.cells[&id].effects();
+            assert_eq!(in_parts(&self.cells[&id]), effects);
+            self.send_cell_effects(id, effects);
+        }
+        for agent in self.agents.values().filter(|agent| agent.is_up) {
+            let of = self.control.conductor.hosts()[&agent.host].cell;
+            let known = self.cells[&of].hosts().get(&agent.host);
+            if known.is_none_or(|known| known.session < agent.session) {
+                self.network.push(Packet::FromAgent(of, agent.started()));
+            }
+        }
+    }
+
+    pub fn happen(&mut self, cell: CellId, event: &Event) -> Option<Reply> {
+        let state = self.cells.get_mut(&cell).unwrap();
+        let mut changes = Vec::new();
+        let decided = cell_conductor::decide(state, event, self.at, &self.options, &mut changes);
+        let reply = decided.ok()?;
+        let mut record = Vec::new();
+        table::encode(&changes, &mut record);
+        let changes: Vec<cell_conductor::Change> = table::decode(&record).unwrap();
+        let before = self.rng.0.is_multiple_of(64).then(|| state.digest());
+        let mut undos: Vec<_> = changes.iter().map(|one| state.apply(one)).collect();
+        if let Some(before) = before {
+            while let Some(undo) = undos.pop() {
+                state.undo(undo);
+            }
+            assert_eq!(state.digest(), before, "undone: {event:?}");
+            for change in &changes {
+                state.apply(change);
+            }
+        }
+        let effects = state.effects_of(&changes);
+        self.send_cell_effects(cell, effects);
+        Some(reply)
+    }
+
+    pub fn deliver(&mut self, packet: Packet) {
+        match packet {
+            Packet::Work(effect) => self.work(effect),
+            Packet::ToCell(cell, envelope) => {
+                let message = envelope.message.clone();
+                if let Some(reply) = self.happen(cell, &Event::Message(envelope)) {
+                    self.network.push(Packet::ToControl(message, reply));
+                }
+            }
+            Packet::ToControl(message, reply) => self.hear(&message, reply),
+            Packet::ToAgent(host, effect) => {
+                let of_all = self.fails_one_in > 0 && self.rng.one_in(self.fails_one_in);
+                let fails = of_all || self.failing.contains(&host);
+                let agent = self.agents.get_mut(&host).unwrap();
+                if let Some(event) = agent.carry_out(&effect, fails) {
+                    let cell = self.control.conductor.hosts()[&host].cell;
+                    self.network.push(Packet::FromAgent(cell, event));
+                }
+            }
+            Packet::FromAgent(cell, event) => drop(self.happen(cell, &event)),
+            Packet::Ask(cell, ask) => {
+                let (instance, number) = (ask.instance, ask.number);
+                let outcome = self.try_conduct(super_conductor::Command::Ask(ask));
+                if let Ok(super_conductor::Outcome::Answered(answer)) = outcome {
+                    self.network
+                        .push(Packet::Answer(cell, instance, number, answer));
+                }
+            }
+            Packet::Answer(cell, instance, number, answer) => {
+                let event = Event::Answered {
+                    instance,
+                    number,
+                    answer,
+                };
+                self.happen(cell, &event);
+            }
+        }
+    }
+
+    /// Converts a cell's reply into a command of control.
+    fn hear(&mut self, message: &Message, reply: Reply) {
+        use super_conductor::Command;
+        let command = match (message, reply) {
+            (Message::Create(create), Reply::Accepted) => Command::CreateAccepted {
+                instance: create.instance,
+            },
+            (Message::Reserve { migration, .. }, Reply::Accepted) => Command::MoveReserved {
+                migration: *migration,
+            },
+            (Message::Move(order), Reply::Accepted) => Command::MoveAccepted {
+                migration: order.migration,
+            },
+            (Message::Cancel { migration, .. }, Reply::Accepted) => Command::MoveCancelled {
+                migration: *migration,
+            },
+            (Message::Reserve { migration, .. }, Reply::Refused(why)) => Command::MoveRefused {
+                migration: *migration,
+                fault: self.fault(&why),
+            },
+            (Message::Move(order), Reply::Refused(why)) => Command::MoveRefused {
+                migration: order.migration,
+                fault: self.fault(&why),
+            },
+            _ => return,
+        };
+        self.conduct(command);
+    }
+
+    pub fn fault(&self, why: &str) -> Fault {
+        Fault {
+            code: 500,
+            message: why.into(),
+            details: String::new(),
+            at: self.at,
+        }
+    }
+
+    fn candidates(&mut self, vcpus: i64) -> Vec<Candidate> {
+        let mut hosts: Vec<HostId> = self.agents.keys().copied().collect();
+        if self.shuffles {
+            for i in (1..hosts.len()).rev() {
+                hosts.swap(i, self.rng.below(i + 1));
+            }
+        }
+        hosts.into_iter().map(|id| candidate(id, vcpus)).collect()
+    }
+
+    /// Simulates the scheduler for an effect of control.
+    fn work(&mut self, effect: Effect) {
+        use super_conductor::Command;
+        match effect {
+            Effect::Schedule { instances, .. } => {
+                let mut wishes = Vec::new();
+                for instance in &instances {
+                    wishes.push(Wish {
+                        instance: *instance,
+                        candidates: self.candidates(2),
+                        alternates: self.alternates,
+                    });
+                }
+                let placed = self.try_conduct(Command::Place { wishes, least: 1 });
+                let unplaced: Vec<InstanceId> = match placed {
+                    Ok(super_conductor::Outcome::Placed(chosen)) => {
+                        let pairs = instances.iter().zip(chosen);
+                        let without = pairs.filter(|(_, chosen)| chosen.is_none());
+                        without.map(|(instance, _)| *instance).collect()
+                    }
+                    Err(Refusal::Conductor(super_conductor::Refusal::Placement(_))) => instances,
+                    _ => Vec::new(),
+                };
+                if !unplaced.is_empty() {
+                    let fault = self.fault("No valid host was found.");
+                    self.conduct(Command::Bury {
+                        instances: unplaced,
+                        fault,
+                    });
+                }
+            }
+            Effect::ScheduleMove { migration } => {
+                let Some(under_way) = self.control.conductor.moves().get(&migration) else {
+                    return;
+                };
+                let is_resize = under_way.kind == MoveKind::Resize;
+                let source = self.control.conductor.migrations()[&migration].source;
+                let mut candidates = self.candidates(if is_resize { 3 } else { 2 });
+                candidates.retain(|one| is_resize || Some(one.host) != source);
+                let placed = self.try_conduct(Command::PlaceMove {
+                    migration,
+                    candidates,
+                    alternates: self.alternates,
+                });
+                if let Err(Refusal::Conductor(super_conductor::Refusal::Placement(_))) = placed {
+                    let fault = self.fault("No valid host was found.");
+                    self.conduct(Command::FailMove { migration, fault });
+                }
+            }
+            Effect::Send { .. } => {}
+        }
+    }
+
+    pub fn create(&mut self, numbers: &[usize]) {
+        let at = self.at;
+        let builds = numbers.iter().map(|number| NewBuild {
+            instance: instance(*number),
+            spec: spec(at),
+        });
+        let command = super_conductor::Command::CreateBuilds {
+            reservation: Uuid::from_u128(numbers[0] as u128),
+            builds: builds.collect(),
+        };
+        self.conduct(command);
+    }
+
+    /// Delivers everything in order, until nothing is under way and no effect is wanted.
+    pub fn settle(&mut self) {
+        for _ in 0..200 {
+            self.send_all();
+            if self.network.is_empty() {
+                return;
+            }
+            let mut budget = 100_000;
+            while !self.network.is_empty() {
+                let packet = self.network.remove(0);
+                self.deliver(packet);
+                budget -= 1;
+                assert!(budget > 0, "messages breed: {:?}", self.network);
+            }
+            let cells: Vec<CellId> = self.cells.keys().copied().collect();
+            for id in cells {
+                self.happen(id, &Event::Tick);
+            }
+        }
+        panic!("never at rest: {:?}", {
+            self.send_all();
+            &self.network
+        });
+    }
+
+    /// Kills and restarts all roles; messages under way are lost.
+    pub fn crash(&mut self) {
+        self.network.clear();
+        self.reload();
+        self.send_all();
+    }
+
+    pub fn reload(&mut self) {
+        let mut bytes = Vec::new();
+        self.control.save(&mut bytes).unwrap();
+        let digest = self.control.digest();
+        self.control = Control::load(&mut bytes.as_slice()).unwrap();
+        assert_eq!(self.control.digest(), digest);
+        for state in self.cells.values_mut() {
+            let mut bytes = Vec::new();
+            state.save(&mut bytes).unwrap();
+            let read = cell_conductor::State::load(&mut bytes.as_slice()).unwrap();
+            assert_eq!(read, *state);
+            *state = read;
+        }
+    }
+
+    pub fn cell_of(&self, id: InstanceId) -> Option<CellId> {
+        let cell = self.control.conductor.mappings().get(&id)?.cell;
+        cell.filter(|cell| *cell != CellId::CELL0)
+    }
+}
+
+/// All effects of a cell, three rows at a time.
+fn in_parts(state: &cell_conductor::State) -> Vec<cell_conductor::Effect> {
+    let (mut all, mut from) = (Vec::new(), Some(EffectPlace::Start));
+    while let Some(place) = from {
+        let (mut some, next) = state.effects_from(place, 3, |_| true);
+        all.append(&mut some);
+        from = next;
+    }
+    all
+}

@@ -1,0 +1,159 @@
+//! Invariants of the world: always, and at rest.
+
+use std::collections::BTreeSet;
+
+use placewright_conductor::cell_conductor::{Job, JobKind, Stage, VmState};
+use placewright_conductor::super_conductor::MoveStage;
+use placewright_conductor::{CellId, HostId, InstanceId};
+use placewright_placement::ConsumerUuid;
+
+use super::World;
+
+impl World {
+    fn holds(&self, consumer: ConsumerUuid, host: HostId) -> bool {
+        let state = &self.control.placement;
+        let consumer = state.consumer(consumer);
+        consumer.is_some_and(|consumer| {
+            let mut held = consumer.allocations.iter();
+            held.any(|held| {
+                state
+                    .provider(held.provider)
+                    .is_some_and(|p| p.uuid == host.0)
+            })
+        })
+    }
+
+    /// Whether nothing is wanted of anybody, and no job is under way but those that wait for a verdict.
+    pub fn is_at_rest(&self) -> bool {
+        let is_waiting = |job: &Job| matches!(job.stage, Stage::Verify);
+        self.control.conductor.effects().is_empty()
+            && self
+                .cells
+                .values()
+                .all(|state| state.jobs().values().all(is_waiting) && state.doomed().is_empty())
+    }
+
+    /// Invariants that hold at every moment.
+    pub fn check(&self) {
+        let conductor = &self.control.conductor;
+        let mut listed: Vec<_> = conductor.listing().after(None, None, false).collect();
+        let mappings = conductor.mappings().iter();
+        let mut mapped: Vec<_> = mappings.map(|(id, row)| (row.created_at, *id)).collect();
+        mapped.sort_unstable();
+        assert_eq!(listed, mapped, "lists show what there is");
+        listed.reverse();
+        let descending: Vec<_> = conductor.listing().after(None, None, true).collect();
+        assert_eq!(listed, descending);
+        for (id, state) in &self.cells {
+            for (instance, row) in state.instances() {
+                let is_shown = matches!(row.vm_state, VmState::Active | VmState::Resized);
+                let job = state.jobs().get(instance);
+                let goes_away =
+                    job.is_some_and(|job| matches!(job.kind, JobKind::Delete | JobKind::Shelve));
+                let Some(place) = row.guest.filter(|_| is_shown && !goes_away) else {
+                    continue;
+                };
+                let mapping = conductor.mappings().get(instance);
+                let migrations = mapping.iter().flat_map(|mapping| &mapping.migrations);
+                let consumers = migrations.map(|migration| migration.consumer());
+                let mut consumers = consumers.chain([instance.consumer()]);
+                assert!(
+                    consumers.any(|consumer| self.holds(consumer, place.host)),
+                    "{instance} in {id} is active and holds nothing: {row:?} {job:?} {mapping:?}"
+                );
+            }
+        }
+        let mut explained = BTreeSet::new();
+        for (instance, mapping) in conductor.mappings() {
+            explained.insert(instance.consumer());
+            explained.extend(mapping.migrations.iter().map(|one| one.consumer()));
+        }
+        for (_, consumer) in self.control.placement.all_consumers() {
+            assert!(explained.contains(&consumer.uuid), "orphan {consumer:?}");
+        }
+        for (_, provider) in self.control.placement.all_providers() {
+            for inventory in &provider.inventories {
+                assert!(inventory.used <= inventory.capacity, "{provider:?}");
+            }
+        }
+    }
+
+    /// Invariants that hold when nothing is under way and all hosts are up.
+    pub fn check_at_rest(&self) {
+        self.check();
+        let conductor = &self.control.conductor;
+        assert!(conductor.builds().is_empty(), "{:?}", conductor.builds());
+        assert!(
+            conductor.deletions().is_empty(),
+            "{:?}",
+            conductor.deletions()
+        );
+        for one in conductor.moves().values() {
+            assert_eq!(one.stage, MoveStage::InCell);
+        }
+        let mut consumers = BTreeSet::new();
+        let mut guests = BTreeSet::new();
+        for (cell, state) in &self.cells {
+            assert!(state.doomed().is_empty(), "{:?}", state.doomed());
+            for (instance, row) in state.instances() {
+                let mapping = &conductor.mappings()[instance];
+                assert_eq!(mapping.cell, Some(*cell));
+                assert!(!mapping.is_deleting);
+                let job = state.jobs().get(instance);
+                assert!(
+                    job.is_none_or(|job| job.stage == Stage::Verify),
+                    "stuck: {instance} {row:?} {job:?} {mapping:?}"
+                );
+                if let Some(place) = row.guest {
+                    consumers.insert(instance.consumer());
+                    assert!(self.holds(instance.consumer(), place.host), "{row:?}");
+                    guests.insert((place.host, *instance, place.number));
+                    let runs = self.agents[&place.host].guests[&(*instance, place.number)];
+                    assert!(runs || row.vm_state == VmState::Error, "{row:?}");
+                }
+                if let Some(job) = job {
+                    let migration = job.migration.unwrap();
+                    consumers.insert(migration.consumer());
+                    let origin = job.origin.unwrap();
+                    assert!(self.holds(migration.consumer(), origin.host));
+                    guests.insert((origin.host, *instance, origin.number));
+                }
+                assert_ne!(row.vm_state, VmState::Building);
+            }
+            let known: BTreeSet<_> = state.guests().keys().copied().collect();
+            let of_cell =
+                |key: &&(HostId, InstanceId, u32)| conductor.hosts()[&key.0].cell == *cell;
+            let expected: BTreeSet<_> = guests.iter().filter(of_cell).copied().collect();
+            assert_eq!(known, expected);
+        }
+        let there = self.agents.values().flat_map(|agent| {
+            let guests = agent.guests.keys();
+            guests.map(|(instance, number)| (agent.host, *instance, *number))
+        });
+        assert_eq!(there.collect::<BTreeSet<_>>(), guests);
+        for (instance, mapping) in conductor.mappings() {
+            let cell = mapping.cell.unwrap();
+            if cell == CellId::CELL0 {
+                assert!(conductor.buried().contains_key(instance));
+            } else {
+                assert!(self.cells[&cell].instances().contains_key(instance));
+            }
+        }
+        let all = self.control.placement.all_consumers();
+        let held: BTreeSet<_> = all.map(|(_, consumer)| consumer.uuid).collect();
+        assert_eq!(held, consumers);
+    }
+
+    /// Nothing at all of an instance is left but its tombstone.
+    pub fn check_nothing_left(&self, instance: InstanceId) {
+        let conductor = &self.control.conductor;
+        assert!(!conductor.mappings().contains_key(&instance));
+        assert!(!conductor.specs().contains_key(&instance));
+        assert!(!conductor.buried().contains_key(&instance));
+        for state in self.cells.values() {
+            assert!(!state.instances().contains_key(&instance));
+            assert!(!state.specs().contains_key(&instance));
+        }
+        self.check_at_rest();
+    }
+}
