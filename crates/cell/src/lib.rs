@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! control ─CellLink─▶ ┌───────────────────────┐ ─▶ orders, by the host's connection ─▶ agents
-//! agents ─AgentLink─▶ │ events ─▶ engine      │ ─▶ asks, many at once ─▶ placement
-//! placement's answers │ durable changes ─▶ out│ ─▶ news ─▶ followers
+//! agents ─AgentLink─▶ │ events ─▶ engine      │ ─▶ claims, many at once ─▶ placement
+//! placement's answers │ durable changes ─▶ out│ ─▶ events ─▶ followers
 //!                     └───────────────────────┘
 //! ```
 //!

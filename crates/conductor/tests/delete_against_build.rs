@@ -11,7 +11,8 @@ use placewright_conductor::super_conductor::Command;
 use placewright_placement::Timestamp;
 use placewright_testing::world::{World, cell, host, instance};
 
-/// The failure that is injected.
+/// How many disturbances of each kind may still be injected: deletes, messages that arrive twice,
+/// messages that are lost, and time-outs.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     deletes: u32,
