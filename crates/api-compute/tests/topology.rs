@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use api::Api;
 use api::site::host;
+use placewright_control::submit_placement;
 use placewright_placement::group::Level;
 use placewright_placement::{Command, Timestamp};
-use placewright_control::submit_placement;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -12,8 +12,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::options::{OPTIONS, Options};
-pub(crate) use placewright_errors::chain;
 pub(crate) use flags::Flags;
+pub(crate) use placewright_errors::chain;
 pub(crate) use reads::{AgentFlags, AllFlags, CellFlags, ControlFlags, UpFlags};
 
 /// The source of a value.

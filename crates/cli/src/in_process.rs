@@ -6,11 +6,11 @@ use anyhow::bail;
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::{Request, Response};
+use placewright_api_placement::{PlacementOptions, PlacementService};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use placewright_control::{ClaimMetrics, ControlMachine, Placement};
 use placewright_engine::Engine;
 use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
-use placewright_control::{ClaimMetrics, ControlMachine, Placement};
-use placewright_api_placement::{PlacementOptions, PlacementService};
 use prometheus_client::registry::Registry;
 
 /// What services share, with the default options.
@@ -48,7 +48,10 @@ pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<Plac
 /// # Errors
 ///
 /// The response is not a success.
-pub(crate) async fn get(service: &Arc<PlacementService>, uri: &str) -> anyhow::Result<Response<Body>> {
+pub(crate) async fn get(
+    service: &Arc<PlacementService>,
+    uri: &str,
+) -> anyhow::Result<Response<Body>> {
     let request = Request::get(uri)
         .header("x-auth-token", "admin")
         .body(Empty::<Bytes>::new())?;
