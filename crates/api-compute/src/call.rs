@@ -7,14 +7,14 @@ use placewright_conductor::{CellId, Control, Reply as CellReply};
 use placewright_control::Views;
 use placewright_engine::{Reading, SubmitError};
 use placewright_errors::chain;
+use placewright_http::{ApiError, ApiResult};
 use placewright_link::{Act, LinkError};
 use placewright_placement::Timestamp;
 use serde_json::Value;
-use placewright_http::{ApiError, ApiResult};
 
 use crate::error::{self, sentence};
-use crate::shared::Core;
 use crate::query::Query;
+use crate::shared::Core;
 use crate::version::Version;
 
 /// How often a change is read and submitted again after it conflicted with a concurrent one.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
+use placewright_http::{ApiError, ApiResult};
 use serde_json::{Map, Value};
 
 /// A JSON object whose fields are taken out one by one while it is parsed.
@@ -284,9 +285,7 @@ pub(crate) fn wrong(path: &str, expected: &str, found: &Value) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use placewright_http::{ApiError, ApiResult};
-
-use super::*;
+    use super::*;
     use serde_json::json;
 
     fn message<T: std::fmt::Debug>(result: ApiResult<T>) -> String {

@@ -7,10 +7,10 @@ pub(crate) mod extra_specs;
 use placewright_auth::Rule;
 use placewright_conductor::Control;
 use placewright_conductor::super_conductor::{Change, Command, Flavor};
-use placewright_http::{ApiError, ApiResult};
+use placewright_http::ApiResult;
 
-use crate::error;
 use crate::call::Call;
+use crate::error;
 
 /// Finds a flavor that the caller may see.
 pub(crate) fn find<'s>(call: &Call<'_>, control: &'s Control, id: &str) -> ApiResult<&'s Flavor> {

@@ -1,7 +1,7 @@
 //! Pagination of lists: limit, marker, and the link to the next page.
 
-use serde_json::{Value, json};
 use placewright_http::{ApiError, ApiResult};
+use serde_json::{Value, json};
 
 use crate::call::Call;
 

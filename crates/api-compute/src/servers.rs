@@ -26,12 +26,12 @@ mod wishes;
 use placewright_auth::Rule;
 use placewright_conductor::{Control, InstanceId};
 use placewright_control::Views;
-use uuid::Uuid;
 use placewright_http::{ApiError, ApiResult};
 use seen::Seen;
+use uuid::Uuid;
 
-use crate::error;
 use crate::call::Call;
+use crate::error;
 
 /// Finds the server of the path, and checks a policy rule.
 ///

@@ -13,15 +13,13 @@ use matchit::Router;
 use parking_lot::Mutex;
 use placewright_auth::Identity;
 use placewright_control::Runtime;
-use placewright_http::{
-    Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed,
-};
+use placewright_http::{Access, Api, ApiError, ApiResult, Body, Exchange, Gateway, Reply, Routed};
 
 use crate::call::Call;
-use crate::shared::Core;
 use crate::options::ComputeOptions;
 use crate::query::{Query, decode_path};
 use crate::routes::{self, Entry, Operation, TABLE};
+use crate::shared::Core;
 use crate::version::{self, NoVersion, Version};
 use crate::{cost, error, time, versions};
 
@@ -221,9 +219,7 @@ impl Api for ComputeService {
 
     fn is_costly(&self, request: &Asked, body: &[u8]) -> bool {
         match &request.0 {
-            Kind::Operation(found) => {
-                cost::is_high(found.entry.path, found.operation.method, body)
-            }
+            Kind::Operation(found) => cost::is_high(found.entry.path, found.operation.method, body),
             Kind::Versions { .. } | Kind::Version { .. } => false,
         }
     }

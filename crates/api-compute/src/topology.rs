@@ -4,13 +4,13 @@
 //! texts, a text with the same fields is accepted too: `relation=different,level=rack`.
 
 use placewright_conductor::{Control, HardRule, InstanceId};
+use placewright_http::{ApiError, ApiResult};
 use placewright_scheduler::request::TopologyRule;
 use placewright_scheduler::request::group::check_rule;
 use placewright_scheduler::select::rules::hard;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult};
 
 use crate::call::Call;
 use crate::fields::{self, Fields};

@@ -1,7 +1,7 @@
 //! Version discovery: how clients find the API.
 
-use serde_json::{Value, json};
 use placewright_http::{ApiResult, Reply};
+use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::version::{NEWEST, OLDEST, Version};

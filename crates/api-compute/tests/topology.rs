@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Api;
+use placewright_control::submit_placement;
 use placewright_placement::group::Level;
 use placewright_placement::{Command, Timestamp};
-use placewright_control::submit_placement;
 use placewright_testing::site::host;
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -1,9 +1,9 @@
 //! The context of an authorised request, and what handlers do with it.
 
+use placewright_http::{ApiError, ApiResult, Query};
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Query};
 
 use crate::json::{self, Json, Unread};
 use crate::microversion::Microversion;

@@ -49,6 +49,9 @@ mod tests {
             "'utf-8' codec can't decode byte 0xff in position 0"
         );
         let many = "a&".repeat(1001);
-        assert_eq!(parse(&many).unwrap_err(), "there are more than 1000 parameters");
+        assert_eq!(
+            parse(&many).unwrap_err(),
+            "there are more than 1000 parameters"
+        );
     }
 }

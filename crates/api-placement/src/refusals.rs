@@ -2,9 +2,9 @@
 //!
 //! The same refusal has different texts for different operations, so a caller names its operation.
 
+use placewright_http::ApiError;
 use placewright_placement::Refusal;
 use uuid::Uuid;
-use placewright_http::ApiError;
 
 use crate::render::code;
 

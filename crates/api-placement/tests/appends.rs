@@ -9,10 +9,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use placewright_engine::Options;
-use placewright_journal::{Faults, Faulty, MemoryJournal};
-use placewright_http::HttpOptions;
 use placewright_api_testing::{Answer, HOST, OTHER, call, create_host, service_on};
+use placewright_engine::Options;
+use placewright_http::HttpOptions;
+use placewright_journal::{Faults, Faulty, MemoryJournal};
 
 /// Polls a request until it has to wait.
 async fn start(request: &mut Pin<&mut impl Future<Output = Answer>>) {

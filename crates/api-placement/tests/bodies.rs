@@ -10,9 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Request;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use placewright_http::HttpOptions;
 use placewright_api_placement::PlacementService;
 use placewright_api_testing::{Answer, call, service};
+use placewright_http::HttpOptions;
 
 const PATH: &str = "/allocations/00000000-0000-4000-8000-00000000000c";
 const TIME: Duration = Duration::from_secs(10);

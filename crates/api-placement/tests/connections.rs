@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use placewright_http::{HttpOptions, Server, Stopped, Successor};
 use placewright_api_testing::service;
+use placewright_http::{HttpOptions, Server, Stopped, Successor};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
@@ -33,11 +33,7 @@ async fn run(options: HttpOptions) -> Running {
     run_on(listener, Vec::new(), options).await
 }
 
-async fn run_on(
-    listener: TcpListener,
-    inherited: Vec<TcpStream>,
-    options: HttpOptions,
-) -> Running {
+async fn run_on(listener: TcpListener, inherited: Vec<TcpStream>, options: HttpOptions) -> Running {
     let server = Server::<placewright_api_placement::PlacementService>::new(service(options).await);
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();

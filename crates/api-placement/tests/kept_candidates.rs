@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use placewright_engine::{Engine, Options};
-use placewright_journal::MemoryJournal;
-use placewright_placement::{Command, Timestamp};
-use placewright_http::HttpOptions;
-use placewright_control::{ControlMachine, submit_placement};
 use placewright_api_placement::PlacementService;
 use placewright_api_testing::{Parts, call, get};
+use placewright_control::{ControlMachine, submit_placement};
+use placewright_engine::{Engine, Options};
+use placewright_http::HttpOptions;
+use placewright_journal::MemoryJournal;
+use placewright_placement::{Command, Timestamp};
 
 /// A service on an engine that others may use too.
 fn service_of(engine: &Engine<ControlMachine>) -> Arc<PlacementService> {

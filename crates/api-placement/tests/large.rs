@@ -10,17 +10,17 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use hyper::body::Body as _;
+use placewright_api_placement::{PlacementOptions, PlacementService};
+use placewright_api_testing::{Answer, Parts, Setup, call, get, service};
+use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Options};
+use placewright_http::{Body, HttpOptions};
 use placewright_journal::MemoryJournal;
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
     Timestamp,
 };
-use placewright_http::{Body, HttpOptions};
-use placewright_control::{ControlMachine, submit_placement};
-use placewright_api_placement::{PlacementOptions, PlacementService};
 use serde_json::Value;
-use placewright_api_testing::{Answer, Parts, Setup, call, get, service};
 use uuid::Uuid;
 
 const HOSTS: u32 = 2_600;
@@ -297,7 +297,12 @@ fn lists_of_too_many() -> Vec<TooLarge> {
     let traits = texts(&|number| format!("CUSTOM_{number}"));
     let aggregates = texts(&|number| host(number).to_string());
     let generation = r#""resource_provider_generation": 1"#;
-    let of_host = |what: &str| format!("/resource_providers/{}/{what}", placewright_api_testing::HOST);
+    let of_host = |what: &str| {
+        format!(
+            "/resource_providers/{}/{what}",
+            placewright_api_testing::HOST
+        )
+    };
     let inventories = format!(r#"{{{generation}, "inventories": {{{records}}}}}"#);
     let traits = format!(r#"{{{generation}, "traits": [{traits}]}}"#);
     vec![

@@ -8,12 +8,14 @@
 use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
-use placewright_engine::Options;
-use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
-use placewright_http::{Body, HttpOptions};
 use placewright_api_placement::PlacementService;
+use placewright_api_testing::{
+    CONSUMER, HOST, call, claim, create_host, get, service, service_on, service_with,
+};
+use placewright_engine::Options;
+use placewright_http::{Body, HttpOptions};
+use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
 use serde_json::Value;
-use placewright_api_testing::{CONSUMER, HOST, call, claim, create_host, get, service, service_on, service_with};
 
 #[tokio::test]
 async fn a_service_is_not_ready_while_its_store_fails() {

@@ -1,7 +1,7 @@
 //! Requests and responses without sockets: the order of checks, headers, formats of errors.
 
-use placewright_http::{Cors, HttpOptions};
 use placewright_api_testing::{call, get, service, service_with};
+use placewright_http::{Cors, HttpOptions};
 
 #[tokio::test]
 async fn checks_come_in_their_order() {

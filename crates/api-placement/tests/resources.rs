@@ -5,8 +5,8 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-use placewright_http::HttpOptions;
 use placewright_api_testing::{CONSUMER, HOST, OTHER, call, claim, create_host, get, service};
+use placewright_http::HttpOptions;
 
 #[tokio::test]
 async fn providers_are_created_and_found() {

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use placewright_http::{HttpOptions, Server, Stopped};
 use placewright_api_testing::{HOST, call, create_host, service};
+use placewright_http::{HttpOptions, Server, Stopped};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;

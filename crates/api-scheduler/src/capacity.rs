@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use placewright_control::now;
+use placewright_http::Reply;
 use placewright_scheduler::request::RequestSpec;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use placewright_http::Reply;
-use placewright_control::now;
 
 use crate::refused::{Answer, Refused, code};
 use crate::shared::{Call, json};

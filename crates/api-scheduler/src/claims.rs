@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use placewright_control::{Cause, ControlMachine, now};
+use placewright_http::Reply;
 use placewright_placement::{
     Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome,
     Refusal, Timestamp,
@@ -10,8 +12,6 @@ use placewright_scheduler::host_state::InstanceReport;
 use placewright_scheduler::host_table::HostTable;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use placewright_http::Reply;
-use placewright_control::{Cause, ControlMachine, now};
 
 use crate::allocation_request::AllocationRequestTold;
 use crate::kept::{Kept, Wish};

@@ -8,11 +8,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use placewright_control::now;
+use placewright_http::Reply;
 use placewright_placement::Timestamp;
 use placewright_scheduler::select::rules::of_group;
 use uuid::Uuid;
-use placewright_http::Reply;
-use placewright_control::now;
 
 use crate::claims::{Attempt, Claimant, check_owner};
 use crate::kept::{Kept, Rules, Wish};

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use placewright_http::Reply;
 use placewright_placement::group::{Distance, Level};
 use placewright_placement::{Command, Refusal};
 use placewright_scheduler::aggregate::{Aggregate, ZONE_KEY};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use placewright_http::Reply;
 
 use crate::refused::{Answer, Refused};
 use crate::shared::{Call, json};

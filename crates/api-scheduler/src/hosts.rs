@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use placewright_control::now;
+use placewright_http::{Query, Reply, Syntax};
 use placewright_placement::{ProviderId, State, Timestamp};
 use placewright_scheduler::host_state::{HostState, Load, Metric, NumberedUpdate, Receipt};
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::platform::Platform;
 use serde::Serialize;
 use uuid::Uuid;
-use placewright_http::{Query, Reply, Syntax};
-use placewright_control::now;
 
 use crate::refused::{Answer, Refused, code};
 use crate::shared::{Call, json};

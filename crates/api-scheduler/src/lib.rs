@@ -15,5 +15,5 @@ mod refused;
 mod service;
 mod shared;
 
-pub use shared::KeepOptions;
 pub use service::SchedulerService;
+pub use shared::KeepOptions;

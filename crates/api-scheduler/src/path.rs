@@ -2,8 +2,8 @@
 
 use hyper::Method;
 use placewright_auth::Rule;
-use uuid::Uuid;
 use placewright_http::{ApiError, Cost};
+use uuid::Uuid;
 
 use crate::refused::{Answer, Refused};
 
@@ -25,7 +25,7 @@ pub(crate) enum Route {
 /// A method of a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
-    method: &'static str,
+    pub(crate) method: &'static str,
     /// The policy rule: the one of the corresponding operation in Placement's API.
     pub(crate) rule: Rule,
     pub(crate) has_body: bool,

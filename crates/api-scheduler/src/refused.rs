@@ -1,5 +1,7 @@
 //! The scheduler's error responses: each kind has its own status and code.
 
+use placewright_control::{Cause, NotMade, Why};
+use placewright_http::{ApiError, title};
 use placewright_placement::QueryRefusal;
 use placewright_scheduler::error::BadRequest;
 use placewright_scheduler::prefilter::PrefilterRefusal;
@@ -8,8 +10,6 @@ use placewright_scheduler::request::Unreadable;
 use placewright_scheduler::select::SelectRefusal;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use placewright_http::{ApiError, title};
-use placewright_control::{Cause, NotMade, Why};
 
 /// An error response of the scheduler API.
 #[derive(Debug)]
@@ -113,7 +113,9 @@ pub(crate) fn body(error: &ApiError, request_id: &str) -> Vec<u8> {
         errors: [ToldError {
             status: error.status(),
             title: title(error.status()),
-            code: error.code().unwrap_or_else(|| code::of_status(error.status())),
+            code: error
+                .code()
+                .unwrap_or_else(|| code::of_status(error.status())),
             detail: error.detail(),
             field: error.wrong_field(),
             explanation: explanation.and_then(|json| RawValue::from_string(json).ok()),

@@ -17,10 +17,10 @@ use placewright_http::{
 };
 use tokio::sync::Semaphore;
 
-use crate::shared::{Call, Core, KeepOptions};
 use crate::kept::Shelf;
 use crate::path::{Operation, Path, Route};
 use crate::refused::{self, Answer};
+use crate::shared::{Call, Core, KeepOptions};
 use crate::{capacity, claims, destinations, fleet, hosts};
 
 /// The scheduler's HTTP service without sockets: it takes requests and returns responses.
@@ -99,7 +99,8 @@ impl Api for SchedulerService {
         let operation = path.route.operation(&parts.method)?;
         if let Some(identity) = identity {
             let target = Target::own(identity);
-            self.gateway().authorize(operation.rule, identity, &target)?;
+            self.gateway()
+                .authorize(operation.rule, identity, &target)?;
         }
         if operation.has_body {
             require_json(&parts.headers)?;

@@ -56,9 +56,8 @@ pub(crate) struct Brain<'a> {
 impl Core {
     /// Computes a value from the scheduler and the state; see [`Ranker::decide`].
     pub(crate) fn decide<T>(&self, compute: impl FnOnce(&mut Brain<'_>, &State) -> T) -> T {
-        self.ranker.decide(|scheduler, control| {
-            compute(&mut Brain { scheduler }, &control.placement)
-        })
+        self.ranker
+            .decide(|scheduler, control| compute(&mut Brain { scheduler }, &control.placement))
     }
 
     /// Changes the host table; see [`Ranker::with_hosts`].

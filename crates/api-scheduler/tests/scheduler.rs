@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fleet::{Fleet, GROUP, RACK_1, RACK_2, ask, host, instance, text};
-use placewright_engine::Options;
-use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
-use placewright_http::HttpOptions;
 use placewright_api_scheduler::KeepOptions;
-use serde_json::{Value, json};
 use placewright_api_testing::{Parts, call, get};
+use placewright_engine::Options;
+use placewright_http::HttpOptions;
+use placewright_journal::{Fault, Faults, Faulty, MemoryJournal, Operation};
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_claim_names_the_host_and_alternates_of_its_cell() {

@@ -7,8 +7,8 @@
 
 mod fleet;
 use fleet::{Fleet, GROUP, RACK_1, RACK_2, ask, instance};
-use serde_json::{Value, json};
 use placewright_api_testing::{call, get};
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn bad_input_names_the_field() {

@@ -14,17 +14,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use definition::Places;
+use placewright_api_placement::PlacementService;
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
+use placewright_api_testing::{Parts, call, get};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prefilter::Surroundings;
 use placewright_scheduler::prepare::{PrepareOptions, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::select::Scheduler;
 use placewright_scheduler::translate::target::{ComputeNode, Target};
-use placewright_api_placement::PlacementService;
-use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use placewright_testing::random::Rng;
 use serde_json::{Value, json};
-use placewright_api_testing::{Parts, call, get};
 use uuid::Uuid;
 
 /// Random choices.

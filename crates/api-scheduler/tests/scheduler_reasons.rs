@@ -9,13 +9,13 @@ mod fleet;
 use std::sync::Arc;
 
 use fleet::{Fleet, GROUP, ask, host, instance, text};
+use placewright_api_scheduler::KeepOptions;
+use placewright_api_testing::Parts;
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prefilter::PrefilterOptions;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_api_scheduler::KeepOptions;
 use serde_json::{Value, json};
-use placewright_api_testing::Parts;
 
 #[tokio::test]
 async fn a_refusal_explains() {

@@ -12,15 +12,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response};
+use placewright_api_placement::{PlacementOptions, PlacementService};
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
 use placewright_control::{ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement};
 use placewright_engine::{Engine, Options};
+use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
 use placewright_journal::{Journal, MemoryJournal};
 use placewright_placement::{Command, Timestamp};
-use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
 use placewright_scheduler::select::Scheduler;
-use placewright_api_placement::{PlacementOptions, PlacementService};
-use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
@@ -58,11 +58,7 @@ pub struct Parts {
 
 impl Parts {
     /// The parts on an engine that others may use too, with these policies in place of the defaults.
-    pub fn of(
-        engine: &Engine<ControlMachine>,
-        options: impl Into<Setup>,
-        policy: &str,
-    ) -> Self {
+    pub fn of(engine: &Engine<ControlMachine>, options: impl Into<Setup>, policy: &str) -> Self {
         let Setup { http, placement } = options.into();
         let authenticator = Authenticator::new(&AuthConfig::default()).unwrap();
         let text = if policy.is_empty() { "{}" } else { policy };
@@ -112,11 +108,7 @@ impl Parts {
     }
 
     /// The scheduler API.
-    pub fn scheduler(
-        &self,
-        scheduler: Scheduler,
-        keep: KeepOptions,
-    ) -> Arc<SchedulerService> {
+    pub fn scheduler(&self, scheduler: Scheduler, keep: KeepOptions) -> Arc<SchedulerService> {
         let gateway = Arc::clone(&self.gateway);
         let ranker = Ranker::new(self.placement.engine().clone(), scheduler);
         let service = SchedulerService::new(gateway, self.placement.clone(), ranker, keep);
@@ -191,6 +183,7 @@ impl<'a> Call<'a> {
         self.header("openstack-api-version", version)
     }
 
+    /// Sets a body of JSON.
     pub fn json(mut self, body: impl Into<String>) -> Self {
         self.body = Some(body.into());
         self.header("content-type", "application/json")

@@ -3,10 +3,10 @@
 
 use clap::Args;
 use http_body_util::BodyExt as _;
+use placewright_api_placement::Microversion;
+use placewright_control::ControlMachine;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
-use placewright_control::ControlMachine;
-use placewright_api_placement::Microversion;
 use placewright_roles::{in_process, output};
 
 /// Arguments of `placewright openapi`.

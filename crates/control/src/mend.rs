@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 
 use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
 use placewright_conductor::{
-    Candidate, Control, Fault, HostId, InstanceId, Message, MigrationId, Reply, message,
+    Candidate, Control, Fault, HostId, InstanceId, Message, Reply, message,
 };
 use placewright_engine::SubmitError;
 use placewright_link::Act;
 use placewright_placement as placement;
 use placewright_scheduler::select::Scheduler;
 
-use crate::finding::{Finding, Kind, Mend};
 use crate::body::Bodies;
 use crate::conductor::now;
+use crate::finding::{Finding, Kind, Mend};
 use crate::machine::submit_placement;
 use crate::options::RepairOptions;
-use crate::plan::{candidate, make_ready};
 use crate::parts::Parts;
+use crate::plan::{candidate, make_ready};
 
 /// The most candidates on an instance's host that are tried for a missing claim.
 const WAYS: usize = 8;

@@ -23,8 +23,8 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::conductor::{Answer, Conductor, now};
-use crate::scheduler::{Moment, Ranker, cause_of_claim};
 use crate::plan::{Expected, Job, Plan, Planner, ROUNDS, Turn, What, Work, forget};
+use crate::scheduler::{Moment, Ranker, cause_of_claim};
 
 /// The most commands that wait for their answers.
 const UNDER_WAY_MAX: usize = 128;

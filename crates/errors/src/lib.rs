@@ -8,7 +8,7 @@ use std::iter::successors;
 
 /// The sources of an error, from its own to the innermost.
 pub fn sources<'e>(error: &'e (dyn Error + 'e)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    successors(error.source(), |cause| cause.source())
+    successors(error.source(), |cause| (*cause).source())
 }
 
 /// An error with all its sources in one line.
@@ -54,7 +54,10 @@ mod tests {
     #[test]
     fn sources_follow_each_other() {
         let inner = Wrong("inner", None);
-        assert_eq!((chain(&inner), innermost(&inner)), ("inner".into(), "inner".into()));
+        assert_eq!(
+            (chain(&inner), innermost(&inner)),
+            ("inner".into(), "inner".into())
+        );
         let middle = Wrong("middle", Some(Box::new(inner)));
         let outer = Wrong("outer", Some(Box::new(middle)));
         assert_eq!(chain(&outer), "outer: middle: inner");

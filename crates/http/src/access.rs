@@ -19,11 +19,20 @@ const TARGET: &str = "placewright_server::access";
 
 impl Gateway {
     /// Counts a request that was answered, and writes its line of the access log.
-    pub(crate) fn record(&self, parts: &Parts, response: &Response<Body>, exchange: &Exchange<impl Copy>) {
+    pub(crate) fn record(
+        &self,
+        parts: &Parts,
+        response: &Response<Body>,
+        exchange: &Exchange<impl Copy>,
+    ) {
         let status = response.status().as_u16();
         let elapsed = exchange.started.elapsed();
-        self.metrics()
-            .request(method_label(&parts.method), exchange.route(), status, elapsed);
+        self.metrics().request(
+            method_label(&parts.method),
+            exchange.route(),
+            status,
+            elapsed,
+        );
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return;
         }

@@ -211,8 +211,7 @@ where
         Some(identity) if api.is_costly(&request, &content) => {
             let (api, uri) = (Arc::clone(api), parts.uri.clone());
             let caller = Arc::clone(&identity);
-            let work =
-                async move { api.run(&request, &uri, Some(&caller), &content).await };
+            let work = async move { api.run(&request, &uri, Some(&caller), &content).await };
             gateway.run_costly(&identity, work).await
         }
         identity => {

@@ -186,7 +186,10 @@ impl ApiError {
         if let Some(methods) = self.allow {
             headers.insert(header::ALLOW, HeaderValue::from_static(methods));
         }
-        let challenge = self.more.as_deref().and_then(|more| more.challenge.as_deref());
+        let challenge = self
+            .more
+            .as_deref()
+            .and_then(|more| more.challenge.as_deref());
         if let Some(challenge) = challenge
             && let Ok(value) = HeaderValue::from_str(challenge)
         {

@@ -183,12 +183,7 @@ impl Gateway {
     /// # Errors
     ///
     /// 403.
-    pub fn authorize(
-        &self,
-        rule: Rule,
-        identity: &Identity,
-        target: &Target<'_>,
-    ) -> ApiResult<()> {
+    pub fn authorize(&self, rule: Rule, identity: &Identity, target: &Target<'_>) -> ApiResult<()> {
         let allowed = self.policy.read().authorize(rule, identity, target);
         allowed.map_err(|forbidden| {
             let detail = match forbidden.reason {

@@ -8,8 +8,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::costly::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::json::Writer;
-use crate::room::{Held, Room, UNIT};
 use crate::options::HttpOptions;
+use crate::room::{Held, Room, UNIT};
 
 /// The size in bytes up to which a response is not counted.
 const SMALL_BYTES: usize = 256 << 10;

@@ -51,7 +51,10 @@ impl<'a> Query<'a> {
     ///
     /// A key or value is not UTF-8, or there are too many parameters.
     pub fn parse(text: &'a str, syntax: Syntax) -> Result<Self, QueryError> {
-        let parts = || text.split(syntax.separators).filter(|pair| !pair.is_empty());
+        let parts = || {
+            text.split(syntax.separators)
+                .filter(|pair| !pair.is_empty())
+        };
         let (count, most) = (parts().count(), syntax.parameters_max);
         if count > most {
             return Err(QueryError::TooMany { count, most });

@@ -31,16 +31,16 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use placewright_auth::{Authenticator, Policy};
+use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Observer, RecoverError};
 use placewright_journal::SqliteJournal;
 use placewright_placement::{Command, Timestamp};
 use placewright_rpc::Token;
 use placewright_scheduler::select::Scheduler;
-use placewright_control::{ControlMachine, submit_placement};
 use placewright_tasks::{Task, watched};
-use tokio::net::TcpSocket;
 use running::Running;
 use signals::nth;
+use tokio::net::TcpSocket;
 
 use crate::config::{Config, ConfigErrors, ControlFlags, Environment};
 use crate::options::{AuthStrategy, Options};

@@ -6,11 +6,11 @@ use anyhow::bail;
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::{Request, Response};
+use placewright_api_placement::{PlacementOptions, PlacementService};
 use placewright_auth::{AuthConfig, Authenticator, Policy, PolicyConfig};
+use placewright_control::{ClaimMetrics, ControlMachine, Placement};
 use placewright_engine::Engine;
 use placewright_http::{Body, Gateway, HttpMetrics, HttpOptions};
-use placewright_control::{ClaimMetrics, ControlMachine, Placement};
-use placewright_api_placement::{PlacementOptions, PlacementService};
 use prometheus_client::registry::Registry;
 
 /// What services share, with the default options.
@@ -37,7 +37,7 @@ pub fn gateway() -> anyhow::Result<Arc<Gateway>> {
 /// # Errors
 ///
 /// The system has no random numbers.
-pub(crate) fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<PlacementService>> {
+pub fn service(engine: Engine<ControlMachine>) -> anyhow::Result<Arc<PlacementService>> {
     let placement = Placement::new(engine, ClaimMetrics::default());
     let service = PlacementService::new(gateway()?, placement, PlacementOptions::default());
     Ok(Arc::new(service))

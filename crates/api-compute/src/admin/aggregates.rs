@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use placewright_auth::Rule;
 use placewright_conductor::Control;
 use placewright_conductor::super_conductor::{Aggregate, Change, Command};
+use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{number, zones};
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::{self, Fields};
 use crate::time;
 

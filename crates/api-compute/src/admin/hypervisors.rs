@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use placewright_auth::Rule;
 use placewright_conductor::{Control, HostId, InstanceId};
 use placewright_control::Views;
+use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::hosts::HostRow;
 use super::number;
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::page;
 
 /// The resource classes that hypervisors show, summed over a host's tree of providers.
@@ -179,10 +179,7 @@ async fn listed(call: &Call<'_>, path: &str, is_detailed: bool) -> ApiResult<Rep
     if rows.is_empty()
         && let Some(pattern) = pattern
     {
-        return Err(error::missing(
-            "hypervisor whose name contains",
-            pattern,
-        ));
+        return Err(error::missing("hypervisor whose name contains", pattern));
     }
     rows.sort_by_key(|(id, _)| *id);
     if call.version.since(33) {
@@ -316,10 +313,7 @@ async fn matching(call: &Call<'_>, wants_servers: bool) -> ApiResult<Reply> {
     });
     let values = values.await;
     if values.is_empty() {
-        return Err(error::missing(
-            "hypervisor whose name contains",
-            pattern,
-        ));
+        return Err(error::missing("hypervisor whose name contains", pattern));
     }
     Reply::value(200, &json!({"hypervisors": values}))
 }

@@ -4,8 +4,8 @@ use base64::Engine as _;
 use md5::{Digest as _, Md5};
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Bound, Command, Keypair, Refusal};
-use serde_json::{Value, json};
 use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::fields::Fields;
@@ -63,9 +63,7 @@ pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
     call.allow_on(Rule::KeypairsShow, call.project(), user)?;
     let key = (user.to_owned(), name.to_owned());
     let row = call.read(|control, _| control.conductor.keypairs().get(&key).cloned());
-    let row = row
-        .await
-        .ok_or_else(|| error::missing("key pair", name))?;
+    let row = row.await.ok_or_else(|| error::missing("key pair", name))?;
     let mut value = brief(call, name, &row);
     value["user_id"] = json!(user);
     value["id"] = json!(crate::admin::number(uuid::Uuid::from_u128(id_of(

@@ -2,11 +2,11 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::Control;
+use placewright_http::{ApiResult, Reply};
 use serde_json::{Value, json};
-use placewright_http::{ApiError, ApiResult, Reply};
 
-use crate::error;
 use crate::call::Call;
+use crate::error;
 
 /// The usage of a project.
 #[derive(Default)]

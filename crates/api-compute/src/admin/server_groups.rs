@@ -3,14 +3,14 @@
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Bound, Command, GroupTopology, Refusal, ServerGroup};
 use placewright_conductor::{Control, InstanceId};
+use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_scheduler::request::{GroupPolicy, ServerGroup as Request, TopologyRule};
 use placewright_scheduler::select::rules::of_group;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Reply};
 
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::{self, Fields};
 use crate::page;
 use crate::slices::Sliced;

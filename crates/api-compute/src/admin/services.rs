@@ -3,15 +3,15 @@
 use placewright_auth::Rule;
 use placewright_conductor::HostId;
 use placewright_conductor::super_conductor::{Change, Command, Refusal, Service};
+use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::Act;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::hosts::HostRow;
 use super::{number, zones};
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::Fields;
 use crate::time;
 
@@ -161,8 +161,7 @@ async fn update_by_name(call: &Call<'_>) -> ApiResult<Reply> {
     fields.finish()?;
     let host = call.read(|control, _| control.conductor.host_names().get(name).copied());
     let host = host.await.filter(|_| binary == BINARY);
-    let host =
-        host.ok_or_else(|| error::missing("service", &format!("{binary} on {name}")))?;
+    let host = host.ok_or_else(|| error::missing("service", &format!("{binary} on {name}")))?;
     change(call, host, |service| {
         match forced_down {
             Some(forced) => service.forced_down = forced,

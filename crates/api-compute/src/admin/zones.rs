@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use placewright_auth::Rule;
 use placewright_conductor::{Control, HostId};
-use serde_json::{Map, Value, json};
 use placewright_http::{ApiResult, Reply};
+use serde_json::{Map, Value, json};
 
 use super::hosts::HostRow;
 use crate::call::Call;

@@ -1,12 +1,12 @@
 //! The projects that may use a private flavor.
 
 use placewright_auth::Rule;
-use serde_json::{Value, json};
 use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::{Value, json};
 
 use super::{find, replace};
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::Fields;
 
 fn shown(id: &str, projects: &[String]) -> Value {

@@ -5,14 +5,14 @@ use std::ops::Bound;
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command, Flavor, Refusal};
+use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_scheduler::extra_spec::ExtraSpecKey;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::{find, is_visible, replace};
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::Fields;
 use crate::page;
 use crate::slices::Sliced;

@@ -2,12 +2,12 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::Flavor;
-use serde_json::{Value, json};
 use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::{Value, json};
 
 use super::{catalog, find, replace};
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::{self, Fields};
 
 /// The most extra specs of a flavor.

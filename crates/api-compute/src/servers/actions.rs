@@ -5,8 +5,8 @@ mod moves;
 mod rebuild;
 
 use placewright_auth::Rule;
-use serde_json::Value;
 use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::Value;
 
 use super::{delete, find};
 use crate::call::Call;

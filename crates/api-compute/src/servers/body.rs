@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use placewright_conductor::Spec;
+use placewright_http::{ApiError, ApiResult};
 use placewright_scheduler::request::RequestSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -200,9 +201,7 @@ pub(crate) fn hostname(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use placewright_http::{ApiError, ApiResult};
-
-use super::*;
+    use super::*;
 
     #[test]
     fn a_body_in_two_parts_is_the_body() {

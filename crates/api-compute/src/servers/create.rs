@@ -7,20 +7,20 @@ use placewright_conductor::super_conductor::{
     self, Bound, Command, INSTANCE_BYTES, NewBuild, of_spec,
 };
 use placewright_conductor::{Body as SpecBody, Control, InstanceId, Rules, Spec};
+use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_scheduler::request::{Destination, RequestSpec};
 use placewright_scheduler::translate::translate;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::body::{self, Body, Server};
 use super::devices::{PARTS_MAX, boots_from_volume, is_first, read_boot};
 use super::hints::Hints;
 use super::wishes::{access_address, certificates, check_hostname, disk_config, read_user_data};
 use super::{metadata, tags};
-use crate::error;
 use crate::admin::zones;
 use crate::call::Call;
+use crate::error;
 use crate::fields::{self, Fields};
 
 /// The most servers of one request.

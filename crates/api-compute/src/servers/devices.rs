@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use placewright_http::{ApiError, ApiResult};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult};
 
 use super::body::Server;
 use crate::call::Call;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use placewright_auth::Rule;
-use placewright_placement::Timestamp;
 use placewright_http::{ApiError, ApiResult};
+use placewright_placement::Timestamp;
 
 use super::body::Shown;
 use super::pattern::Pattern;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use placewright_conductor::{Control, HardRule, InstanceId};
+use placewright_http::{ApiError, ApiResult};
 use placewright_placement::group::{self, Relation, Scope};
 use placewright_scheduler::request::{RequestSpec, TopologyRule};
 use serde_json::Value;
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult};
 
 use crate::admin::server_groups;
 use crate::call::Call;

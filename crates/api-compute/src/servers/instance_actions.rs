@@ -3,9 +3,9 @@
 use placewright_auth::Rule;
 use placewright_conductor::{Action, Control, InstanceId};
 use placewright_control::Views;
+use placewright_http::{ApiResult, Reply};
 use placewright_placement::Timestamp;
 use serde_json::{Value, json};
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::fault;
 use super::find;
@@ -78,7 +78,7 @@ async fn all(call: &Call<'_>, rule: Rule) -> ApiResult<(About, Vec<Numbered>)> {
         Some(own) => vec![own],
         None => {
             let actions = call.core.conductor.actions(about.id).await;
-            actions.map_err(|error| call.of_link(error))?
+            actions.map_err(|error| call.of_link(&error))?
         }
     };
     let tried: Vec<_> = actions

@@ -12,9 +12,9 @@ use placewright_auth::Rule;
 use placewright_conductor::super_conductor::ListKey;
 use placewright_conductor::{Control, InstanceId};
 use placewright_control::Views;
+use placewright_http::{ApiError, ApiResult, Reply};
 use serde_json::Value;
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::filter::Filter;
 use super::pattern::Effort;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use placewright_auth::Rule;
-use serde_json::{Value, json};
 use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::{Value, json};
 
 use super::{find, labels};
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::{self, Fields};
 
 /// The most items of a server's metadata.

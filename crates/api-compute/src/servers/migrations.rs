@@ -6,8 +6,8 @@ use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Migration, MigrationStatus};
 use placewright_conductor::{Control, HostId, MigrationId, MoveKind};
 use placewright_control::Views;
-use serde_json::{Value, json};
 use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::{Value, json};
 
 use super::seen::Seen;
 use super::{body::Shown, find};

@@ -2,8 +2,8 @@
 //! listings are empty.
 
 use placewright_auth::Rule;
-use serde_json::json;
 use placewright_http::{ApiResult, Reply};
+use serde_json::json;
 
 use super::{find, show};
 use crate::call::Call;

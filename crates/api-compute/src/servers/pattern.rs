@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use regex::{Regex, RegexBuilder};
 use placewright_http::{ApiError, ApiResult};
+use regex::{Regex, RegexBuilder};
 
 use crate::call::Call;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use placewright_auth::Rule;
-use serde_json::{Value, json};
 use placewright_http::{ApiResult, Reply};
+use serde_json::{Value, json};
 
 use super::body::{Shown, ShownFlavor};
 use super::fault;

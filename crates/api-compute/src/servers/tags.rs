@@ -1,12 +1,12 @@
 //! The tags of a server (from version 2.26 on).
 
 use placewright_auth::Rule;
-use serde_json::{Value, json};
 use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::{Value, json};
 
 use super::{find, labels};
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::{self, Fields};
 
 /// The most tags of a server.

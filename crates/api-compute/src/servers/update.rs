@@ -2,8 +2,8 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::{Change, Command};
-use serde_json::json;
 use placewright_http::{ApiError, ApiResult, Reply};
+use serde_json::json;
 
 use super::body::Body;
 use super::show::{self, Sight};

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use base64::Engine as _;
-use serde_json::Value;
 use placewright_http::{ApiError, ApiResult};
+use serde_json::Value;
 
 use crate::call::Call;
 use crate::fields::{self, Fields};

@@ -1,12 +1,12 @@
 //! The body of a response with candidates.
 
 use bytes::Bytes;
+use placewright_http::json::Writer;
 use placewright_placement::{
     Allocation, CandidateQuery, CandidateView, Candidates, ClassId, ProviderId, State,
 };
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
-use placewright_http::json::Writer;
 
 use super::summary_texts::SummaryTexts;
 use crate::microversion::Microversion;

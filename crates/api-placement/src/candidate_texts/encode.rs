@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
+use placewright_http::json::Writer;
 use placewright_placement::{
     CandidateQuery, CandidateView, Candidates, ClassId, FoundProviders, ProviderId,
 };
 use uuid::Uuid;
-use placewright_http::json::Writer;
 
 use super::answer::{Names, Stencil};
 use crate::microversion::Microversion;

@@ -6,9 +6,9 @@
 
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use placewright_http::json::Writer;
 use placewright_placement::touch::TouchLog;
 use placewright_placement::{ProviderId, State};
-use placewright_http::json::Writer;
 
 use super::answer::write_summary;
 use crate::microversion::Microversion;

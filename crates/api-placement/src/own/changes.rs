@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use placewright_conductor::control::Change;
+use placewright_control::ControlMachine;
 use placewright_engine::{Engine, Entries, FollowError, Follower, Machine as _};
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Query, Reply};
 use placewright_tasks::{Contained, spawn_contained};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::MissedTickBehavior;
-use placewright_http::json::Writer;
-use placewright_http::{ApiError, ApiResult, Query, Reply};
-use placewright_control::ControlMachine;
 
 use super::{change_json, check_parameters};
 use crate::shared::PlacementService;
@@ -48,9 +48,7 @@ pub(super) fn follow(
         None => service.placement.engine().durable_sequence(),
     };
     let engine = service.placement.engine();
-    let follower = engine
-        .follow(after)
-        .map_err(|error| refused(&error))?;
+    let follower = engine.follow(after).map_err(|error| refused(&error))?;
     let place = service.followers.enter()?;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let stream = Stream {

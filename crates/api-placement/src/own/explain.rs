@@ -4,14 +4,14 @@
 //! the newest, and reports for every constraint how many roots it removed.
 
 use hyper::HeaderMap;
-use placewright_control::now;
-use placewright_placement::{CandidateQuery, RequestGroup, explain};
+use placewright_control::{explanation_json, now};
 use placewright_http::{ApiError, ApiResult, Reply};
+use placewright_placement::{CandidateQuery, RequestGroup, explain};
 
 use crate::call::Call;
+use crate::checks;
 use crate::microversion::{self, Microversion};
 use crate::resources::candidates;
-use crate::checks;
 use crate::shared::PlacementService;
 
 /// The microversion of the query: that of the header, or the newest.
@@ -46,7 +46,7 @@ pub(super) async fn show(
     let json = call
         .read(|state| {
             let found = explain(state, &query).map_err(|refusal| candidates::refused(&refusal))?;
-            Ok(placewright_control::explanation_json(state, &found))
+            Ok::<_, ApiError>(explanation_json(state, &found))
         })
         .await?;
     let reply = Reply::text(200, "application/json", json);

@@ -4,8 +4,8 @@
 //! The API depends on the microversion, so the document describes one: the newest, or the one in
 //! `?microversion=1.N`.
 
-use serde_json::{Map, Value, json};
 use placewright_http::{ApiError, ApiResult, Query, Reply};
+use serde_json::{Map, Value, json};
 
 use super::check_parameters;
 use crate::microversion::Microversion;

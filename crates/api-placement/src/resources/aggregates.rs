@@ -1,8 +1,8 @@
 //! `/resource_providers/{uuid}/aggregates`
 
-use placewright_placement::{Command, Outcome};
 use placewright_http::json::Writer;
 use placewright_http::{ApiResult, Reply};
+use placewright_placement::{Command, Outcome};
 
 use crate::call::{self, Call};
 use crate::json::Json;

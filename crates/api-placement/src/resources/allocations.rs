@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
 use placewright_placement::{
     AllocationRequest, ClassId, Command, Consumer, ConsumerClaim, ConsumerGeneration, ConsumerId,
     ConsumerUuid, ProviderId, Refusal, State,
 };
 use smallvec::SmallVec;
 use uuid::Uuid;
-use placewright_http::json::Writer;
-use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
 
 use crate::call::{self, Call};
 use crate::json::Json;

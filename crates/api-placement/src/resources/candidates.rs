@@ -10,9 +10,9 @@ use placewright_placement::{CandidateQuery, GroupPolicy, QueryRefusal, RequestGr
 use self::gather::{Found, Gathered, LIMIT, Question};
 use super::filters;
 use crate::call::Call;
-use crate::render::code;
 use crate::microversion::Microversion;
 use crate::pattern::{group_number, group_suffix};
+use crate::render::code;
 use crate::{python, schemas};
 
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {

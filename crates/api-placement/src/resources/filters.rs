@@ -258,6 +258,7 @@ pub(crate) fn in_tree(value: &str) -> ApiResult<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query;
 
     fn at(minor: u8) -> Microversion {
         Microversion::from_minor(minor).unwrap()

@@ -1,9 +1,9 @@
 //! `/resource_providers/{uuid}/inventories` and one inventory of them
 
-use placewright_placement::{Command, Inventory, Outcome, Refusal, State};
-use uuid::Uuid;
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Reply};
+use placewright_placement::{Command, Inventory, Outcome, Refusal, State};
+use uuid::Uuid;
 
 use crate::call::{self, Call};
 use crate::json::Json;

@@ -1,12 +1,12 @@
 //! `/resource_providers` and `/resource_providers/{uuid}`
 
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
 use placewright_placement::{
     Command, Outcome, ParentChange, Provider, ProviderQuery, ProviderView, QueryRefusal, Refusal,
     State, find_providers_among,
 };
 use uuid::Uuid;
-use placewright_http::json::Writer;
-use placewright_http::{ApiError, ApiResult, Reply, pieces_of};
 
 use super::filters;
 use crate::call::Call;

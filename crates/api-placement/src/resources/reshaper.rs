@@ -1,7 +1,7 @@
 //! `/reshaper`
 
-use placewright_placement::{Command, InventoryReplacement, Refusal, State};
 use placewright_http::{ApiResult, Reply};
+use placewright_placement::{Command, InventoryReplacement, Refusal, State};
 
 use super::allocations::{claims_of, entries_of_all};
 use super::inventories::{self, records};

@@ -1,9 +1,9 @@
 //! `/resource_classes`
 
-use placewright_placement::state::Named;
-use placewright_placement::{Command, Outcome, Refusal};
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Reply};
+use placewright_placement::state::Named;
+use placewright_placement::{Command, Outcome, Refusal};
 
 use crate::call::{self, Call};
 use crate::json::{self, Json};

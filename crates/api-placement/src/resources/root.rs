@@ -1,7 +1,7 @@
 //! `GET /`: the versions of the API, without authentication.
 
-use placewright_http::json::Writer;
 use placewright_http::Reply;
+use placewright_http::json::Writer;
 
 use crate::call::Call;
 use crate::microversion::Microversion;

@@ -1,15 +1,15 @@
 //! `/traits` and `/resource_providers/{uuid}/traits`
 
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult, Query, Reply};
 use placewright_placement::state::Named;
 use placewright_placement::{Command, Outcome, Timestamp};
-use placewright_http::json::Writer;
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use crate::call::{self, Call};
 use crate::json::Json;
 use crate::refusals::Attempt;
 use crate::schema::{self, Formats};
-use crate::{query::Query, schemas};
+use crate::schemas;
 
 fn not_found(name: &str) -> ApiError {
     ApiError::not_found(format!("No such trait(s): {name}."))

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use placewright_placement::{ClassId, Consumer, State};
 use placewright_http::json::Writer;
 use placewright_http::{ApiError, ApiResult, Reply};
+use placewright_placement::{ClassId, Consumer, State};
 
 use crate::call::Call;
 use crate::schemas;

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use placewright_http::json::repr_float;
+
 use super::Schema;
 use crate::json::Json;
 use crate::{python, uuids};

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use placewright_control::Why;
 use placewright_placement::{IntentCandidate, State};
 use placewright_scheduler::prepare::Prepared;
 use placewright_scheduler::ranking::Ranked;
@@ -10,7 +11,6 @@ use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Mappings, Scheduler, Scope};
 use uuid::Uuid;
-use placewright_control::Why;
 
 use super::Ask;
 use super::told::{Weighed, Weighing};

@@ -8,13 +8,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use placewright_api_placement::PlacementService;
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
+use placewright_api_testing::{Answer, Parts, call, get};
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_api_placement::PlacementService;
-use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use serde_json::{Value, json};
-use placewright_api_testing::{Answer, Parts, call, get};
 
 pub(crate) const CELL_1: &str = "c0000000-0000-0000-0000-000000000001";
 pub(crate) const CELL_2: &str = "c0000000-0000-0000-0000-000000000002";

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use placewright_errors::chain;
 use jiff::Timestamp;
+use placewright_errors::chain;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Response, StatusCode, Url};
 use serde_json::json;

@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
+use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Options, SubmitError};
 use placewright_journal::{SqliteJournal, SqliteOptions};
 use placewright_placement::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Inventory,
     Outcome, Refusal, Timestamp,
 };
-use placewright_control::{ControlMachine, submit_placement};
 use uuid::Uuid;
 
 use super::requests::Numbers;

@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Args;
+use placewright_control::ControlMachine;
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
-use placewright_control::ControlMachine;
 use serde::Serialize;
 
 use super::bar::{Bar, at_least, at_most, report};

@@ -11,6 +11,8 @@ use clap::Args;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Bytes;
+use placewright_api_scheduler::{KeepOptions, SchedulerService};
+use placewright_control::{ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement};
 use placewright_engine::{Engine, Options};
 use placewright_journal::MemoryJournal;
 use placewright_placement::{
@@ -22,10 +24,6 @@ use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::select::Scheduler;
-use placewright_control::{
-    ClaimMetrics, ControlMachine, Placement, Ranker, submit_placement,
-};
-use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use serde::Serialize;
 use uuid::Uuid;
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use placewright_errors::innermost;
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
 use placewright_client::server_url;
+use placewright_errors::innermost;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;

@@ -7,10 +7,10 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::{Context as _, bail};
 use http_body_util::BodyExt as _;
-use placewright_engine::{Engine, Options};
-use placewright_journal::{Journal as _, SqliteJournal};
-use placewright_http::Body;
 use placewright_control::ControlMachine;
+use placewright_engine::{Engine, Options};
+use placewright_http::Body;
+use placewright_journal::{Journal as _, SqliteJournal};
 use placewright_roles::in_process;
 
 /// Prints the entries `from` (if none, the first that is held) to `to`, as far as they exist.

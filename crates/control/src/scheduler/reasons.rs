@@ -127,7 +127,11 @@ impl Reasons {
     }
 
     /// An explanation that was begun after `since`, if there is one.
-    pub(super) fn since(&self, query: &CandidateQuery, since: Moment) -> Option<Option<Arc<Reason>>> {
+    pub(super) fn since(
+        &self,
+        query: &CandidateQuery,
+        since: Moment,
+    ) -> Option<Option<Arc<Reason>>> {
         self.kept(|one| one.number > since.0 && one.query == *query)
     }
 

@@ -1,8 +1,8 @@
 //! File descriptors: as many as the system allows, divided so that no listener can use those of
 //! another, nor those of the store.
 
-use placewright_net::Limits;
 use placewright_http::Health;
+use placewright_net::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::options::Options;

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use by_hand::Predecessor;
 use parking_lot::Mutex;
 use placewright_http::Successor;
-use by_hand::Predecessor;
 
 /// The longest time for passing on connections that are already idle.
 const PASS_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use placewright_api_compute::{ComputeOptions, ComputeService, Images, Limits};
+use placewright_api_placement::PlacementService;
+use placewright_api_scheduler::SchedulerService;
 use placewright_conductor::CellId;
 use placewright_control::{
     AuditMetrics, CellConfig, ClaimMetrics, Conductor, ControlMachine, Placement, Ranker, Runtime,
 };
 use placewright_engine::{Engine, Observer};
-use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_http::{Gateway, HttpMetrics, HttpService, Server, Stopped};
-use placewright_api_placement::PlacementService;
-use placewright_api_scheduler::SchedulerService;
+use placewright_rpc::{CellClient, ClientOptions, ServeOptions, Services, Token};
 use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use placewright_api_placement::{CandidateOptions, PlacementOptions};
+use placewright_api_scheduler::KeepOptions;
 use placewright_auth::{
     AuthConfig, HttpBasicConfig, HttpBasicUser, KeystoneConfig, LimitsConfig, PolicyConfig, Secret,
     Strategy,
 };
+use placewright_http::{Cors, HttpOptions};
 use placewright_journal::SqliteOptions;
 use placewright_net::Limits;
 use placewright_rpc::ServeOptions;
-use placewright_http::{Cors, HttpOptions};
-use placewright_api_placement::{CandidateOptions, PlacementOptions};
-use placewright_api_scheduler::KeepOptions;
 
 use crate::options::{AuthStrategy, CandidateStrategy, Number, Options};
 

@@ -2,8 +2,8 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::super_conductor::Lock;
-use serde_json::Value;
 use placewright_http::{ApiResult, Reply};
+use serde_json::Value;
 
 use super::super::{find, labels};
 use super::nullable;

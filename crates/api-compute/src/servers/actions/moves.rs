@@ -8,12 +8,12 @@ use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::{Change, Command};
 use placewright_conductor::{Control, MigrationId, MoveKind, Verdict};
 use placewright_control::Views;
+use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::Act;
 use placewright_scheduler::request::Destination;
 use placewright_scheduler::translate::translate;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::super::body::Body;
 use super::super::create::{flavor_of, flavor_ref};

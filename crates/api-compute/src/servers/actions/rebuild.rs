@@ -5,19 +5,19 @@ use placewright_conductor::cell_conductor::VmState;
 use placewright_conductor::super_conductor::{Command, RebuildEvent, of_spec};
 use placewright_conductor::{CellId, Control, Fault, HostId, InstanceId, Spec};
 use placewright_control::Views;
+use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::Act;
 use placewright_placement::Timestamp;
 use placewright_scheduler::request::RequestSpec;
 use serde_json::{Value, json};
-use placewright_http::{ApiError, ApiResult, Reply};
 
 use super::super::body::Body;
 use super::super::seen::Seen;
 use super::super::show::{self, Sight};
 use super::super::update::withhold_newer;
 use super::super::{create, find_unlocked, labels, metadata, wishes};
-use crate::error;
 use crate::call::Call;
+use crate::error;
 use crate::fields::Fields;
 
 /// A parsed rebuild request: the fields that change.

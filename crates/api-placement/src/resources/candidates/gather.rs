@@ -8,12 +8,12 @@
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
+use placewright_http::json::Writer;
+use placewright_http::{ApiError, ApiResult};
 use placewright_placement::{
     CandidateQuery, CandidateSearch, Candidates, ClassId, FoundProviders, ProviderId, State,
 };
 use uuid::Uuid;
-use placewright_http::json::Writer;
-use placewright_http::{ApiError, ApiResult};
 
 use crate::candidate_texts::{self, Encoder, Kept};
 use crate::microversion::Microversion;

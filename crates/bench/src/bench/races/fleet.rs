@@ -1,5 +1,6 @@
 //! The fleet of the races: hosts of three sizes in racks, some of them trees, nearly full.
 
+use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::Engine;
 use placewright_placement::group::{Level, Relation, Rule, Scope};
 use placewright_placement::{
@@ -8,7 +9,6 @@ use placewright_placement::{
 };
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::select::Scheduler;
-use placewright_control::{ControlMachine, submit_placement};
 use uuid::Uuid;
 
 use crate::bench::requests::Numbers;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
+use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Follower, Machine as _};
 use placewright_placement::{
     Command, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome, Refusal,
@@ -14,7 +15,6 @@ use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::prepare::{PrepareOptions, Prepared};
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
 use placewright_scheduler::select::{Scheduler, Scope};
-use placewright_control::{ControlMachine, submit_placement};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
