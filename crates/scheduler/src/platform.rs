@@ -5,22 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use placewright_placement::slot_set::SlotSet;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The hardware and the hypervisor of a host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Platform {
-    /// What runs the instances: `QEMU`, `ironic`, …
-    pub hypervisor_type: Option<String>,
-    /// The hypervisor's version as one number: 6002001 for 6.2.1.
-    pub hypervisor_version: Option<i32>,
-    /// The CPU's description, a JSON object as text.
-    pub cpu_info: Option<String>,
-    /// The supported guests: architecture, hypervisor type and machine mode of each.
-    pub supported_instances: Vec<[String; 3]>,
-}
+pub use placewright_types::platform::Platform;
 
 /// A platform, the hosts that have it, and values derived from it.
 #[derive(Clone, Debug, Default)]

@@ -31,6 +31,7 @@ mod cells;
 pub mod cpu;
 pub mod machine;
 pub mod memory;
+mod names;
 pub mod numa;
 pub mod pci;
 pub mod port;

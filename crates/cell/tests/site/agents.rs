@@ -6,7 +6,7 @@ use std::time::Duration;
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_link::{AgentConnection, AgentLink, HostStart, ToAgent, ToCell};
-use placewright_scheduler::host_state::NumberedUpdate;
+use placewright_types::host_state::NumberedUpdate;
 
 use super::world::agent::Agent;
 

@@ -4,7 +4,7 @@ use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::extra_spec_field;
 use crate::request::{DeviceProfile, RequestGroup, RequestSpec};
-use crate::text::whole_number;
+use placewright_types::text::whole_number;
 use crate::translate::steps::Outside;
 
 /// The extra spec that names a flavor's device profile.

@@ -1,9 +1,9 @@
 //! CPU policies: how guest processors are assigned to host processors.
 
-use crate::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
+use placewright_types::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
 use crate::image::known::{CPU_POLICIES, CPU_THREAD_POLICIES};
-use crate::text::means_true;
+use placewright_types::text::means_true;
 use crate::translate::wish::{Said, Wishes, check_word, flavor_field, image_field};
 
 /// Whether guest processors are pinned to host processors.

@@ -2,7 +2,7 @@
 
 use crate::error::BadRequest;
 use crate::image::known::MEMORY_ENCRYPTION_MODELS;
-use crate::text::means_true;
+use placewright_types::text::means_true;
 use crate::translate::wish::{Said, Wishes, check_word, flavor_field, image_field};
 
 /// The size of the pages of guest memory.

@@ -1,10 +1,10 @@
 //! The guest's NUMA cells: their number, and the processors and memory of each.
 
-use crate::cpu_set::{CpuSet, parse_cpu_set};
+use placewright_types::cpu_set::{CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
 use crate::flavor::extra_spec_field;
 use crate::image::NUMA_NODES_MAX;
-use crate::text::whole_number;
+use placewright_types::text::whole_number;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
 use crate::translate::memory::PageSize;
 use crate::translate::wish::{Wishes, flavor_field, image_field};

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::error::{BadRequest, Warning};
 use crate::extra_spec::is_suffix;
 use crate::request::RequestGroup;
-use crate::text::whole_number;
+use placewright_types::text::whole_number;
 
 /// The resources to request from placement.
 ///

@@ -10,7 +10,7 @@ use crate::flavor::{Flavor, extra_spec_field};
 use crate::image;
 use crate::request::device::PciNumaPolicy;
 use crate::request::{RequestGroup, RequestSpec};
-use crate::text::custom_name;
+use super::names::custom_name;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
 use crate::translate::machine::Tpm;
 use crate::translate::numa::GuestTopology;

@@ -4,7 +4,7 @@ use crate::error::BadRequest;
 use crate::flavor::{Flavor, extra_spec_field};
 use crate::image::{self, ImageProperties};
 use crate::request::RequestSpec;
-use crate::text::means_true;
+use placewright_types::text::means_true;
 
 /// The requirements of a request: the flavor and the properties of its image.
 #[derive(Clone, Copy, Debug)]

@@ -96,21 +96,21 @@ const BUSES: &[&str] = &[
     "fdc", "ide", "sata", "scsi", "usb", "virtio", "xen", "lxc", "uml",
 ];
 /// How guest processors can be tied to those of the host.
-pub(crate) const CPU_POLICIES: &[&str] = &["dedicated", "shared", "mixed"];
+pub const CPU_POLICIES: &[&str] = &["dedicated", "shared", "mixed"];
 /// How guest processors can relate to hardware threads.
-pub(crate) const CPU_THREAD_POLICIES: &[&str] = &["prefer", "isolate", "require"];
+pub const CPU_THREAD_POLICIES: &[&str] = &["prefer", "isolate", "require"];
 /// How near to the guest's memory its PCI devices must be.
-pub(crate) const PCI_NUMA_POLICIES: &[&str] = &["required", "legacy", "preferred", "socket"];
+pub const PCI_NUMA_POLICIES: &[&str] = &["required", "legacy", "preferred", "socket"];
 /// Models of an emulated TPM.
-pub(crate) const TPM_MODELS: &[&str] = &["tpm-tis", "tpm-crb"];
+pub const TPM_MODELS: &[&str] = &["tpm-tis", "tpm-crb"];
 /// Versions of an emulated TPM.
-pub(crate) const TPM_VERSIONS: &[&str] = &["1.2", "2.0"];
+pub const TPM_VERSIONS: &[&str] = &["1.2", "2.0"];
 /// Whether a guest requires signed boot code.
-pub(crate) const SECURE_BOOT: &[&str] = &["required", "disabled", "optional"];
+pub const SECURE_BOOT: &[&str] = &["required", "disabled", "optional"];
 /// Who defines the width of guest addresses.
-pub(crate) const ADDRESS_MODES: &[&str] = &["passthrough", "emulate"];
+pub const ADDRESS_MODES: &[&str] = &["passthrough", "emulate"];
 /// How guest memory can be encrypted.
-pub(crate) const MEMORY_ENCRYPTION_MODELS: &[&str] =
+pub const MEMORY_ENCRYPTION_MODELS: &[&str] =
     &["amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"];
 /// How ephemeral disks can be encrypted.
 pub(crate) const DISK_ENCRYPTION_FORMATS: &[&str] = &["plain", "luks", "luksv2"];
@@ -279,8 +279,12 @@ fn other(name: &str) -> Option<Kind> {
 }
 
 impl Kind {
-    /// The canonical form of a value.
-    pub(crate) fn canonical(self, field: &str, value: &str) -> Result<String, BadRequest> {
+    /// The canonical form of a value; `field` is the property's name in the error.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRequest`] for a value that the property cannot have.
+    pub fn canonical(self, field: &str, value: &str) -> Result<String, BadRequest> {
         let refuse = |expected| Err(BadRequest::malformed(field, value, expected));
         match self {
             Self::Text | Self::Structured => Ok(value.to_owned()),

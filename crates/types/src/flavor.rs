@@ -42,7 +42,7 @@ impl Flavor {
 
     /// An extra spec by its key, unless it is empty.
     #[must_use]
-    pub(crate) fn filled_extra_spec(&self, key: &str) -> Option<&str> {
+    pub fn filled_extra_spec(&self, key: &str) -> Option<&str> {
         self.extra_spec(key).filter(|value| !value.is_empty())
     }
 
@@ -56,6 +56,6 @@ impl Flavor {
 
 /// The name of an extra spec in messages.
 #[must_use]
-pub(crate) fn extra_spec_field(key: &str) -> String {
+pub fn extra_spec_field(key: &str) -> String {
     format!("flavor.extra_specs[{key:?}]")
 }

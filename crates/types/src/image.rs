@@ -46,7 +46,7 @@ pub struct ImageProperties {
 }
 
 /// The most guest NUMA nodes that numbered properties can describe.
-pub(crate) const NUMA_NODES_MAX: usize = 128;
+pub const NUMA_NODES_MAX: usize = 128;
 
 impl ImageProperties {
     /// Reads properties as the image service keeps them: a text for each name.
@@ -86,7 +86,8 @@ impl ImageProperties {
     }
 
     /// Whether [`Self::get`] has any value at all.
-    pub(crate) fn has_values(&self) -> bool {
+    #[must_use]
+    pub fn has_values(&self) -> bool {
         !self.values.is_empty()
     }
 
@@ -233,7 +234,7 @@ fn numbered(given: &mut BTreeMap<String, Value>, prefix: &str) -> Vec<(String, S
 
 /// The name of a property in messages.
 #[must_use]
-pub(crate) fn field(name: &str) -> String {
+pub fn field(name: &str) -> String {
     format!("image.properties[{name:?}]")
 }
 

@@ -1,4 +1,4 @@
-//! Deserialises values that callers may write as text, number or boolean.
+//! Texts that stand for numbers and booleans, and values that callers may write as either.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for OneOrMore {
 ///
 /// Source: how Nova reads booleans in extra specs and image properties (oslo.utils).
 #[must_use]
-pub(crate) fn means_true(text: &str) -> bool {
+pub fn means_true(text: &str) -> bool {
     let text = text.trim().to_lowercase();
     matches!(&*text, "1" | "t" | "true" | "on" | "y" | "yes")
 }
@@ -128,7 +128,7 @@ pub(crate) fn means_true(text: &str) -> bool {
 ///
 /// Values out of range saturate.
 #[must_use]
-pub(crate) fn whole_number(text: &str) -> Option<i64> {
+pub fn whole_number(text: &str) -> Option<i64> {
     let text = text.trim();
     let (is_negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -149,22 +149,6 @@ pub(crate) fn whole_number(text: &str) -> Option<i64> {
         }
     }
     after_digit.then_some(if is_negative { -number } else { number })
-}
-
-/// Normalises a free name to that of a custom resource class or trait, as Nova does.
-#[must_use]
-pub(crate) fn custom_name(name: &str) -> String {
-    let mut custom = String::from(placewright_placement::names::CUSTOM_PREFIX);
-    let mut in_gap = false;
-    for letter in name.chars() {
-        if letter.is_ascii_alphanumeric() {
-            custom.push(letter.to_ascii_uppercase());
-        } else if !in_gap {
-            custom.push('_');
-        }
-        in_gap = !letter.is_ascii_alphanumeric();
-    }
-    custom
 }
 
 #[cfg(test)]
@@ -188,11 +172,5 @@ mod tests {
         for (text, number) in cases {
             assert_eq!(whole_number(text), number, "{text:?}");
         }
-    }
-
-    #[test]
-    fn custom_names_are_upper_case_with_one_line_for_each_gap() {
-        assert_eq!(custom_name("my-gpu  x"), "CUSTOM_MY_GPU_X");
-        assert_eq!(custom_name("a__b"), "CUSTOM_A_B");
     }
 }

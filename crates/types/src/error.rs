@@ -71,7 +71,8 @@ impl BadRequest {
         }
     }
 
-    pub(crate) fn conflict(
+    /// Two fields that exclude each other; the first is to blame.
+    pub fn conflict(
         field: impl Into<String>,
         other: impl Into<String>,
         reason: impl Into<Cow<'static, str>>,
@@ -83,21 +84,24 @@ impl BadRequest {
         }
     }
 
-    pub(crate) fn missing(field: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
+    /// A field that another one needs.
+    pub fn missing(field: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Missing {
             field: field.into(),
             reason: reason.into(),
         }
     }
 
-    pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
+    /// A value that breaks a rule.
+    pub fn invalid(field: impl Into<String>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Invalid {
             field: field.into(),
             reason: reason.into(),
         }
     }
 
-    pub(crate) fn malformed(
+    /// A value that is not of the expected form.
+    pub fn malformed(
         field: impl Into<String>,
         value: impl Into<String>,
         expected: &'static str,

@@ -5,7 +5,7 @@
 //! error is about.
 //!
 //! ```
-//! # use placewright_scheduler::request::{self, RequestSpec};
+//! # use placewright_types::request::{self, RequestSpec};
 //! let json = r#"{
 //!   "flavor": {
 //!     "vcpus": 4, "memory_mb": 8192, "root_gb": 20,
