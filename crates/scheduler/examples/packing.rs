@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use placewright_scheduler::weigher::fragmentation::{Board, Demand, Popularity, Room, WHOLE};
+use placewright_scheduler::hosts::fragmentation::{Board, Demand, Popularity, Room, WHOLE};
 use placewright_trace::{TraceError, nodes, tasks};
 
 /// The total demand as a share of the total capacity.

@@ -2,7 +2,7 @@
 //!
 //! [`Scheduler::rank`] combines placement (capacity, traits, trees), the filters, the hard rules
 //! of groups and topology, and the weighers. Nothing is sampled: every host is considered. Where
-//! the weighers need no more than columns, cached [rankings](crate::ranking) find the best hosts
+//! the weighers need no more than columns, cached [rankings](crate::rank::indexed) find the best hosts
 //! without visiting all; otherwise every feasible host is weighed. Both give equal results
 //! (`tests/select.rs`).
 
@@ -16,13 +16,13 @@ use uuid::Uuid;
 
 use crate::config::{ConfigError, SchedulerConfig};
 use crate::error::BadRequest;
-use crate::host_table::HostTable;
+use crate::hosts::table::HostTable;
 use crate::policy::Policy;
-use crate::prefilter::Surroundings;
-use crate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
-use crate::ranking::Ranked;
+use crate::rank::Ranked;
 use crate::request::RequestSpec;
 use crate::translate::TranslateOptions;
+use crate::translate::prefilter::Surroundings;
+use crate::translate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
 use crate::translate::target::{ComputeNode, Target};
 
 pub mod capacity;

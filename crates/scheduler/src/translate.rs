@@ -1,9 +1,9 @@
 //! From a request to what placement is asked: amounts, traits and groups, and the rules between them.
 //!
 //! Three steps, each of them pure. [`translate`] turns flavor, image, ports, PCI devices and
-//! accelerators into a [`ResourceRequest`]. The [pre-filters](crate::prefilter) add what follows
+//! accelerators into a [`ResourceRequest`]. The [pre-filters](crate::translate::prefilter) add what follows
 //! from zones, tenants, image types and the like. [`target`] points it at the hosts that were asked
-//! for. [`prepare`](crate::prepare::prepare) does all three.
+//! for. [`prepare`](crate::translate::prepare::prepare) does all three.
 //!
 //! Source of the rules: Nova 34, `ResourceRequest`. Deliberately different:
 //!
@@ -35,6 +35,8 @@ mod names;
 pub mod numa;
 pub mod pci;
 pub mod port;
+pub mod prefilter;
+pub mod prepare;
 mod query;
 pub mod resource_request;
 pub mod rule;

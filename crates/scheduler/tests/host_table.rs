@@ -9,7 +9,9 @@ use placewright_scheduler::config::{self, SchedulerConfig};
 use placewright_scheduler::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate, Receipt,
 };
-use placewright_scheduler::host_table::{HostTable, column};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::hosts::column;
+use placewright_scheduler::policy;
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -414,7 +416,7 @@ proptest! {
 #[test]
 fn configuration_that_cannot_have_an_effect_is_warned_about() {
     let warned = |config: &SchedulerConfig| {
-        let (errors, warnings) = config::check(config);
+        let (errors, warnings) = policy::check(config);
         assert_eq!(errors, []);
         let options = warnings.into_iter().map(|warning| warning.option);
         options.collect::<Vec<_>>()
@@ -443,7 +445,7 @@ fn configuration_that_cannot_have_an_effect_is_warned_about() {
             "image_props_weight_setting"
         ]
     );
-    let refused = |config: &SchedulerConfig| config::check(config).0.len();
+    let refused = |config: &SchedulerConfig| policy::check(config).0.len();
     let broken = SchedulerConfig {
         enabled_filters: vec!["CoreFilter".to_owned()],
         host_subset_size: 0,

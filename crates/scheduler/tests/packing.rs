@@ -12,10 +12,10 @@ use placewright_placement::{
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_scheduler::hosts::fragmentation::{Room, WHOLE};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::{Scheduler, Scope};
-use placewright_scheduler::weigher::fragmentation::{Room, WHOLE};
 use proptest::prelude::*;
 use uuid::Uuid;
 

@@ -11,11 +11,11 @@ use cel::context::VariableResolver;
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
-use crate::aggregate::{Aggregate, Combination};
-use crate::amounts::Amounts;
 use crate::config::SchedulerConfig;
-use crate::host_state::{HostReport, HostState, HostUpdate, Metric};
-use crate::host_table::{HostTable, column};
+use crate::hosts::aggregate::{Aggregate, Combination};
+use crate::hosts::amounts::Amounts;
+use crate::hosts::state::{HostReport, HostState, HostUpdate, Metric};
+use crate::hosts::table::{HostTable, column};
 use crate::image::ImageProperties;
 use crate::request::RequestSpec;
 

@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::rules::{of_group, of_topology};
 use super::{Scheduler, Scope, SelectRefusal, Shelf, TreeShelf};
-use crate::host_state::InstanceReport;
-use crate::prepare::Prepared;
+use crate::hosts::state::InstanceReport;
 use crate::request::RequestSpec;
+use crate::translate::prepare::Prepared;
 
 /// The number of candidates that are tried of each host.
 const CANDIDATES_OF_HOST: usize = 4;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::prepare::{Class, PrepareRefusal, Prepared};
 use crate::request::RequestSpec;
+use crate::translate::prepare::{Class, PrepareRefusal, Prepared};
 
 /// The capacity of the cache, in requests.
 const KEPT_MAX: usize = 1_024;

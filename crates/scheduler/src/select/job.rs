@@ -11,9 +11,10 @@ use super::rules::Rules;
 use super::searches::QueryKey;
 use super::shelf::{self, TreeKey, TreeShelf};
 use super::weights::{Weight, Weights};
-use crate::host_table::HostTable;
+use crate::hosts::table::HostTable;
 use crate::policy::CompiledPolicy;
-use crate::ranking::{Admission, Admitted, Ranked};
+use crate::rank::Ranked;
+use crate::rank::admission::{Admission, Admitted};
 use crate::translate::rule::CandidateRule;
 
 /// The inputs of one search; its [`Admission`] decides which hosts are feasible.

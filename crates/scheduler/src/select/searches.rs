@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use placewright_placement::{CandidateQuery, HostSearch, KeptSearch, QueryRefusal, State};
 
-use crate::prepare::Class;
+use crate::translate::prepare::Class;
 
 /// The minimum number of classes whose queries are cached; classes are numbered in order of
 /// arrival.

@@ -7,9 +7,12 @@ use placewright_placement::{HostSearch, ProviderId, State};
 use uuid::Uuid;
 
 use super::searches::QueryKey;
-use crate::host_table::{HostTable, Touched};
-use crate::prepare::Class;
-use crate::ranking::{Admission, ChangeLog, Fleet, Ranked, Ranking, Standing, Term};
+use crate::hosts::table::{HostTable, Touched};
+use crate::rank::Ranked;
+use crate::rank::admission::Admission;
+use crate::rank::indexed::{ChangeLog, Fleet, Ranking, Standing};
+use crate::translate::prepare::Class;
+use crate::weighers::Term;
 
 /// The maximum number of classes with a cached ranking.
 const RANKINGS_MAX: usize = 512;

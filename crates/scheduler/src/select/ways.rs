@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::searches::QueryKey;
 use super::{Scheduler, SelectRefusal, TRIED_MAX};
-use crate::prepare::Prepared;
+use crate::translate::prepare::Prepared;
 
 /// Which providers serve each group of a granular request, by suffix, as in Placement's allocation
 /// candidates. Empty for a request that is not granular.

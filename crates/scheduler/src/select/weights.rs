@@ -1,6 +1,6 @@
 //! Explains a ranking: the contribution of each weigher to each host's score.
 
-use crate::weigher::Share;
+use crate::weighers::Share;
 
 /// The contributions of weighers to the scores of ranked hosts.
 #[derive(Clone, Debug, Default, PartialEq)]

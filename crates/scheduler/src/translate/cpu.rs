@@ -1,10 +1,10 @@
 //! CPU policies: how guest processors are assigned to host processors.
 
-use placewright_types::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
 use crate::image::known::{CPU_POLICIES, CPU_THREAD_POLICIES};
-use placewright_types::text::means_true;
 use crate::translate::wish::{Said, Wishes, check_word, flavor_field, image_field};
+use placewright_types::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
+use placewright_types::text::means_true;
 
 /// Whether guest processors are pinned to host processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

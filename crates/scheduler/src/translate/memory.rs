@@ -2,8 +2,8 @@
 
 use crate::error::BadRequest;
 use crate::image::known::MEMORY_ENCRYPTION_MODELS;
-use placewright_types::text::means_true;
 use crate::translate::wish::{Said, Wishes, check_word, flavor_field, image_field};
+use placewright_types::text::means_true;
 
 /// The size of the pages of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

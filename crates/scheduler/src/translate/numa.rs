@@ -1,13 +1,13 @@
 //! The guest's NUMA cells: their number, and the processors and memory of each.
 
-use placewright_types::cpu_set::{CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
 use crate::flavor::extra_spec_field;
 use crate::image::NUMA_NODES_MAX;
-use placewright_types::text::whole_number;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
 use crate::translate::memory::PageSize;
 use crate::translate::wish::{Wishes, flavor_field, image_field};
+use placewright_types::cpu_set::{CpuSet, parse_cpu_set};
+use placewright_types::text::whole_number;
 
 /// The maximum number of cells: as many as numbered extra specs can describe.
 const CELLS_MAX: u32 = NUMA_NODES_MAX as u32;

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use placewright_placement::names::{is_custom, is_standard_class, standard_traits};
 use serde::{Deserialize, Serialize};
 
+use super::names::custom_name;
 use crate::error::BadRequest;
 use crate::flavor::extra_spec_field;
 use crate::request::device::{PciDeviceSpec, PciNumaPolicy};
 use crate::request::{PciRequest, RequestGroup, RequestSpec};
-use super::names::custom_name;
-use placewright_types::text::whole_number;
 use crate::translate::rule::CandidateRule;
 use crate::translate::steps::Outside;
 use crate::translate::wish::Wishes;
 use crate::translate::{TranslateOptions, Translation, cells, needs_affinity};
+use placewright_types::text::whole_number;
 
 /// The extra spec that lists a flavor's PCI devices: `alias:count,alias:count`.
 pub const ALIAS_KEY: &str = "pci_passthrough:alias";

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use placewright_placement::GroupPolicy;
 
+use super::names::custom_name;
 use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::{Flavor, extra_spec_field};
 use crate::image;
 use crate::request::device::PciNumaPolicy;
 use crate::request::{RequestGroup, RequestSpec};
-use super::names::custom_name;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
 use crate::translate::machine::Tpm;
 use crate::translate::numa::GuestTopology;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use placewright_placement::{IntentCandidate, State};
 use placewright_scheduler::prepare::Prepared;
-use placewright_scheduler::ranking::Ranked;
+use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Mappings, Scheduler, Scope};
