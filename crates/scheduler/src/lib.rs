@@ -11,7 +11,8 @@
 //! - [`rank`]: the order of the feasible hosts, by looking at all of them or by an index.
 //! - [`select`]: all of it together; what callers use.
 
-pub(crate) mod block;
+mod block;
+mod clock;
 pub mod config;
 pub mod contention;
 pub mod context;

@@ -273,7 +273,7 @@ impl<'a> CompiledFilters<'a> {
 
     /// Which of the 64 slots from `64 * word` on may hold feasible hosts: judged by the filters
     /// whose verdict is the same for every instance of the request, or by the others. Where
-    /// [`Self::asks_each`] is true, [`Self::passes_the_rest`] has to be asked in addition.
+    /// [`Self::needs_predicate`] is true, [`Self::passes_predicates`] has to be asked in addition.
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize, once_per_request: bool) -> u64 {
@@ -289,9 +289,9 @@ impl<'a> CompiledFilters<'a> {
 
     /// Whether some filter cannot be expressed as a mask and has to be asked host by host.
     #[must_use]
-    pub fn asks_each(&self, once_per_request: bool) -> bool {
+    pub fn needs_predicate(&self, once_per_request: bool) -> bool {
         self.of(once_per_request)
-            .any(|filter| filter.verdict.asks_each())
+            .any(|filter| filter.verdict.needs_predicate())
     }
 
     /// Whether a slot holds a host that passes all filters.
@@ -306,10 +306,10 @@ impl<'a> CompiledFilters<'a> {
 
     /// Whether a host that [`Self::word`] admits passes the filters that have no mask.
     #[must_use]
-    pub fn passes_the_rest(&self, slot: u32, once_per_request: bool) -> bool {
+    pub fn passes_predicates(&self, slot: u32, once_per_request: bool) -> bool {
         let mut asked = self
             .of(once_per_request)
-            .filter(|filter| filter.verdict.asks_each());
+            .filter(|filter| filter.verdict.needs_predicate());
         asked.all(|filter| filter.verdict.passes(slot))
     }
 

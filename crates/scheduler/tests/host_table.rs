@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use placewright_placement::{Command, Inventory, State, Timestamp, decide};
 use placewright_scheduler::aggregate::Aggregate;
-use placewright_scheduler::config::{self, SchedulerConfig};
+use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate, Receipt,
 };

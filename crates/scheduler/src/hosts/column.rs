@@ -23,14 +23,35 @@ pub const METRICS: usize = 8;
 /// The number of columns.
 pub const COUNT: usize = 9;
 
+/// What becomes of a column's value when its host loses free capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// The value falls.
+    Falls,
+    /// The value rises.
+    Rises,
+    /// The value stays: it does not depend on free capacity.
+    Stays,
+}
+
+/// What becomes of a column's value when its host loses free capacity.
+#[must_use]
+pub fn on_loss(column: usize) -> OnLoss {
+    match column {
+        RAM_FREE_MB | CPUS_FREE | DISK_FREE_MB => OnLoss::Falls,
+        FEW_DEVICES => OnLoss::Rises,
+        _ => OnLoss::Stays,
+    }
+}
+
 /// One number for each host, by slot; the length is a multiple of [`BLOCK_HOSTS`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Column {
     values: Vec<f64>,
-    /// The first value that was set, which is the default of all hosts.
-    usual: f64,
+    /// The first value that was set; hosts without a value of their own have it.
+    default: f64,
     /// The number of hosts with another value.
-    unusual: usize,
+    non_default_count: usize,
 }
 
 impl Column {
@@ -40,32 +61,32 @@ impl Column {
     pub fn get(&self, slot: u32) -> f64 {
         match self.values.get(slot as usize) {
             Some(value) => *value,
-            None => self.usual,
+            None => self.default,
         }
     }
 
     /// The common value of all hosts, if they all have the same.
     #[must_use]
     pub fn uniform(&self) -> Option<f64> {
-        (self.unusual == 0).then_some(self.usual)
+        (self.non_default_count == 0).then_some(self.default)
     }
 
     /// Sets the value of a host.
     pub fn set(&mut self, slot: u32, value: f64) {
         if self.values.is_empty() {
-            self.usual = value;
+            self.default = value;
         }
         let index = slot as usize;
         if index >= self.values.len() {
             self.values
-                .resize((index / BLOCK_HOSTS + 1) * BLOCK_HOSTS, self.usual);
+                .resize((index / BLOCK_HOSTS + 1) * BLOCK_HOSTS, self.default);
         }
-        let is_usual = |value: f64| value.to_bits() == self.usual.to_bits();
-        let was_usual = is_usual(self.values[index]);
-        if was_usual && !is_usual(value) {
-            self.unusual += 1;
-        } else if !was_usual && is_usual(value) {
-            self.unusual -= 1;
+        let is_default = |value: f64| value.to_bits() == self.default.to_bits();
+        let was_default = is_default(self.values[index]);
+        if was_default && !is_default(value) {
+            self.non_default_count += 1;
+        } else if !was_default && is_default(value) {
+            self.non_default_count -= 1;
         }
         self.values[index] = value;
     }

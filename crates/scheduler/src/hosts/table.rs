@@ -63,14 +63,14 @@ impl Tracked {
 
 /// A change of a host, for readers that cache results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touched {
+pub struct HostChange {
     /// The slot of the host.
     pub slot: u32,
     /// The kind of the change.
     pub what: What,
 }
 
-impl Touched {
+impl HostChange {
     /// A change of unknown kind.
     fn all_of(slot: u32) -> Self {
         Self {
@@ -117,8 +117,8 @@ pub struct HostTable {
     followed: Option<u64>,
     /// Placement's resource classes, with the version of its names for which they hold.
     classes: Option<(u64, Classes)>,
-    /// Changes since the last call of [`Self::take_touched`].
-    touched: Vec<Touched>,
+    /// Changes since the last call of [`Self::drain_changes`].
+    touched: Vec<HostChange>,
 }
 
 impl HostTable {
@@ -311,7 +311,7 @@ impl HostTable {
 
     /// Drains the hosts whose soft state, amounts or aggregates changed since the last call; a
     /// host can occur several times. Cached results about them have to be updated.
-    pub fn take_touched(&mut self) -> impl Iterator<Item = Touched> + '_ {
+    pub fn drain_changes(&mut self) -> impl Iterator<Item = HostChange> + '_ {
         self.touched.drain(..)
     }
 
@@ -451,7 +451,7 @@ impl HostTable {
             let amounts = Amounts::read_as(state, root, classes);
             self.put_amounts(slot, amounts);
             self.follow_devices(state, root, &amounts);
-            self.touched.push(Touched {
+            self.touched.push(HostChange {
                 slot,
                 what: touch.what,
             });

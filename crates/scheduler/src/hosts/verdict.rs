@@ -155,7 +155,7 @@ impl Verdict<'_> {
 
     /// Whether the predicate has to be evaluated in addition to the masks.
     #[must_use]
-    pub fn asks_each(&self) -> bool {
+    pub fn needs_predicate(&self) -> bool {
         matches!(self, Self::Each(_))
     }
 }

@@ -4,12 +4,12 @@
 //! where `low` and `high` are the term's extremes over the feasible hosts of the request. In a
 //! fleet with balanced load, thousands of hosts score within a hair of the best, so pruning by
 //! upper bounds that are computed anew for each request would have to visit them all. Therefore
-//! scores are cached and updated for the hosts that changed:
+//! scores are kept, and updated for the hosts that changed:
 //!
-//! - A [`Board`](board::Board) caches the score of every host under one set of scales, and the
-//!   best score of each block of 64 hosts, regardless of feasibility. Requests of many classes
-//!   share a board, because the hosts at the extremes are feasible for most of them.
-//! - A [`Ranking`] belongs to one class of requests. It caches a superset of the feasible hosts,
+//! - A [`ScoreTable`](scores::ScoreTable) has the score of every host under one set of scales, and
+//!   the best score of each block of 64 hosts, regardless of feasibility. Requests of many classes
+//!   share a table, because the hosts at the extremes are feasible for most of them.
+//! - A [`ClassIndex`] belongs to one class of requests. It has a superset of the feasible hosts,
 //!   and for each block an upper bound of their scores. A change of a host can raise its block's
 //!   bound and never lowers it; a bound that is too high comes first in the search and is then
 //!   corrected.
@@ -17,35 +17,103 @@
 //!   extreme of the whole fleet is feasible for the class, it is the answer, and the bounds are
 //!   not even updated.
 //! - Bounds have two layers, blocks and groups of blocks, so that a search opens few groups.
-//! - [`Standing`] holds what all classes with the same weighers share: the boards, and the
+//! - A [`ScoreCache`] has what all classes with the same weighers share: the tables, and the
 //!   extremes of each block in each term.
 //!
-//! So a decision visits few blocks, and deciding for a new class costs little more. A cached mask
-//! may contain infeasible hosts but never misses a feasible one: a host is examined when it has
-//! the best score, and removed from the mask if it is infeasible. Checks that cost more than a
-//! mask (trees, topology rules) are made only for such hosts: see [`Admission`](super::admission::Admission).
+//! So a decision visits few blocks, and deciding for a new class costs little more. The masks of a
+//! class may contain infeasible hosts but never miss a feasible one: a host is tested when it has
+//! the best score, and removed from the mask if it is infeasible. Tests that cost more than a mask
+//! (trees, topology rules) are made only for such hosts: see [`Feasibility`].
 
 use placewright_placement::slot_set::SlotSet;
 use smallvec::SmallVec;
 
+use super::feasibility::Feasibility;
+use super::{Ranked, Ranker};
+use crate::clock::Clock;
 use crate::hosts::column::Column;
+use crate::hosts::table::{HostChange, HostTable};
+use crate::weighers::Term;
 
-mod board;
+mod block_search;
 mod bounds;
+mod candidates;
 mod changes;
-mod end;
-mod frontier;
-mod memo;
-mod search;
+mod class_index;
+mod feasibility_cache;
+mod range_end;
+mod range_search;
+mod scores;
 #[cfg(test)]
 mod tests;
 
-pub use board::Standing;
 pub use changes::ChangeLog;
-pub use search::Ranking;
+pub use class_index::ClassIndex;
+pub use scores::ScoreCache;
 
 /// The number of blocks in a group.
 const GROUP_BLOCKS: usize = 16;
+
+/// The maximum number of lists of terms with kept scores.
+const SCORE_CACHES_MAX: usize = 8;
+
+/// Ranks with the index of the request's class.
+#[derive(Debug)]
+pub struct Indexed<'r> {
+    /// The index of the class, up to date with the log of changes.
+    pub index: &'r mut ClassIndex,
+    /// The scores for the terms of the request.
+    pub scores: &'r mut ScoreCache,
+    /// The current state of all hosts.
+    pub fleet: Fleet<'r>,
+}
+
+impl Ranker for Indexed<'_> {
+    fn best<F: Feasibility>(&mut self, count: usize, feasibility: &F) -> Vec<Ranked> {
+        // A single feasible host is not weighed, so it matters whether there is a second.
+        let mut found = self
+            .index
+            .best(self.scores, count.max(2), feasibility, &self.fleet);
+        if let [single] = &mut found[..] {
+            single.score = 0.0;
+        }
+        found.truncate(count);
+        found
+    }
+}
+
+/// What the indexes of all classes share: the log of changes, and the scores.
+#[derive(Debug, Default)]
+pub struct SharedScores {
+    log: ChangeLog,
+    caches: Clock<ScoreCache>,
+}
+
+impl SharedScores {
+    /// Records hosts that changed; their columns must already have the new values.
+    pub fn note(&mut self, changes: impl Iterator<Item = HostChange>) {
+        self.log.note(changes);
+    }
+
+    /// The scores for a list of terms, and the state of the hosts that they follow.
+    pub fn of<'s>(
+        &'s mut self,
+        terms: &[Term],
+        hosts: &'s HostTable,
+    ) -> (&'s mut ScoreCache, Fleet<'s>) {
+        let known = self.caches.position(|cache| cache.terms() == terms);
+        let number = known.unwrap_or_else(|| {
+            let make = |_| ScoreCache::new(terms.to_vec());
+            self.caches.insert(SCORE_CACHES_MAX, make)
+        });
+        let fleet = Fleet {
+            log: &self.log,
+            columns: hosts.columns(),
+            hosts: hosts.known(),
+        };
+        (self.caches.get(number), fleet)
+    }
+}
 
 /// The current state of all hosts.
 #[derive(Clone, Copy, Debug)]
@@ -78,4 +146,4 @@ impl Scale {
 }
 
 /// A small vector with one entry for each term.
-type Few<T> = SmallVec<[T; 6]>;
+type PerTerm<T> = SmallVec<[T; 6]>;

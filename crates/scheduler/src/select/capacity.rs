@@ -9,8 +9,9 @@ use placewright_placement::{
 use uuid::Uuid;
 
 use super::rules::{of_group, of_topology};
-use super::{Scheduler, Scope, SelectRefusal, Shelf, TreeShelf};
+use super::{Scheduler, Scope, SelectRefusal};
 use crate::hosts::state::InstanceReport;
+use crate::rank::indexed::SharedScores;
 use crate::request::RequestSpec;
 use crate::translate::prepare::Prepared;
 
@@ -40,10 +41,8 @@ impl Scheduler {
             policy: self.policy.clone(),
             options: self.options.clone(),
             hosts: self.hosts.clone(),
-            shelf: Shelf::default(),
-            trees: TreeShelf::default(),
-            prepared: self.prepared.fork(),
-            searches: super::searches::SearchShelf::default(),
+            classes: self.classes.fork(),
+            scores: SharedScores::default(),
             compute_version_min: self.compute_version_min,
         }
     }

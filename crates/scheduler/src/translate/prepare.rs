@@ -42,9 +42,11 @@ pub struct Prepared {
 pub struct Class {
     /// The number of the class, unique within a scheduler.
     pub number: u64,
+    /// A hash that all requests of the class have.
+    pub(crate) hash: u64,
     /// Whether an equal request came before. For a first occurrence, which most likely is the
-    /// last, nothing is cached beyond what the claim that follows can use.
-    pub is_known: bool,
+    /// last, nothing is kept beyond what the claim that follows can use.
+    pub is_repeated: bool,
 }
 
 /// Why a request cannot be searched.

@@ -7,7 +7,7 @@ use placewright_placement::slot_set::SlotSet;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::{HostTable, Touched, Tracked};
+use super::{HostChange, HostTable, Tracked};
 use crate::hosts::amounts::Amounts;
 use crate::hosts::column;
 use crate::hosts::state::{
@@ -232,7 +232,7 @@ impl HostTable {
             values.set(slot, 0.0);
         }
         self.amounts[slot as usize] = Amounts::default();
-        self.touched.push(Touched::all_of(slot));
+        self.touched.push(HostChange::all_of(slot));
         Some(state)
     }
 
@@ -246,7 +246,7 @@ impl HostTable {
     /// Sets the amounts of a host.
     pub fn set_amounts(&mut self, slot: u32, amounts: Amounts) {
         self.put_amounts(slot, amounts);
-        self.touched.push(Touched::all_of(slot));
+        self.touched.push(HostChange::all_of(slot));
     }
 
     /// As [`Self::set_amounts`], for callers that record the change themselves.
@@ -292,7 +292,7 @@ impl HostTable {
         self.enabled.set(slot, is_enabled);
         self.lacks_metric.set(slot, lacks_metric);
         self.refresh_up(slot);
-        self.touched.push(Touched::all_of(slot));
+        self.touched.push(HostChange::all_of(slot));
     }
 
     /// Updates whether a host is up, and schedules the next check.
@@ -306,7 +306,7 @@ impl HostTable {
         self.up.set(slot, is_up);
         self.usable.set(slot, is_up && self.enabled.contains(slot));
         if is_up != was_up {
-            self.touched.push(Touched::all_of(slot));
+            self.touched.push(HostChange::all_of(slot));
         }
         let is_watched = self.watched.contains(slot);
         if is_up && !is_watched {

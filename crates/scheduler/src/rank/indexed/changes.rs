@@ -2,7 +2,7 @@
 
 use placewright_placement::touch::What;
 
-use crate::hosts::table::Touched;
+use crate::hosts::table::HostChange;
 
 /// The minimum number of changes that are remembered. A reader that is further behind starts over.
 const REMEMBERED: usize = 1 << 16;
@@ -11,38 +11,38 @@ const REMEMBERED: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub struct ChangeLog {
     all: Recent,
-    /// The changes that can give a host more capacity. Half of all changes are claims, which most
-    /// readers can skip.
-    gains: Recent,
+    /// The changes that can give a host more free capacity. The others are claims, about half of
+    /// all: they make no host feasible that was not, so most readers skip them.
+    capacity_gains: Recent,
 }
 
 /// A reader's position in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     all: u64,
-    gains: u64,
+    capacity_gains: u64,
 }
 
 /// The changes that a reader has not seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Changes<'a> {
     /// Every change since the position.
-    pub all: &'a [Touched],
+    pub all: &'a [HostChange],
     /// The changes except those that only reduced capacity.
-    pub gains: &'a [Touched],
+    pub capacity_gains: &'a [HostChange],
 }
 
 impl ChangeLog {
     /// Records changed hosts; the columns must already have their new values.
-    pub fn note(&mut self, touched: impl Iterator<Item = Touched>) {
-        for one in touched {
-            self.all.changed.push(one);
+    pub fn note(&mut self, changes: impl Iterator<Item = HostChange>) {
+        for one in changes {
+            self.all.changes.push(one);
             if one.what != What::LessRoom {
-                self.gains.changed.push(one);
+                self.capacity_gains.changes.push(one);
             }
         }
         self.all.trim();
-        self.gains.trim();
+        self.capacity_gains.trim();
     }
 
     /// The position after the newest change.
@@ -50,7 +50,7 @@ impl ChangeLog {
     pub fn end(&self) -> Position {
         Position {
             all: self.all.end(),
-            gains: self.gains.end(),
+            capacity_gains: self.capacity_gains.end(),
         }
     }
 
@@ -59,7 +59,7 @@ impl ChangeLog {
     pub fn since(&self, position: Position) -> Option<Changes<'_>> {
         Some(Changes {
             all: self.all.since(position.all)?,
-            gains: self.gains.since(position.gains)?,
+            capacity_gains: self.capacity_gains.since(position.capacity_gains)?,
         })
     }
 }
@@ -67,26 +67,26 @@ impl ChangeLog {
 /// A bounded log of one kind of changes.
 #[derive(Debug, Default)]
 struct Recent {
-    changed: Vec<Touched>,
-    /// The position of the first entry of `changed`.
+    changes: Vec<HostChange>,
+    /// The position of the first entry of `changes`.
     first: u64,
 }
 
 impl Recent {
     fn trim(&mut self) {
-        if self.changed.len() > 2 * REMEMBERED {
-            let gone = self.changed.len() - REMEMBERED;
-            self.changed.drain(..gone);
+        if self.changes.len() > 2 * REMEMBERED {
+            let gone = self.changes.len() - REMEMBERED;
+            self.changes.drain(..gone);
             self.first += gone as u64;
         }
     }
 
     fn end(&self) -> u64 {
-        self.first + self.changed.len() as u64
+        self.first + self.changes.len() as u64
     }
 
-    fn since(&self, position: u64) -> Option<&[Touched]> {
+    fn since(&self, position: u64) -> Option<&[HostChange]> {
         let start = usize::try_from(position.checked_sub(self.first)?).ok()?;
-        self.changed.get(start..)
+        self.changes.get(start..)
     }
 }

@@ -1,4 +1,4 @@
-//! Compares rankings with the plain definition of the score.
+//! The index finds what the plain definition of the score says, whatever changed in between.
 
 use proptest::prelude::*;
 
@@ -6,10 +6,9 @@ use placewright_placement::touch::What;
 
 use placewright_placement::slot_set::SlotSet;
 
-use super::{ChangeLog, Column, Fleet, Ranking, Standing};
-use crate::hosts::table::Touched;
+use super::{ChangeLog, ClassIndex, Column, Fleet, HostChange, ScoreCache};
 use crate::rank::Ranked;
-use crate::rank::admission::{Admission, Admitted};
+use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 use crate::weighers::Term;
 
 /// A change of one host: slot, feasible, values.
@@ -22,31 +21,31 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     )
 }
 
-/// An [`Admission`] by predicates for the class and for the single request; hosts with odd slots
-/// are unsure, so that both tests are exercised.
-struct Asked<C, R>(C, R);
+/// A [`Feasibility`] by predicates for the class and for the single request; hosts with odd slots
+/// are undecided, so that both tests are exercised.
+struct ByPredicates<C, R>(C, R);
 
-impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Admission for Asked<C, R> {
-    fn block(&self, block: usize) -> Admitted {
+impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> {
+    fn class_block(&self, block: usize) -> BlockFeasibility {
         let start = u32::try_from(block * 64).expect("small");
-        let sure = (0..64).fold(0, |word, bit| {
+        let feasible = (0..64).fold(0, |word, bit| {
             word | u64::from(bit % 2 == 0 && (self.0)(start + bit)) << bit
         });
-        Admitted {
-            sure,
-            unsure: 0xaaaa_aaaa_aaaa_aaaa,
+        BlockFeasibility {
+            feasible,
+            undecided: 0xaaaa_aaaa_aaaa_aaaa,
         }
     }
 
-    fn kind(&self, _: usize) -> u64 {
+    fn class_eligible(&self, _: usize) -> u64 {
         u64::MAX
     }
 
-    fn admits(&self, slot: u32) -> bool {
+    fn decide_for_class(&self, slot: u32) -> bool {
         (self.0)(slot)
     }
 
-    fn admits_alone(&self, slot: u32) -> bool {
+    fn is_feasible_for_class(&self, slot: u32) -> bool {
         (self.0)(slot)
     }
 
@@ -58,7 +57,7 @@ impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Admission for Asked<C, R> {
         })
     }
 
-    fn request_admits(&self, slot: u32) -> bool {
+    fn is_feasible_for_request(&self, slot: u32) -> bool {
         (self.1)(slot)
     }
 }
@@ -136,14 +135,14 @@ proptest! {
         let mut hosts = SlotSet::default();
         (0..2500).for_each(|slot| { hosts.insert(slot); });
         let mut log = ChangeLog::default();
-        let mut standing = Standing::new(terms.clone());
-        // Two rankings share a board, and one of them is rarely asked.
-        let mut rankings: [Option<Ranking>; 2] = [None, None];
+        let mut scores = ScoreCache::new(terms.clone());
+        // Two indexes share a table of scores, and one of them is rarely asked.
+        let mut indexes: [Option<ClassIndex>; 2] = [None, None];
         for (round, (changes, left_out, count, rare)) in rounds.iter().enumerate() {
             for change in changes {
                 set(&mut columns, &mut feasible, change);
                 let what = if change.1 { What::Room } else { What::LessRoom };
-                log.note(std::iter::once(Touched { slot: change.0, what }));
+                log.note(std::iter::once(HostChange { slot: change.0, what }));
             }
             // One host in `rare` is feasible, except for some that are left out.
             let is_wanted = |slot: u32| slot.is_multiple_of(*rare) && !left_out.contains(&slot);
@@ -151,16 +150,16 @@ proptest! {
             let does = |slot: u32| {
                 feasible.get(slot as usize).copied().unwrap_or(false) && !(odd_class && slot.is_multiple_of(5))
             };
-            let admission = Asked(does, is_wanted);
-            let ranking = &mut rankings[usize::from(odd_class)];
+            let feasibility = ByPredicates(does, is_wanted);
+            let index = &mut indexes[usize::from(odd_class)];
             let fleet = Fleet { log: &log, columns: &columns, hosts: &hosts };
-            let known = ranking.take().and_then(|mut ranking| {
-                let follows = ranking.follow(blocks, &fleet);
-                follows.then_some(ranking)
+            let known = index.take().and_then(|mut index| {
+                let is_known = index.catch_up(blocks, &fleet);
+                is_known.then_some(index)
             });
-            let ranking = ranking
-                .insert(known.unwrap_or_else(|| Ranking::new(&standing, blocks, &fleet)));
-            let found = ranking.best(&mut standing, *count, &admission, &fleet);
+            let index = index
+                .insert(known.unwrap_or_else(|| ClassIndex::new(&terms, blocks, &fleet)));
+            let found = index.best(&mut scores, *count, &feasibility, &fleet);
             let admits = |slot: u32| is_wanted(slot) && does(slot);
             let expected = brute_force(&terms, &feasible, &columns, &admits, *count);
             prop_assert_eq!(found, expected);

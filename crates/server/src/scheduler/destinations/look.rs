@@ -84,7 +84,7 @@ fn weigh(
         count: scope.count.max(EXPLAINED_MAX),
         ..scope.clone()
     };
-    let (mut ranked, weights) = scheduler.rank_told(state, request, prepared, &more)?;
+    let (mut ranked, weights) = scheduler.rank_with_weights(state, request, prepared, &more)?;
     let hosts = scheduler.hosts();
     let both = ranked.iter().zip(weights.of_hosts);
     let weighed = both.filter_map(|(one, weights)| {
@@ -160,7 +160,7 @@ impl Look<'_> {
                     continue;
                 }
             }
-            let ways = scheduler.ways(state, prepared, one.slot, self.ways)?;
+            let ways = scheduler.candidates_with_mappings(state, prepared, one.slot, self.ways)?;
             if !ways.is_empty() {
                 offers.extend(offer(scheduler, one.slot, one.score, ways));
                 mates += usize::from(is_mate);

@@ -8,8 +8,7 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
-use super::searches::QueryKey;
-use super::{Scheduler, SelectRefusal, TRIED_MAX};
+use super::{CANDIDATES_TRIED_MAX, Scheduler, SelectRefusal};
 use crate::translate::prepare::Prepared;
 
 /// Which providers serve each group of a granular request, by suffix, as in Placement's allocation
@@ -29,8 +28,8 @@ impl Scheduler {
         slot: u32,
         most: usize,
     ) -> Result<Vec<IntentCandidate>, SelectRefusal> {
-        let ways = self.ways(state, prepared, slot, most)?.into_iter();
-        Ok(ways.map(|(candidate, _)| candidate).collect())
+        let found = self.candidates_with_mappings(state, prepared, slot, most)?;
+        Ok(found.into_iter().map(|(candidate, _)| candidate).collect())
     }
 
     /// As [`Self::candidates`], with the providers that serve each group.
@@ -38,7 +37,7 @@ impl Scheduler {
     /// # Errors
     ///
     /// As [`Self::rank`].
-    pub fn ways(
+    pub fn candidates_with_mappings(
         &self,
         state: &State,
         prepared: &Prepared,
@@ -48,15 +47,17 @@ impl Scheduler {
         let host = ProviderId(slot);
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
             let is_fallback = !std::ptr::eq(query, &prepared.query);
-            let known = prepared.class.map(|class| QueryKey { class, is_fallback });
-            let search = match known.and_then(|known| self.searches.known(state, known)) {
+            let kept = prepared
+                .class
+                .and_then(|class| self.classes.resolved(state, class, is_fallback));
+            let search = match kept {
                 Some(search) => search,
                 None => match HostSearch::new(state, query)? {
                     Some(search) => search,
                     None => continue,
                 },
             };
-            let found = self.ways_of(state, &search, query, prepared, host, most);
+            let found = self.of_host(state, &search, query, prepared, host, most);
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -64,7 +65,7 @@ impl Scheduler {
         Ok(Vec::new())
     }
 
-    fn ways_of(
+    fn of_host(
         &self,
         state: &State,
         search: &HostSearch<'_>,
@@ -78,9 +79,9 @@ impl Scheduler {
         let tried = if rules.is_empty() && packing.is_none() {
             most
         } else {
-            TRIED_MAX.max(most)
+            CANDIDATES_TRIED_MAX.max(most)
         };
-        let found = search.of_host(host, tried);
+        let of_host = search.of_host(host, tried);
         let Some(provider) = state.provider(host) else {
             return Vec::new();
         };
@@ -88,35 +89,35 @@ impl Scheduler {
             let mut rules = rules.iter();
             rules.all(|rule| rule.admits(state, query, *candidate))
         };
-        let mut ways: Vec<CandidateView<'_>> = found.iter().filter(keeps_rules).collect();
-        if let Some(packing) = packing.filter(|_| ways.len() > 1) {
+        let mut usable: Vec<CandidateView<'_>> = of_host.iter().filter(keeps_rules).collect();
+        if let Some(packing) = packing.filter(|_| usable.len() > 1) {
             // Candidates with the least expected loss of devices come first.
-            ways.sort_by_cached_key(|way| Least(packing.loss(state, way)));
+            usable.sort_by_cached_key(|one| TotalOrder(packing.loss(state, one)));
         }
-        let ways = ways.iter().take(most).map(|candidate| {
+        let found = usable.iter().take(most).map(|candidate| {
             let ready = IntentCandidate {
                 host: provider.uuid,
                 allocations: allocations(state, candidate),
             };
             (ready, mappings(state, query, candidate))
         });
-        ways.collect()
+        found.collect()
     }
 }
 
 /// A number with a total order, for sorting.
 #[derive(Clone, Copy, PartialEq)]
-struct Least(f64);
+struct TotalOrder(f64);
 
-impl Eq for Least {}
+impl Eq for TotalOrder {}
 
-impl Ord for Least {
+impl Ord for TotalOrder {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0)
     }
 }
 
-impl PartialOrd for Least {
+impl PartialOrd for TotalOrder {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }

@@ -9,26 +9,24 @@ use crate::block::{self, smaller};
 /// A group is opened, that is, its blocks are looked at, when its bound is the largest; for all
 /// other groups the bound of the group suffices.
 #[derive(Debug, Default)]
-pub(super) struct Frontier {
+pub(super) struct BlockSearch {
     /// By block: its bound, valid where its group is open.
     bounds: Vec<f64>,
     /// By group: its bound, which is that of its best block once it is open.
     groups: Vec<f64>,
     is_open: Vec<bool>,
     /// By block: the hosts that are finished with; non-zero only in open groups.
-    dealt_with: Vec<u64>,
+    finished: Vec<u64>,
 }
 
-impl Frontier {
+impl BlockSearch {
     /// Starts a search with two upper bounds for each block, of which the smaller counts.
     pub(super) fn start(&mut self, own: &Bounds, shared: &Bounds) {
-        let open = self
-            .is_open
-            .iter()
-            .zip(self.dealt_with.chunks_mut(GROUP_BLOCKS));
+        let finished = self.finished.chunks_mut(GROUP_BLOCKS);
+        let open = self.is_open.iter().zip(finished);
         open.filter(|(is_open, _)| **is_open)
-            .for_each(|(_, done)| done.fill(0));
-        self.dealt_with.resize(own.len(), 0);
+            .for_each(|(_, finished)| finished.fill(0));
+        self.finished.resize(own.len(), 0);
         let both = own.groups().iter().zip(shared.groups());
         self.groups.clear();
         self.groups
@@ -65,14 +63,14 @@ impl Frontier {
         }
     }
 
-    /// The hosts of a block that are finished with.
-    pub(super) fn dealt_with(&self, block: usize) -> u64 {
-        self.dealt_with[block]
+    /// The hosts of a block that are finished with: returned already, or not feasible.
+    pub(super) fn finished(&self, block: usize) -> u64 {
+        self.finished[block]
     }
 
     /// Marks hosts of a block in an open group as finished.
-    pub(super) fn deal_with(&mut self, block: usize, hosts: u64) {
-        self.dealt_with[block] |= hosts;
+    pub(super) fn finish(&mut self, block: usize, hosts: u64) {
+        self.finished[block] |= hosts;
     }
 
     /// Sets the bound of the block that [`Self::next`] yielded.
