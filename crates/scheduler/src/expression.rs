@@ -39,7 +39,7 @@ pub use crate::config::ExpressionConfig;
 use crate::context;
 use crate::hosts::aggregate::Aggregates;
 use crate::hosts::verdict::Verdict;
-use crate::weighers::{Compiled, Raw};
+use crate::weighers::{Compiled, RawValues};
 
 mod check;
 mod fields;
@@ -232,9 +232,9 @@ impl Expression {
             value.ok().and_then(|value| number(&value)).unwrap_or(0.0)
         };
         let raw = if self.reads_host {
-            Raw::Each(Box::new(weigh))
+            RawValues::Each(Box::new(weigh))
         } else {
-            Raw::Constant(weigh(0))
+            RawValues::Constant(weigh(0))
         };
         let aggregates: &Aggregates = hosts.aggregates();
         let overrides = aggregates.overrides(&self.multiplier_key);

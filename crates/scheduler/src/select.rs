@@ -27,7 +27,7 @@ use crate::rank::weights::Weights;
 use crate::rank::{Ranked, Ranker};
 use crate::request::RequestSpec;
 use crate::translate::TranslateOptions;
-use crate::translate::prefilter::Surroundings;
+use crate::translate::prefilter::Environment;
 use crate::translate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
 use crate::translate::target::{ComputeNode, Target};
 
@@ -100,7 +100,7 @@ struct StateEnvironment<'a> {
     compute_version_min: u32,
 }
 
-impl Surroundings for StateEnvironment<'_> {
+impl Environment for StateEnvironment<'_> {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
         for (uuid, aggregate) in self.hosts.aggregates().iter() {
             visit(uuid, &aggregate.metadata);

@@ -1,7 +1,7 @@
 //! Weighers: each assigns every host a value, and the normalised values add up to the score.
 //!
 //! To add a weigher, write a file in `weighers/` and add a line to [`ALL`]. A weigher is compiled
-//! once for a request and returns a [`Raw`], which says where every host's value is found.
+//! once for a request and returns a [`RawValues`], which says where every host's value is found.
 //!
 //! The score of a host is the sum over weighers of `multiplier * (value - low) / (high - low)`,
 //! where `low` and `high` are the declared ends, or else the minimum and maximum over the hosts
@@ -9,7 +9,9 @@
 //! counts where fewer than two hosts are compared.
 
 pub use term::Term;
-pub use weigher::{Compile, Compiled, CompiledWeighers, Raw, Scale, Scales, Share, Weigher, rank};
+pub use weigher::{
+    Compile, Compiled, CompiledWeighers, RawValues, Scale, Scales, Share, Weigher, rank,
+};
 
 mod build_failure;
 mod cpu;

@@ -174,8 +174,8 @@ fn an_instance_counts_from_the_claim_on_and_only_once() {
         io_ops: 1,
         ..Load::default()
     };
-    table.expect(0, &instance(3));
-    table.expect(0, &instance(4));
+    table.add_pending_instance(0, &instance(3));
+    table.add_pending_instance(0, &instance(4));
     assert_eq!(counts(&table), (2.0, 2.0));
     assert_eq!(table.hosts_of(instance(3).uuid), [0]);
     let came = HostUpdate::InstanceCame(Box::new(instance(3)), building);
@@ -185,9 +185,9 @@ fn an_instance_counts_from_the_claim_on_and_only_once() {
         (2.0, 2.0),
         "one is reported, one is expected"
     );
-    table.expect(0, &instance(3));
+    table.add_pending_instance(0, &instance(3));
     assert_eq!(counts(&table), (2.0, 2.0), "the claim's echo comes late");
-    table.expect_no_more(0, instance(3).uuid);
+    table.remove_pending_instance(0, instance(3).uuid);
     assert_eq!(
         counts(&table),
         (2.0, 2.0),
@@ -199,7 +199,7 @@ fn an_instance_counts_from_the_claim_on_and_only_once() {
         (1.0, 1.0),
         "the report does not know of the one on its way"
     );
-    table.expect_no_more(0, instance(4).uuid);
+    table.remove_pending_instance(0, instance(4).uuid);
     assert_eq!(counts(&table), (0.0, 0.0));
     assert!(table.hosts_of(instance(4).uuid).is_empty());
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use placewright_scheduler::prefilter::{
-    self, Additions, Prefilter, PrefilterOptions, PrefilterRefusal, Surroundings,
+    self, Additions, Environment, Prefilter, PrefilterOptions, PrefilterRefusal,
 };
 use placewright_scheduler::prepare::{PrepareOptions, PrepareRefusal, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// Aggregates 1 and 2 are zone north, 3 is tenant t's, 4 is kept for AVX2, 5 for AVX2 and SSD.
 struct Fleet;
 
-impl Surroundings for Fleet {
+impl Environment for Fleet {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
         let of = |pairs: &[(&str, &str)]| {
             let owned = pairs

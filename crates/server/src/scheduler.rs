@@ -123,7 +123,7 @@ impl Core {
     fn change_hosts<T>(&self, change: impl FnOnce(&mut HostTable) -> T) -> T {
         let mut brain = self.brain.lock();
         let changed = change(brain.scheduler.hosts_mut());
-        if brain.scheduler.hosts().has_newcomers() {
+        if brain.scheduler.hosts().has_recently_unbound() {
             self.placement.engine.read_now(|machine| {
                 brain.scheduler.observe(machine.placement(), now());
             });

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use definition::Places;
 use placewright_scheduler::config::SchedulerConfig;
-use placewright_scheduler::prefilter::Surroundings;
+use placewright_scheduler::prefilter::Environment;
 use placewright_scheduler::prepare::{PrepareOptions, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::select::Scheduler;
@@ -100,7 +100,7 @@ struct Fleet {
     places: Places,
 }
 
-impl Surroundings for Fleet {
+impl Environment for Fleet {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
         for (uuid, metadata) in &self.zones {
             visit(*uuid, metadata);

@@ -119,7 +119,7 @@ pub struct RequestSpec {
     /// The other instances that are placed together with the current one. Set by a caller that
     /// places several.
     #[serde(skip)]
-    pub mates: BTreeSet<Uuid>,
+    pub siblings: BTreeSet<Uuid>,
 }
 
 fn one() -> u32 {
@@ -156,7 +156,7 @@ impl RequestSpec {
             requested_networks: Vec::new(),
             device_profiles: Vec::new(),
             topology_rules: Vec::new(),
-            mates: BTreeSet::new(),
+            siblings: BTreeSet::new(),
         }
     }
 

@@ -7,9 +7,9 @@ use super::filter::Filter;
 use super::host_attributes;
 use crate::context::Context;
 use crate::error::BadRequest;
-use crate::hosts::platform::Make;
+use crate::hosts::platform::PlatformGroup;
 use crate::hosts::table::HostTable;
-use crate::hosts::verdict::{Kinds, Verdict};
+use crate::hosts::verdict::{Partition, Verdict};
 use crate::values;
 
 /// The scope prefix of extra specs for this filter. Those without a scope count only where a host
@@ -30,7 +30,7 @@ pub(super) const FILTER: Filter = Filter {
 
 /// A requirement: the path of an attribute and the condition on its value.
 #[derive(Clone, Debug)]
-struct Wish {
+struct AttributeRequirement {
     /// The attribute's name, followed by the keys within its value.
     path: Vec<String>,
     /// Whether the requirement is dropped for hosts without this attribute.
@@ -39,33 +39,39 @@ struct Wish {
 }
 
 fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
-    let wishes = wishes(context);
-    if wishes.is_empty() {
+    let requirements = requirements(context);
+    if requirements.is_empty() {
         return Ok(Verdict::All);
     }
     let hosts = context.hosts;
-    let makes = hosts.platforms().makes();
-    let is_about_makes = |wish: &Wish| host_attributes::all_makes_have(makes, &wish.path[0]);
-    if wishes.iter().all(is_about_makes) {
-        let passes = |make: &Make| {
-            let is_met = |wish: &Wish| wish.is_met(host_attributes::of_make(make, &wish.path[0]));
-            wishes.iter().all(is_met)
+    let groups = hosts.platforms().groups();
+    let is_about_platforms = |wanted: &AttributeRequirement| {
+        host_attributes::all_platforms_have(groups, &wanted.path[0])
+    };
+    if requirements.iter().all(is_about_platforms) {
+        let passes = |group: &PlatformGroup| {
+            let is_met = |wanted: &AttributeRequirement| {
+                wanted.is_met(host_attributes::of_platform(group, &wanted.path[0]))
+            };
+            requirements.iter().all(is_met)
         };
-        return Ok(Kinds::verdict(
-            hosts.platforms().make_of(),
-            makes.iter().map(|make| (&make.hosts, passes(make))),
+        return Ok(Partition::verdict(
+            hosts.platforms().group_of(),
+            groups.iter().map(|group| (&group.hosts, passes(group))),
         ));
     }
     Ok(Verdict::Each(Box::new(move |slot| {
-        wishes.iter().all(|wish| wish.is_met_by_host(hosts, slot))
+        requirements
+            .iter()
+            .all(|wanted| wanted.is_met_by_host(hosts, slot))
     })))
 }
 
-fn wishes(context: &Context<'_>) -> Vec<Wish> {
+fn requirements(context: &Context<'_>) -> Vec<AttributeRequirement> {
     let specs = &context.request.flavor.extra_specs;
     // The short form replaces the same condition in the long form.
     let bits = specs.get(ADDRESS_BITS);
-    let bits = bits.map(|bits| Wish {
+    let bits = bits.map(|bits| AttributeRequirement {
         path: ["cpu_info", "maxphysaddr", "bits"]
             .map(str::to_owned)
             .to_vec(),
@@ -75,11 +81,11 @@ fn wishes(context: &Context<'_>) -> Vec<Wish> {
     let others = specs.iter().filter(|(key, _)| {
         bits.is_none() || (*key != ADDRESS_BITS && *key != ADDRESS_BITS_WRITTEN_OUT)
     });
-    let others = others.filter_map(|(key, value)| Wish::read(key, value));
+    let others = others.filter_map(|(key, value)| AttributeRequirement::read(key, value));
     others.chain(bits.clone()).collect()
 }
 
-impl Wish {
+impl AttributeRequirement {
     /// Parses an extra spec; `None` if its scope is that of another consumer.
     fn read(key: &str, value: &str) -> Option<Self> {
         let path = match key.split_once(':') {

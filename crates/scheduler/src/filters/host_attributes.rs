@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::hosts::platform::Make;
+use crate::hosts::platform::PlatformGroup;
 use crate::hosts::table::{HostTable, column};
 
 /// The names that are defined for every host, also where the value is absent.
@@ -55,15 +55,15 @@ pub fn exists(name: &str) -> bool {
 
 /// Whether an attribute depends on the platform alone, and is present for all of these platforms.
 #[must_use]
-pub fn all_makes_have(makes: &[Make], name: &str) -> bool {
-    let mut inhabited = makes.iter().filter(|make| !make.hosts.is_empty());
-    inhabited.all(|make| of_make(make, name).is_some())
+pub fn all_platforms_have(groups: &[PlatformGroup], name: &str) -> bool {
+    let mut inhabited = groups.iter().filter(|group| !group.hosts.is_empty());
+    inhabited.all(|group| of_platform(group, name).is_some())
 }
 
 /// An attribute that the hosts of a platform have in common; `None` as for [`of_host`].
 #[must_use]
-pub fn of_make(make: &Make, name: &str) -> Option<Value> {
-    let platform = &make.platform;
+pub fn of_platform(group: &PlatformGroup, name: &str) -> Option<Value> {
+    let platform = &group.platform;
     let value = match name {
         "cpu_info" => json!(platform.cpu_info),
         "hypervisor_type" => json!(platform.hypervisor_type),
@@ -116,8 +116,8 @@ pub fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value> {
             "forced_down": state.is_forced_down,
         }),
         _ => {
-            let make = hosts.platforms().of(slot);
-            return of_make(make?, name);
+            let group = hosts.platforms().of(slot);
+            return of_platform(group?, name);
         }
     })
 }

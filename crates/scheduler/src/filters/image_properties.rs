@@ -5,8 +5,8 @@ use super::filter::Filter;
 use super::version::Version;
 use crate::context::Context;
 use crate::error::BadRequest;
-use crate::hosts::platform::Make;
-use crate::hosts::verdict::{Kinds, Verdict};
+use crate::hosts::platform::PlatformGroup;
+use crate::hosts::verdict::{Partition, Verdict};
 use crate::values::strip;
 
 /// The filter as registered in [`super::ALL`].
@@ -41,14 +41,14 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
     let bits = image.and_then(|image| image.properties.number("hw_maxphysaddr_bits"));
     let bits = bits.filter(|bits| *bits != 0);
     let platforms = context.hosts.platforms();
-    let passes = |make: &Make| {
-        let supported = &make.platform.supported_instances;
+    let passes = |group: &PlatformGroup| {
+        let supported = &group.platform.supported_instances;
         let runs = |instance: &[String; 3]| {
             wanted
                 .iter()
                 .all(|word| instance.iter().any(|part| part == word))
         };
-        let version = make
+        let version = group
             .platform
             .hypervisor_version
             .filter(|version| *version != 0);
@@ -56,16 +56,19 @@ fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
             (Some(predicate), Some(version)) => predicate.is_met_by(version),
             _ => true,
         };
-        let bits_fit = match (bits, make.physical_address_bits().filter(|bits| *bits != 0)) {
+        let bits_fit = match (
+            bits,
+            group.physical_address_bits().filter(|bits| *bits != 0),
+        ) {
             (Some(wanted), Some(present)) => present >= wanted,
             _ => true,
         };
         supported.iter().any(runs) && version_fits && bits_fit
     };
-    let makes = platforms.makes().iter();
-    Ok(Kinds::verdict(
-        platforms.make_of(),
-        makes.map(|make| (&make.hosts, passes(make))),
+    let groups = platforms.groups().iter();
+    Ok(Partition::verdict(
+        platforms.group_of(),
+        groups.map(|group| (&group.hosts, passes(group))),
     ))
 }
 

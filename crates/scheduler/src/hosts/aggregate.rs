@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use placewright_placement::slot_set::SlotSet;
 use uuid::Uuid;
 
-use crate::hosts::verdict::{Kinds, Verdict};
+use crate::hosts::verdict::{Partition, Verdict};
 use crate::values;
 
 /// The metadata key that makes an aggregate an availability zone.
@@ -160,7 +160,7 @@ impl Aggregates {
     /// The hosts whose combination of aggregates satisfies a predicate.
     pub fn verdict(&self, mut passes: impl FnMut(&Combination) -> bool) -> Verdict<'_> {
         let all = self.combinations.iter();
-        Kinds::verdict(
+        Partition::verdict(
             &self.combination_of,
             all.map(|combination| (&combination.hosts, passes(combination))),
         )

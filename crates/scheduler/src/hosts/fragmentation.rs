@@ -1,4 +1,4 @@
-//! Packing of devices that are shared or taken whole: which host and device waste the least.
+//! DevicePacking of devices that are shared or taken whole: which host and device waste the least.
 //!
 //! A device can be divided (a GPU of which tasks take 32 %), and its remainder may be too small
 //! for any request, or be on a host without CPUs to go with it. The *fragmentation* of a host is
@@ -8,25 +8,25 @@
 //! ATC 2023), with another measure: theirs asks what the *next* task could not use, this one what
 //! the *coming* tasks will leave unused, which packs better:
 //!
-//! - of a partly used device, the remainder that the best choice among the next [`COMING`]
-//!   requests would leave unused ([`Target::lost`]);
+//! - of a partly used device, the remainder that the best choice among the next [`HORIZON`]
+//!   requests would leave unused ([`DemandForecast::lost`]);
 //! - of a host, the part that exceeds the CPUs and memory which go with it in the average request.
 //!
-//! Both are derived from the [`Popularity`] of requests, an exponentially decaying histogram.
+//! Both are derived from the [`DemandHistogram`] of requests, an exponentially decaying histogram.
 //!
 //! ```
-//! use placewright_scheduler::hosts::fragmentation::{Demand, Popularity, Room};
+//! use placewright_scheduler::hosts::fragmentation::{Demand, DemandHistogram, Room};
 //!
 //! let half = Demand { cpu: 4, memory: 16, devices: 1, share: 500 };
 //! let whole = Demand { share: 1000, ..half };
-//! let mut popularity = Popularity::default();
+//! let mut histogram = DemandHistogram::default();
 //! for _ in 0..50 {
-//!     popularity.note(half);
-//!     popularity.note(whole);
+//!     histogram.note(half);
+//!     histogram.note(whole);
 //! }
-//! let target = popularity.target();
+//! let forecast = histogram.forecast();
 //! let room = Room { cpu: 32, memory: 128, devices: &[1000, 500] };
-//! let best = target.place(&room, &half).unwrap();
+//! let best = forecast.place(&room, &half).unwrap();
 //! assert_eq!(best.devices.as_slice(), [1], "the half that is left, not another device");
 //! ```
 
@@ -34,9 +34,9 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-mod board;
+mod loss_cache;
 
-pub use board::{Board, Growths};
+pub use loss_cache::{FragmentationGradients, LossCache};
 
 /// The number of shares that make a whole device.
 pub const WHOLE: u32 = 1000;
@@ -47,9 +47,9 @@ const STEP: u32 = WHOLE / 100;
 /// The number of future requests that are assumed to be offered a device. Measured on a production
 /// trace: 60 to 120 pack equally well, 40 and 200 pack worse by 0.05 and 0.3 percent of all
 /// devices.
-pub const COMING: u32 = 80;
+pub const HORIZON: u32 = 80;
 /// The decay of the weight of older requests, for each new one: half after 3,500.
-const FORGETTING: f64 = 1.0002;
+const DECAY: f64 = 1.0002;
 /// The number of kinds of requests that are remembered; it may double before the rarest are
 /// evicted.
 const KINDS_MAX: usize = 1024;
@@ -104,12 +104,12 @@ pub struct Place {
 
 /// A decaying histogram of the kinds of requests.
 #[derive(Clone, Debug)]
-pub struct Popularity {
+pub struct DemandHistogram {
     weights: BTreeMap<Demand, f64>,
     unit: f64,
 }
 
-impl Default for Popularity {
+impl Default for DemandHistogram {
     fn default() -> Self {
         Self {
             weights: BTreeMap::new(),
@@ -118,12 +118,12 @@ impl Default for Popularity {
     }
 }
 
-impl Popularity {
+impl DemandHistogram {
     /// Records a request in the histogram.
     pub fn note(&mut self, demand: Demand) {
         *self.weights.entry(demand).or_default() += self.unit;
         // Instead of scaling all older weights down, the weight of new requests grows.
-        self.unit *= FORGETTING;
+        self.unit *= DECAY;
         if self.weights.len() > 2 * KINDS_MAX {
             let mut weights: Vec<f64> = self.weights.values().copied().collect();
             weights.sort_by(|a, b| b.total_cmp(a));
@@ -141,8 +141,8 @@ impl Popularity {
     /// Derives the expectation for future requests. Takes about 0.1 ms, and is used for some
     /// hundred decisions.
     #[must_use]
-    pub fn target(&self) -> Target {
-        Target::new(
+    pub fn forecast(&self) -> DemandForecast {
+        DemandForecast::new(
             self.weights
                 .iter()
                 .map(|(demand, weight)| (*demand, *weight)),
@@ -152,7 +152,7 @@ impl Popularity {
 
 /// The expected loss of devices, given the distribution of future requests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub struct DemandForecast {
     /// By remaining steps of a device: the share that is expected to stay unused.
     lost: [f64; STEPS + 1],
     /// The average number of CPUs for each requested share.
@@ -161,13 +161,13 @@ pub struct Target {
     memory_per_share: f64,
 }
 
-impl Default for Target {
+impl Default for DemandForecast {
     fn default() -> Self {
         Self::new(std::iter::empty())
     }
 }
 
-impl Target {
+impl DemandForecast {
     /// The expectation for these kinds of requests with their weights.
     #[must_use]
     pub fn new(kinds: impl Iterator<Item = (Demand, f64)>) -> Self {
@@ -210,7 +210,7 @@ impl Target {
     }
 
     /// The shares that stay idle for lack of CPUs or memory.
-    fn starved(&self, cpu: u64, memory: u64, share: f64) -> f64 {
+    fn stranded(&self, cpu: u64, memory: u64, share: f64) -> f64 {
         let fed = |amount: u64, per_share: f64| {
             if per_share > 0.0 {
                 amount as f64 / per_share
@@ -228,27 +228,27 @@ impl Target {
     pub fn fragmentation(&self, room: &Room<'_>) -> f64 {
         let lost: f64 = room.devices.iter().map(|left| self.lost(*left)).sum();
         let share: u32 = room.devices.iter().sum();
-        lost + self.starved(room.cpu, room.memory, f64::from(share))
+        lost + self.stranded(room.cpu, room.memory, f64::from(share))
     }
 
     /// The growth of the expected loss of devices by the best choice of them for a request;
     /// infinite if too few are sufficient.
     fn loss(&self, devices: &[u32], demand: &Demand) -> f64 {
         let wanted = demand.devices as usize;
-        let growths = devices.iter().filter_map(|left| {
+        let gradients = devices.iter().filter_map(|left| {
             let rest = left.checked_sub(demand.share)?;
             Some(self.lost(rest) - self.lost(*left))
         });
         match wanted {
             0 => 0.0,
-            1 => growths.fold(f64::INFINITY, f64::min),
+            1 => gradients.fold(f64::INFINITY, f64::min),
             _ => {
-                let mut growths: SmallVec<[f64; 16]> = growths.collect();
-                if growths.len() < wanted {
+                let mut gradients: SmallVec<[f64; 16]> = gradients.collect();
+                if gradients.len() < wanted {
                     return f64::INFINITY;
                 }
-                growths.sort_unstable_by(f64::total_cmp);
-                growths[..wanted].iter().sum()
+                gradients.sort_unstable_by(f64::total_cmp);
+                gradients[..wanted].iter().sum()
             }
         }
     }
@@ -274,8 +274,8 @@ impl Target {
             choices.truncate(wanted);
         }
         let share = f64::from(room.devices.iter().sum::<u32>());
-        let before = self.starved(room.cpu, room.memory, share);
-        let after = self.starved(cpu, memory, share - demand.total_share());
+        let before = self.stranded(room.cpu, room.memory, share);
+        let after = self.stranded(cpu, memory, share - demand.total_share());
         let lost: f64 = choices.iter().map(|(growth, _)| growth).sum();
         Some(Place {
             devices: choices.iter().map(|(_, device)| *device).collect(),
@@ -284,11 +284,11 @@ impl Target {
     }
 }
 
-/// By remaining steps of a device: how many are expected to be used if [`COMING`] requests are
+/// By remaining steps of a device: how many are expected to be used if [`HORIZON`] requests are
 /// offered it and it takes only those that are best for it in the end (dynamic programming).
 fn expected_use(chances: &[(usize, f64)]) -> [f64; STEPS + 1] {
     let mut used = [0.0; STEPS + 1];
-    for _ in 0..COMING {
+    for _ in 0..HORIZON {
         let mut next = used;
         for (left, next) in next.iter_mut().enumerate() {
             let without = used[left];
@@ -317,21 +317,21 @@ mod tests {
         }
     }
 
-    fn target(kinds: &[(Demand, f64)]) -> Target {
-        Target::new(kinds.iter().copied())
+    fn forecast(kinds: &[(Demand, f64)]) -> DemandForecast {
+        DemandForecast::new(kinds.iter().copied())
     }
 
     #[test]
     fn what_nobody_asks_for_is_lost() {
-        let target = target(&[(demand(1, 1, 810), 0.5), (demand(1, 1, 1000), 0.5)]);
-        assert!((target.lost(190) - 190.0).abs() < 1e-9);
-        assert!((target.lost(805) - 805.0).abs() < 1e-9);
-        assert!((target.lost(810) - 0.0).abs() < 1e-9);
+        let forecast = forecast(&[(demand(1, 1, 810), 0.5), (demand(1, 1, 1000), 0.5)]);
+        assert!((forecast.lost(190) - 190.0).abs() < 1e-9);
+        assert!((forecast.lost(805) - 805.0).abs() < 1e-9);
+        assert!((forecast.lost(810) - 0.0).abs() < 1e-9);
         assert!(
-            target.lost(1000) < 1.0,
+            forecast.lost(1000) < 1.0,
             "a whole device waits for a whole demand"
         );
-        assert_eq!(target.lost(0), 0.0);
+        assert_eq!(forecast.lost(0), 0.0);
     }
 
     #[test]
@@ -341,21 +341,21 @@ mod tests {
             (demand(1, 1, 320), 0.2),
             (demand(1, 1, 1000), 0.4),
         ];
-        let target = target(&kinds);
+        let forecast = forecast(&kinds);
         let room = Room {
             cpu: 100,
             memory: 0,
             devices: &[530, 680],
         };
-        let place = target.place(&room, &kinds[0].0).expect("fits");
+        let place = forecast.place(&room, &kinds[0].0).expect("fits");
         assert_eq!(place.devices.as_slice(), [0]);
-        let place = target.place(&room, &kinds[1].0).expect("fits");
+        let place = forecast.place(&room, &kinds[1].0).expect("fits");
         assert_eq!(place.devices.as_slice(), [1]);
     }
 
     #[test]
     fn devices_go_with_cpus() {
-        let target = target(&[(demand(8, 1, 1000), 1.0)]);
+        let forecast = forecast(&[(demand(8, 1, 1000), 1.0)]);
         let lean = Room {
             cpu: 16,
             memory: 0,
@@ -363,24 +363,24 @@ mod tests {
         };
         let rich = Room { cpu: 64, ..lean };
         let greedy = demand(12, 1, 1000);
-        let growth = |room| target.place(room, &greedy).expect("fits").growth;
+        let growth = |room| forecast.place(room, &greedy).expect("fits").growth;
         assert!(growth(&lean) > growth(&rich));
         let without_device = demand(10, 0, 0);
-        let growth = |room| target.place(room, &without_device).expect("fits").growth;
+        let growth = |room| forecast.place(room, &without_device).expect("fits").growth;
         assert!(growth(&lean) > 0.0 && growth(&rich) == 0.0);
     }
 
     #[test]
     fn growth_is_the_difference_of_fragmentation() {
         let kinds = [(demand(3, 1, 300), 1.0), (demand(9, 2, 1000), 1.0)];
-        let target = target(&kinds);
+        let forecast = forecast(&kinds);
         let room = Room {
             cpu: 20,
             memory: 0,
             devices: &[1000, 700, 1000, 155],
         };
         for (wanted, _) in kinds {
-            let place = target.place(&room, &wanted).expect("fits");
+            let place = forecast.place(&room, &wanted).expect("fits");
             let mut devices = room.devices.to_vec();
             for device in &place.devices {
                 devices[*device] -= wanted.share;
@@ -390,22 +390,22 @@ mod tests {
                 devices: &devices,
                 ..room
             };
-            let difference = target.fragmentation(&after) - target.fragmentation(&room);
+            let difference = forecast.fragmentation(&after) - forecast.fragmentation(&room);
             assert!((place.growth - difference).abs() < 1e-9);
         }
-        assert_eq!(target.place(&room, &demand(21, 1, 300)), None);
-        assert_eq!(target.place(&room, &demand(1, 3, 1000)), None);
+        assert_eq!(forecast.place(&room, &demand(21, 1, 300)), None);
+        assert_eq!(forecast.place(&room, &demand(1, 3, 1000)), None);
     }
 
     #[test]
-    fn the_board_says_what_a_look_at_the_host_says() {
+    fn the_loss_cache_says_what_a_look_at_the_host_says() {
         let kinds = [
             (demand(3, 1, 300), 2.0),
             (demand(9, 2, 1000), 1.0),
             (demand(2, 0, 0), 1.0),
             (demand(1, 1, 450), 1.0),
         ];
-        let (mut board, mut number) = (Board::default(), 7u32);
+        let (mut loss_cache, mut number) = (LossCache::default(), 7u32);
         let mut next = |end: u32| {
             number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (number >> 8) % end
@@ -420,17 +420,17 @@ mod tests {
                 memory: 5,
                 devices: &devices,
             };
-            board.set(host, &room);
+            loss_cache.set(host, &room);
             hosts[host as usize] = (cpu, devices);
             if round % 700 == 0 {
                 let some = kinds.iter().copied().skip(round as usize % 3);
-                board.set_target(Target::new(some));
+                loss_cache.set_forecast(DemandForecast::new(some));
             }
             // One class falls behind by more changes than the log remembers.
             let kind = if round % 9_001 == 9_000 { 3 } else { next(3) };
             let (wanted, _) = kinds[kind as usize];
-            board.ready(&wanted);
-            let growths = board.growths(wanted).expect("it is ready");
+            loss_cache.ready(&wanted);
+            let gradients = loss_cache.gradients(wanted).expect("it is ready");
             let host = next(20);
             let (cpu, devices) = &hosts[host as usize];
             let room = Room {
@@ -442,8 +442,8 @@ mod tests {
                 },
                 devices,
             };
-            let looked = board.target().place(&room, &wanted);
-            match (growths.of(host), looked) {
+            let looked = loss_cache.forecast().place(&room, &wanted);
+            match (gradients.of(host), looked) {
                 (Some(kept), Some(place)) => assert!((kept - place.growth).abs() < 1e-6),
                 (None, None) => {}
                 (kept, looked) => panic!("{kept:?} is not {looked:?}"),
@@ -453,26 +453,26 @@ mod tests {
 
     #[test]
     fn popularity_forgets_and_stays_small() {
-        let mut popularity = Popularity::default();
+        let mut histogram = DemandHistogram::default();
         for number in 0..200_000 {
-            popularity.note(demand(number, 1, 500));
+            histogram.note(demand(number, 1, 500));
         }
         for _ in 0..40_000 {
-            popularity.note(demand(1, 1, 250));
+            histogram.note(demand(1, 1, 250));
         }
-        assert!(popularity.weights.len() <= 2 * KINDS_MAX);
-        let target = popularity.target();
-        assert!(target.lost(250) < 1.0 && target.cpu_per_share < 1.0);
+        assert!(histogram.weights.len() <= 2 * KINDS_MAX);
+        let forecast = histogram.forecast();
+        assert!(forecast.lost(250) < 1.0 && forecast.cpu_per_share < 1.0);
     }
 
     #[test]
     fn nothing_is_known_of_no_requests() {
-        let target = Popularity::default().target();
+        let forecast = DemandHistogram::default().forecast();
         let room = Room {
             cpu: 1,
             memory: 1,
             devices: &[1000],
         };
-        assert_eq!(target.fragmentation(&room), 1000.0);
+        assert_eq!(forecast.fragmentation(&room), 1000.0);
     }
 }

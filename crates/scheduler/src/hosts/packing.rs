@@ -9,7 +9,7 @@ use placewright_placement::{ClassId, ProviderId, State};
 use smallvec::SmallVec;
 
 use crate::hosts::amounts::Amounts;
-use crate::hosts::fragmentation::{Board, Demand, Popularity, Room, WHOLE};
+use crate::hosts::fragmentation::{Demand, DemandHistogram, LossCache, Room, WHOLE};
 use crate::request::RequestSpec;
 
 /// The statistics of requests are evaluated anew after this many of them.
@@ -17,31 +17,31 @@ const LEARNING_INTERVAL: u64 = 100;
 
 /// The devices of all hosts, and the frequency of each kind of request.
 #[derive(Clone, Debug)]
-pub struct Packing {
+pub struct DevicePacking {
     class: String,
     /// The device class with the version of placement's names for which it was looked up.
     found: Option<(u64, Option<ClassId>)>,
-    board: Board,
-    popularity: Popularity,
+    loss_cache: LossCache,
+    histogram: DemandHistogram,
     noted: u64,
 }
 
-impl Packing {
+impl DevicePacking {
     /// Starts without knowledge of any device of a resource class.
     pub(crate) fn new(class: &str) -> Self {
         Self {
             class: class.to_owned(),
             found: None,
-            board: Board::default(),
-            popularity: Popularity::default(),
+            loss_cache: LossCache::default(),
+            histogram: DemandHistogram::default(),
             noted: 0,
         }
     }
 
     /// The expected loss of each host, by class of request.
     #[must_use]
-    pub fn board(&self) -> &Board {
-        &self.board
+    pub fn loss_cache(&self) -> &LossCache {
+        &self.loss_cache
     }
 
     /// What a request asks of one host.
@@ -73,12 +73,12 @@ impl Packing {
     /// Records a request, and updates the cached losses of its class.
     pub(crate) fn note(&mut self, request: &RequestSpec) {
         let demand = self.demand(request);
-        self.popularity.note(demand);
+        self.histogram.note(demand);
         if self.noted.is_multiple_of(LEARNING_INTERVAL) || self.noted.is_power_of_two() {
-            self.board.set_target(self.popularity.target());
+            self.loss_cache.set_forecast(self.histogram.forecast());
         }
         self.noted += 1;
-        self.board.ready(&demand);
+        self.loss_cache.ready(&demand);
     }
 
     fn class_id(&mut self, state: &State) -> Option<ClassId> {
@@ -112,7 +112,7 @@ impl Packing {
             memory: u64::try_from(amounts.ram_free_mb).unwrap_or(0),
             devices: &devices,
         };
-        self.board.set(root.0, &room);
+        self.loss_cache.set(root.0, &room);
     }
 
     /// Removes a host by recording that it has nothing free.
@@ -122,7 +122,7 @@ impl Packing {
             memory: 0,
             devices: &[],
         };
-        self.board.set(slot, &room);
+        self.loss_cache.set(slot, &room);
     }
 
     /// The growth of the expected loss of devices if a candidate is taken; 0 without devices.
@@ -130,7 +130,7 @@ impl Packing {
         let Some(class) = self.found.and_then(|(_, id)| id) else {
             return 0.0;
         };
-        let target = self.board.target();
+        let forecast = self.loss_cache.forecast();
         let taken = candidate
             .allocations()
             .iter()
@@ -143,7 +143,7 @@ impl Packing {
                 record.inventory.reserved,
                 record.used,
             );
-            Some(target.lost(left.saturating_sub(one.amount)) - target.lost(left))
+            Some(forecast.lost(left.saturating_sub(one.amount)) - forecast.lost(left))
         });
         losses.sum()
     }

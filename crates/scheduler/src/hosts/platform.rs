@@ -11,7 +11,7 @@ pub use placewright_types::platform::Platform;
 
 /// A platform, the hosts that have it, and values derived from it.
 #[derive(Clone, Debug, Default)]
-pub struct Make {
+pub struct PlatformGroup {
     /// The hardware and hypervisor of these hosts.
     pub platform: Arc<Platform>,
     /// The slots of the hosts with this platform.
@@ -19,7 +19,7 @@ pub struct Make {
     cpu_info: OnceLock<Value>,
 }
 
-impl Make {
+impl PlatformGroup {
     /// The parsed description of the CPU; null if there is none or it is no JSON.
     #[must_use]
     pub fn cpu_info(&self) -> &Value {
@@ -40,34 +40,34 @@ impl Make {
 /// All platforms that occur, and the platform of each host.
 #[derive(Clone, Debug, Default)]
 pub struct Platforms {
-    makes: Vec<Make>,
+    groups: Vec<PlatformGroup>,
     by_platform: HashMap<Arc<Platform>, u32, foldhash::quality::FixedState>,
     free: Vec<u32>,
-    make_of: Vec<u32>,
+    group_of: Vec<u32>,
 }
 
 /// Marks a slot without a host.
-const NO_MAKE: u32 = u32::MAX;
+const NO_PLATFORM: u32 = u32::MAX;
 
 impl Platforms {
     /// All platforms; some may have no hosts.
     #[must_use]
-    pub fn makes(&self) -> &[Make] {
-        &self.makes
+    pub fn groups(&self) -> &[PlatformGroup] {
+        &self.groups
     }
 
     /// The platform of each slot as an index into [`Self::makes`]; out of range for slots without
     /// a host.
     #[must_use]
-    pub fn make_of(&self) -> &[u32] {
-        &self.make_of
+    pub fn group_of(&self) -> &[u32] {
+        &self.group_of
     }
 
     /// The platform of a host.
     #[must_use]
-    pub fn of(&self, slot: u32) -> Option<&Make> {
-        let number = *self.make_of.get(slot as usize)?;
-        self.makes.get(number as usize)
+    pub fn of(&self, slot: u32) -> Option<&PlatformGroup> {
+        let number = *self.group_of.get(slot as usize)?;
+        self.groups.get(number as usize)
     }
 
     /// The shared copy of a platform.
@@ -84,41 +84,41 @@ impl Platforms {
             None => self.add(platform.clone()),
         };
         let index = slot as usize;
-        if index >= self.make_of.len() {
-            self.make_of.resize(index + 1, NO_MAKE);
+        if index >= self.group_of.len() {
+            self.group_of.resize(index + 1, NO_PLATFORM);
         }
-        self.make_of[index] = number;
-        self.makes[number as usize].hosts.insert(slot);
+        self.group_of[index] = number;
+        self.groups[number as usize].hosts.insert(slot);
     }
 
     /// Removes a host, and its platform if no other host has it.
     pub(crate) fn forget(&mut self, slot: u32) {
-        let Some(number) = self.make_of.get_mut(slot as usize) else {
+        let Some(number) = self.group_of.get_mut(slot as usize) else {
             return;
         };
-        let number = std::mem::replace(number, NO_MAKE);
-        let Some(make) = self.makes.get_mut(number as usize) else {
+        let number = std::mem::replace(number, NO_PLATFORM);
+        let Some(group) = self.groups.get_mut(number as usize) else {
             return;
         };
-        make.hosts.remove(slot);
-        if make.hosts.is_empty() {
-            self.by_platform.remove(&make.platform);
-            *make = Make::default();
+        group.hosts.remove(slot);
+        if group.hosts.is_empty() {
+            self.by_platform.remove(&group.platform);
+            *group = PlatformGroup::default();
             self.free.push(number);
         }
     }
 
     fn add(&mut self, platform: Arc<Platform>) -> u32 {
-        let make = Make {
+        let group = PlatformGroup {
             platform: platform.clone(),
-            ..Make::default()
+            ..PlatformGroup::default()
         };
         let number = if let Some(number) = self.free.pop() {
-            self.makes[number as usize] = make;
+            self.groups[number as usize] = group;
             number
         } else {
-            self.makes.push(make);
-            u32::try_from(self.makes.len() - 1).unwrap_or(u32::MAX)
+            self.groups.push(group);
+            u32::try_from(self.groups.len() - 1).unwrap_or(u32::MAX)
         };
         self.by_platform.insert(platform, number);
         number

@@ -43,7 +43,7 @@ pub struct HostInstance {
     /// The server group that it is a member of.
     pub group: Option<Uuid>,
     /// Whether it was claimed for this host and the agent has not reported it yet.
-    pub is_expected: bool,
+    pub is_pending: bool,
     /// Its image properties, as sorted numbers of the table's dictionary.
     pub(crate) properties: Box<[u32]>,
 }
@@ -51,11 +51,11 @@ pub struct HostInstance {
 impl HostState {
     /// The number of expected instances that the agent has not reported yet.
     #[must_use]
-    pub fn expected_count(&self) -> u32 {
+    pub fn pending_count(&self) -> u32 {
         let expected = self
             .instances
             .values()
-            .filter(|instance| instance.is_expected);
+            .filter(|instance| instance.is_pending);
         u32::try_from(expected.count()).unwrap_or(u32::MAX)
     }
 

@@ -6,7 +6,7 @@
 //! The table changes in three ways. Agents' updates arrive through [`HostTable::apply`]. Changes
 //! of placement (providers, free amounts, aggregates) are read by [`HostTable::follow`]. Time
 //! advances with [`HostTable::advance`]. An instance that was just claimed counts at once, from
-//! [`HostTable::expect`] on, until its host's agent reports it.
+//! [`HostTable::add_pending_instance`] on, until its host's agent reports it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -22,7 +22,7 @@ use crate::config::{self, SchedulerConfig};
 use crate::hosts::aggregate::Aggregates;
 use crate::hosts::amounts::{Amounts, Classes};
 use crate::hosts::column::{self, Column};
-use crate::hosts::packing::Packing;
+use crate::hosts::packing::DevicePacking;
 use crate::hosts::places::Places;
 use crate::hosts::platform::Platforms;
 use crate::hosts::property_counts::PropertyCounts;
@@ -37,7 +37,7 @@ type Map<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
 
 /// The derived values that the table maintains because the configuration uses them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tracked {
+pub struct DerivedConfig {
     /// How long a host may be silent before it is down, in microseconds.
     down_after_us: i64,
     /// Metrics and their ratios.
@@ -48,7 +48,7 @@ pub struct Tracked {
     image_properties: bool,
 }
 
-impl Tracked {
+impl DerivedConfig {
     /// The derived values that a configuration needs.
     #[must_use]
     pub fn of(config: &SchedulerConfig) -> Self {
@@ -83,14 +83,14 @@ impl HostChange {
 /// The state of all hosts, with columns, sets and indexes derived from it.
 #[derive(Clone, Debug)]
 pub struct HostTable {
-    tracked: Tracked,
+    derived_config: DerivedConfig,
     hosts: Vec<Option<Box<HostState>>>,
     slot_of: Map<Uuid, u32>,
     /// Hosts with agents but without a provider so far.
-    waiting: Map<Uuid, Box<HostState>>,
-    /// Hosts added to `waiting` since placement was last followed; their providers may have
+    unbound: Map<Uuid, Box<HostState>>,
+    /// Hosts added to `unbound` since placement was last followed; their providers may have
     /// existed before.
-    newcomers: Vec<Uuid>,
+    recently_unbound: Vec<Uuid>,
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
     by_group: Map<Uuid, BTreeSet<Uuid>>,
@@ -107,7 +107,7 @@ pub struct HostTable {
     properties: PropertyCounts,
     places: Places,
     /// The devices of hosts for the fragmentation weigher, if it is enabled.
-    packing: Option<Packing>,
+    packing: Option<DevicePacking>,
     /// A heap of times at which hosts that are up have to be checked again, soonest first.
     wake_ups: BinaryHeap<Reverse<(Timestamp, u32)>>,
     /// The hosts that are in `wake_ups`, each once.
@@ -126,11 +126,11 @@ impl HostTable {
     #[must_use]
     pub fn new(config: &SchedulerConfig) -> Self {
         Self {
-            tracked: Tracked::of(config),
+            derived_config: DerivedConfig::of(config),
             hosts: Vec::new(),
             slot_of: Map::default(),
-            waiting: Map::default(),
-            newcomers: Vec::new(),
+            unbound: Map::default(),
+            recently_unbound: Vec::new(),
             by_service_host: Map::default(),
             by_instance: Map::default(),
             by_group: Map::default(),
@@ -147,7 +147,7 @@ impl HostTable {
             properties: PropertyCounts::default(),
             places: Places::default(),
             packing: (config.fragmentation_weight_multiplier != 0.0)
-                .then(|| Packing::new(&config.fragmentation_device_class)),
+                .then(|| DevicePacking::new(&config.fragmentation_device_class)),
             wake_ups: BinaryHeap::new(),
             watched: SlotSet::default(),
             now: Timestamp::default(),
@@ -280,7 +280,7 @@ impl HostTable {
 
     /// The data of the fragmentation weigher, if it is enabled.
     #[must_use]
-    pub fn packing(&self) -> Option<&Packing> {
+    pub fn packing(&self) -> Option<&DevicePacking> {
         self.packing.as_ref()
     }
 
@@ -300,7 +300,7 @@ impl HostTable {
     /// Whether image properties of instances are counted.
     #[must_use]
     pub fn counts_properties(&self) -> bool {
-        self.tracked.image_properties
+        self.derived_config.image_properties
     }
 
     /// The time up to which hosts were checked.
@@ -362,7 +362,7 @@ impl HostTable {
             self.apply(host, at, &numbered.update);
             let state = match self.slot_of.get(&host) {
                 Some(slot) => self.hosts[*slot as usize].as_mut(),
-                None => self.waiting.get_mut(&host),
+                None => self.unbound.get_mut(&host),
             };
             if let Some(state) = state {
                 state.position = (numbered.incarnation, numbered.sequence);
@@ -376,14 +376,14 @@ impl HostTable {
     pub fn state(&self, host: Uuid) -> Option<&HostState> {
         match self.slot_of.get(&host) {
             Some(slot) => self.get(*slot),
-            None => self.waiting.get(&host).map(|state| &**state),
+            None => self.unbound.get(&host).map(|state| &**state),
         }
     }
 
     /// Whether hosts were added since placement was last followed.
     #[must_use]
-    pub fn has_newcomers(&self) -> bool {
-        !self.newcomers.is_empty()
+    pub fn has_recently_unbound(&self) -> bool {
+        !self.recently_unbound.is_empty()
     }
 
     /// Advances the time: hosts that were silent for too long are down from here on.
@@ -431,10 +431,10 @@ impl HostTable {
                 self.follow_root(state, &classes, touch);
             }
         }
-        for host in std::mem::take(&mut self.newcomers) {
+        for host in std::mem::take(&mut self.recently_unbound) {
             if let Some(root) = state
                 .provider_id(host)
-                .filter(|_| self.waiting.contains_key(&host))
+                .filter(|_| self.unbound.contains_key(&host))
             {
                 let what = What::Anything;
                 self.follow_root(state, &classes, Touch { root, what });
@@ -463,11 +463,11 @@ impl HostTable {
         if bound.is_some() && bound != uuid {
             // The host's provider is gone, or its slot was reused; its agent may still be running.
             if let Some(host) = self.unbind(slot) {
-                self.waiting.insert(host.uuid, host);
+                self.unbound.insert(host.uuid, host);
             }
         }
         let Some(provider) = provider else { return };
-        if let Some(host) = self.waiting.remove(&provider.uuid) {
+        if let Some(host) = self.unbound.remove(&provider.uuid) {
             self.bind(slot, host);
         }
         if self.get(slot).is_some() {
@@ -489,13 +489,13 @@ impl HostTable {
 
     /// Binds a host to a slot directly, for tables without placement, such as in tests.
     pub fn bind_to_slot(&mut self, host: Uuid, slot: u32) {
-        if let Some(state) = self.waiting.remove(&host) {
+        if let Some(state) = self.unbound.remove(&host) {
             self.bind(slot, state);
         }
     }
 
     /// Counts an instance that was just claimed for a host, until its agent reports it.
-    pub fn expect(&mut self, slot: u32, instance: &InstanceReport) {
+    pub fn add_pending_instance(&mut self, slot: u32, instance: &InstanceReport) {
         let Some(mut state) = self.hosts.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
@@ -508,12 +508,12 @@ impl HostTable {
     }
 
     /// Removes an expected instance whose claim was released before the agent reported it.
-    pub fn expect_no_more(&mut self, slot: u32, instance: Uuid) {
+    pub fn remove_pending_instance(&mut self, slot: u32, instance: Uuid) {
         let Some(mut state) = self.hosts.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
         let found = state.instances.get(&instance);
-        if found.is_some_and(|instance| instance.is_expected) {
+        if found.is_some_and(|instance| instance.is_pending) {
             self.take_instance(Some(slot), &mut state, instance);
         }
         self.put_back(Some(slot), state);

@@ -22,7 +22,7 @@ pub enum Verdict<'a> {
     /// Only hosts outside of the set pass.
     Outside(Cow<'a, SlotSet>),
     /// Hosts of some kinds pass, such as those of a platform or combination of aggregates.
-    Kinds(Kinds<'a>),
+    Partition(Partition<'a>),
     /// A predicate that has to be evaluated host by host.
     Each(Box<dyn Fn(u32) -> bool + Send + Sync + 'a>),
 }
@@ -34,7 +34,7 @@ impl fmt::Debug for Verdict<'_> {
             Self::None => "None",
             Self::Within(_) => "Within",
             Self::Outside(_) => "Outside",
-            Self::Kinds(_) => "Kinds",
+            Self::Partition(_) => "Partition",
             Self::Each(_) => "Each",
         })
     }
@@ -42,7 +42,7 @@ impl fmt::Debug for Verdict<'_> {
 
 /// A partition of hosts into kinds, each of which passes or does not.
 #[derive(Clone, Debug)]
-pub struct Kinds<'a> {
+pub struct Partition<'a> {
     kind_of: &'a [u32],
     passes: Vec<bool>,
     /// The hosts of the kinds that pass, or of those that do not; empty if both are too many to
@@ -51,7 +51,7 @@ pub struct Kinds<'a> {
     few_pass: bool,
 }
 
-impl<'a> Kinds<'a> {
+impl<'a> Partition<'a> {
     /// The verdict over kinds, from the kind of each slot, and for each kind its hosts and whether
     /// they pass. A slot whose kind is out of range does not pass.
     pub fn verdict(
@@ -80,7 +80,7 @@ impl<'a> Kinds<'a> {
         if few.len() > SETS_MAX {
             few.clear();
         }
-        Verdict::Kinds(Self {
+        Verdict::Partition(Self {
             kind_of,
             passes,
             few,
@@ -136,7 +136,7 @@ impl Verdict<'_> {
             Self::None => 0,
             Self::Within(set) => set.word(word),
             Self::Outside(set) => !set.word(word),
-            Self::Kinds(kinds) => kinds.word(word),
+            Self::Partition(kinds) => kinds.word(word),
         }
     }
 
@@ -148,7 +148,7 @@ impl Verdict<'_> {
             Self::None => false,
             Self::Within(set) => set.contains(slot),
             Self::Outside(set) => !set.contains(slot),
-            Self::Kinds(kinds) => kinds.passes(slot),
+            Self::Partition(kinds) => kinds.passes(slot),
             Self::Each(asks) => asks(slot),
         }
     }

@@ -25,13 +25,9 @@
 //! the best score, and removed from the mask if it is infeasible. Tests that cost more than a mask
 //! (trees, topology rules) are made only for such hosts: see [`Feasibility`].
 
-use placewright_placement::slot_set::SlotSet;
-use smallvec::SmallVec;
-
 use super::feasibility::Feasibility;
 use super::{Ranked, Ranker};
 use crate::clock::Clock;
-use crate::hosts::column::Column;
 use crate::hosts::table::{HostChange, HostTable};
 use crate::weighers::Term;
 
@@ -41,18 +37,18 @@ mod candidates;
 mod changes;
 mod class_index;
 mod feasibility_cache;
+mod fleet;
 mod range_end;
 mod range_search;
+mod scale;
 mod scores;
 #[cfg(test)]
 mod tests;
 
 pub use changes::ChangeLog;
 pub use class_index::ClassIndex;
+pub use fleet::Fleet;
 pub use scores::ScoreCache;
-
-/// The number of blocks in a group.
-const GROUP_BLOCKS: usize = 16;
 
 /// The maximum number of lists of terms with kept scores.
 const SCORE_CACHES_MAX: usize = 8;
@@ -114,36 +110,3 @@ impl SharedScores {
         (self.caches.get(number), fleet)
     }
 }
-
-/// The current state of all hosts.
-#[derive(Clone, Copy, Debug)]
-pub struct Fleet<'a> {
-    /// The log of recent changes.
-    pub log: &'a ChangeLog,
-    /// The columns with the weighed values.
-    pub columns: &'a [Column],
-    /// The slots that hold a host.
-    pub hosts: &'a SlotSet,
-}
-
-/// The affine map from raw values to shares of the score, given the range over some hosts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Scale {
-    low: f64,
-    high: f64,
-    factor: f64,
-}
-
-impl Scale {
-    fn new(multiplier: f64, low: f64, high: f64) -> Self {
-        let factor = if high > low {
-            multiplier / (high - low)
-        } else {
-            0.0
-        };
-        Self { low, high, factor }
-    }
-}
-
-/// A small vector with one entry for each term.
-type PerTerm<T> = SmallVec<[T; 6]>;

@@ -85,7 +85,7 @@ impl Scheduler {
             found.count += 1;
             used.insert(slot);
             if !request.topology_rules.is_empty() {
-                request.mates.insert(instance);
+                request.siblings.insert(instance);
             }
             if let Some(host) = self.hosts.get(slot) {
                 *found.by_cell.entry(host.names.cell).or_default() += 1;
@@ -190,7 +190,7 @@ impl Scheduler {
                         .map(|(name, value)| (name.to_owned(), value.to_owned()))
                         .collect(),
                 };
-                self.hosts.expect(slot, &report);
+                self.hosts.add_pending_instance(slot, &report);
             }
             return Ok(slot);
         }

@@ -60,7 +60,7 @@ pub(super) fn has_cacheable_size(request: &RequestSpec) -> bool {
         + hints
         + properties
         + listed(&request.ignore_hosts)
-        + (aggregates + request.mates.len()) * ITEM_BYTES
+        + (aggregates + request.siblings.len()) * ITEM_BYTES
         + (groups + profiles) * 16 * ITEM_BYTES
         <= BYTES_MAX
 }
@@ -98,7 +98,7 @@ pub(super) fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
         device_profiles,
         // Evaluated in each search, together with the instances that they are about.
         topology_rules: _,
-        mates: _,
+        siblings: _,
     } = one;
     let group = |request: &RequestSpec| {
         let group = request.instance_group.as_ref();

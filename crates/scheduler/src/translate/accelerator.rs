@@ -1,10 +1,10 @@
 //! Device profiles of the accelerator service.
 
+use super::outside::Outside;
 use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::extra_spec_field;
 use crate::request::{DeviceProfile, RequestGroup, RequestSpec};
-use crate::translate::steps::Outside;
 use placewright_types::text::whole_number;
 
 /// The extra spec that names a flavor's device profile.

@@ -18,9 +18,9 @@ use uuid::Uuid;
 
 use crate::error::{BadRequest, Warning};
 use crate::request::RequestSpec;
-use crate::translate::Translation;
+use crate::translate::guest_requirements::GuestRequirements;
 use crate::translate::target::{ComputeNode, Target};
-use crate::translate::wish::Wishes;
+use crate::translate::translation::Translation;
 
 mod aggregate;
 mod capability;
@@ -114,7 +114,7 @@ pub enum Prefilter {
 
 /// The environment of the pre-filters and the [target](crate::translate::target): facts about the
 /// fleet.
-pub trait Surroundings {
+pub trait Environment {
     /// Visits every host aggregate with its metadata, in rising order of UUID.
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>));
 
@@ -168,7 +168,7 @@ impl PrefilterRefusal {
 
 /// The constraints that the pre-filters add to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Additions {
+pub struct AddedConstraints {
     /// Traits that the host itself must have.
     pub root_required: BTreeSet<String>,
     /// Traits that the host itself must not have.
@@ -186,16 +186,16 @@ pub struct Additions {
 }
 
 /// The input of a pre-filter.
-struct Look<'a> {
+struct PrefilterInput<'a> {
     spec: &'a RequestSpec,
-    wishes: Wishes<'a>,
+    requirements: GuestRequirements<'a>,
     translation: &'a Translation,
     options: &'a PrefilterOptions,
-    surroundings: &'a dyn Surroundings,
+    environment: &'a dyn Environment,
 }
 
 /// A pre-filter. It returns whether it applied to the request.
-type Step = fn(&Look<'_>, &mut Additions) -> Result<bool, PrefilterRefusal>;
+type Step = fn(&PrefilterInput<'_>, &mut AddedConstraints) -> Result<bool, PrefilterRefusal>;
 
 const STEPS: [(Prefilter, Step); 14] = [
     (Prefilter::RequireTenantAggregate, aggregate::tenant),
@@ -226,25 +226,25 @@ pub fn apply(
     spec: &RequestSpec,
     translation: &Translation,
     options: &PrefilterOptions,
-    surroundings: &dyn Surroundings,
-) -> Result<Additions, PrefilterRefusal> {
-    let look = Look {
+    environment: &dyn Environment,
+) -> Result<AddedConstraints, PrefilterRefusal> {
+    let input = PrefilterInput {
         spec,
-        wishes: Wishes::of(spec),
+        requirements: GuestRequirements::of(spec),
         translation,
         options,
-        surroundings,
+        environment,
     };
-    let mut additions = Additions::default();
+    let mut added = AddedConstraints::default();
     for (name, step) in STEPS {
-        if step(&look, &mut additions)? {
-            additions.applied.push(name);
+        if step(&input, &mut added)? {
+            added.applied.push(name);
         }
     }
-    Ok(additions)
+    Ok(added)
 }
 
-impl Additions {
+impl AddedConstraints {
     /// Adds the constraints to a translated request and its fallback.
     pub fn add_to(&self, translation: &mut Translation) {
         let pci_groups = &translation.pci_groups;

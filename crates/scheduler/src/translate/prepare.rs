@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::error::BadRequest;
 use crate::request::RequestSpec;
 use crate::translate::prefilter::{
-    self, Prefilter, PrefilterOptions, PrefilterRefusal, Surroundings,
+    self, Environment, Prefilter, PrefilterOptions, PrefilterRefusal,
 };
 use crate::translate::target::{self, TargetRefusal};
 use crate::translate::{self, TranslateOptions, Translation};
@@ -97,17 +97,17 @@ impl From<TargetRefusal> for PrepareRefusal {
 pub fn prepare(
     spec: &RequestSpec,
     options: &PrepareOptions,
-    surroundings: &dyn Surroundings,
+    environment: &dyn Environment,
 ) -> Result<Prepared, PrepareRefusal> {
     let mut translation = translate::translate(spec, &options.translate)?;
-    let additions = prefilter::apply(spec, &translation, &options.prefilter, surroundings)?;
-    additions.add_to(&mut translation);
+    let added = prefilter::apply(spec, &translation, &options.prefilter, environment)?;
+    added.add_to(&mut translation);
     let forms = [
         Some(&mut translation.request),
         translation.fallback.as_mut(),
     ];
     for request in forms.into_iter().flatten() {
-        target::point(request, spec, |target| surroundings.compute_nodes(target))?;
+        target::point(request, spec, |target| environment.compute_nodes(target))?;
     }
     let query = translation.request.to_candidate_query()?;
     translation.rules.extend(translation.request.host_rule());
@@ -117,7 +117,7 @@ pub fn prepare(
         query,
         fallback: fallback.transpose()?,
         translation,
-        prefilters: additions.applied,
+        prefilters: added.applied,
         class: None,
     })
 }

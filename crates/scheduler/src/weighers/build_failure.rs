@@ -1,6 +1,6 @@
 //! `BuildFailureWeigher`: failed builds, the fewer the better.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
 
 /// The weigher as registered in [`super::ALL`].
@@ -11,5 +11,5 @@ pub(super) const WEIGHER: Weigher = Weigher {
     is_subtracted: true,
     low: None,
     high: None,
-    compile: |_| Ok(Raw::Column(column::FAILED_BUILDS)),
+    compile: |_| Ok(RawValues::Column(column::FAILED_BUILDS)),
 };

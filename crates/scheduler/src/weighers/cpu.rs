@@ -1,6 +1,6 @@
 //! `CPUWeigher`: free CPUs, with the allocation ratio.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
 
 /// The weigher as registered in [`super::ALL`].
@@ -11,5 +11,5 @@ pub(super) const WEIGHER: Weigher = Weigher {
     is_subtracted: false,
     low: Some(0.0),
     high: None,
-    compile: |_| Ok(Raw::Column(column::CPUS_FREE)),
+    compile: |_| Ok(RawValues::Column(column::CPUS_FREE)),
 };

@@ -2,7 +2,7 @@
 
 use placewright_placement::slot_set::SlotSet;
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 
 /// The weigher as registered in [`super::ALL`].
 pub(super) const WEIGHER: Weigher = Weigher {
@@ -16,10 +16,10 @@ pub(super) const WEIGHER: Weigher = Weigher {
         let destination = context.request.requested_destination.as_ref();
         let destination = destination.filter(|wanted| wanted.allow_cross_cell_move);
         let Some(cell) = destination.and_then(|wanted| wanted.cell) else {
-            return Ok(Raw::Constant(0.0));
+            return Ok(RawValues::Constant(0.0));
         };
         let at_home: Option<&SlotSet> = context.hosts.of_cell(cell);
-        Ok(Raw::Each(Box::new(move |slot| {
+        Ok(RawValues::Each(Box::new(move |slot| {
             let is_at_home = at_home.is_some_and(|hosts| hosts.contains(slot));
             if is_at_home { 1.0 } else { -1.0 }
         })))

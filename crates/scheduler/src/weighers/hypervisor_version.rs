@@ -1,6 +1,6 @@
 //! `HypervisorVersionWeigher`: the hypervisor's version, the newer the better.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
 
 /// The weigher as registered in [`super::ALL`].
@@ -11,5 +11,5 @@ pub(super) const WEIGHER: Weigher = Weigher {
     is_subtracted: false,
     low: None,
     high: None,
-    compile: |_| Ok(Raw::Column(column::HYPERVISOR_VERSION)),
+    compile: |_| Ok(RawValues::Column(column::HYPERVISOR_VERSION)),
 };

@@ -3,7 +3,7 @@
 //!
 //! Disabled while the configured multiplier is 0, whatever aggregates say.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::config;
 use crate::context::Context;
 use crate::hosts::property_counts::compared;
@@ -19,10 +19,10 @@ pub(super) const WEIGHER: Weigher = Weigher {
     compile: |context| {
         let wanted = wanted(context);
         if wanted.is_empty() {
-            return Ok(Raw::Constant(0.0));
+            return Ok(RawValues::Constant(0.0));
         }
         let properties = context.hosts.properties();
-        Ok(Raw::Each(Box::new(move |slot| {
+        Ok(RawValues::Each(Box::new(move |slot| {
             let shares = wanted
                 .iter()
                 .map(|(number, ratio)| ratio * f64::from(properties.count(slot, *number)));

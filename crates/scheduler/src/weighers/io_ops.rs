@@ -1,6 +1,6 @@
 //! `IoOpsWeigher`: busy instances; few are better by default.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
 
 /// The weigher as registered in [`super::ALL`].
@@ -11,5 +11,5 @@ pub(super) const WEIGHER: Weigher = Weigher {
     is_subtracted: false,
     low: Some(0.0),
     high: None,
-    compile: |_| Ok(Raw::Column(column::IO_OPS)),
+    compile: |_| Ok(RawValues::Column(column::IO_OPS)),
 };

@@ -3,7 +3,7 @@
 //! A host that lacks a metric gets `weight_of_unavailable`. Where `[metrics] required` is set, it
 //! is rejected instead, in the weigher's name.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
 
 /// The name in the configuration and in explanations.
@@ -22,11 +22,11 @@ pub(super) const WEIGHER: Weigher = Weigher {
         let configured = context.config.metrics.weight_multiplier;
         let overrides = hosts.aggregates().overrides("metrics_weight_multiplier");
         if context.config.metrics.required || (overrides.is_none() && configured != 0.0) {
-            return Ok(Raw::Column(column::METRICS));
+            return Ok(RawValues::Column(column::METRICS));
         }
         // For a host whose multiplier is 0, missing metrics are ignored instead of giving the
         // weight of unavailable metrics.
-        Ok(Raw::Each(Box::new(move |slot| {
+        Ok(RawValues::Each(Box::new(move |slot| {
             let other = overrides.and_then(|overrides| overrides.get(slot));
             if other.unwrap_or(configured) == 0.0 {
                 hosts.sum_of_metrics(slot)

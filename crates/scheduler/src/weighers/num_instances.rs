@@ -1,6 +1,6 @@
 //! `NumInstancesWeigher`: instances; off unless a multiplier says whether many or few are better.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
 
 /// The weigher as registered in [`super::ALL`].
@@ -11,5 +11,5 @@ pub(super) const WEIGHER: Weigher = Weigher {
     is_subtracted: false,
     low: None,
     high: None,
-    compile: |_| Ok(Raw::Column(column::INSTANCES)),
+    compile: |_| Ok(RawValues::Column(column::INSTANCES)),
 };

@@ -1,6 +1,6 @@
 //! `FragmentationWeigher`: prefers hosts where a request wastes the least of shared devices.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::hosts::fragmentation::{Demand, WHOLE};
 
 /// The weigher as registered in [`super::ALL`].
@@ -13,18 +13,18 @@ pub(super) const WEIGHER: Weigher = Weigher {
     high: None,
     compile: |context| {
         let Some(packing) = context.hosts.packing() else {
-            return Ok(Raw::Constant(0.0));
+            return Ok(RawValues::Constant(0.0));
         };
-        let (board, demand) = (packing.board(), packing.demand(context.request));
+        let (loss_cache, demand) = (packing.loss_cache(), packing.demand(context.request));
         let least = worst(&demand);
-        Ok(match board.growths(demand) {
-            Some(growths) => Raw::Each(Box::new(move |slot| {
-                growths.of(slot).map_or(least, |growth| -growth)
+        Ok(match loss_cache.gradients(demand) {
+            Some(gradients) => RawValues::Each(Box::new(move |slot| {
+                gradients.of(slot).map_or(least, |growth| -growth)
             })),
             // No losses are cached for a request that was not searched for, so they are computed
             // host by host.
-            None => Raw::Each(Box::new(move |slot| {
-                let place = board.place(slot, &demand);
+            None => RawValues::Each(Box::new(move |slot| {
+                let place = loss_cache.place(slot, &demand);
                 place.map_or(least, |place| -place.growth)
             })),
         })

@@ -1,7 +1,7 @@
 //! `PCIWeigher`: prefers few free PCI devices, so that hosts with many stay free for requests that
 //! need many.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::hosts::column;
 
 /// The weigher as registered in [`super::ALL`].
@@ -12,5 +12,5 @@ pub(super) const WEIGHER: Weigher = Weigher {
     is_subtracted: false,
     low: None,
     high: None,
-    compile: |_| Ok(Raw::Column(column::FEW_DEVICES)),
+    compile: |_| Ok(RawValues::Column(column::FEW_DEVICES)),
 };

@@ -1,6 +1,6 @@
 //! The soft policies of server groups: members on the host count for it, or against it.
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::filters::{Context, members_by_host};
 use crate::request::GroupPolicy;
 
@@ -28,13 +28,13 @@ pub(super) const ANTI_AFFINITY: Weigher = Weigher {
 
 /// The number of members of the request's group on every host, times `sign`, if the group has the
 /// policy.
-fn members<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> Raw<'a> {
+fn members<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> RawValues<'a> {
     let group = context.request.instance_group.as_ref();
     let Some(group) = group.filter(|group| group.policy == Some(policy)) else {
-        return Raw::Constant(0.0);
+        return RawValues::Constant(0.0);
     };
     let counts = members_by_host(context, group).into_iter();
-    Raw::Sparse {
+    RawValues::Sparse {
         few: counts
             .map(|(slot, count)| (slot, sign * f64::from(count)))
             .collect(),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
-use super::weigher::{Raw, Weigher};
+use super::weigher::{RawValues, Weigher};
 use crate::context::Context;
 use crate::hosts::places::{Chain, LevelPlaces, NOWHERE, Places};
 use crate::request::group::{HOST_LEVEL, Strength, TopologyRelation, TopologyRule};
@@ -25,18 +25,20 @@ pub(super) const WEIGHER: Weigher = Weigher {
         let of_group = group.flat_map(|group| &group.topology_rules);
         let rules = context.request.topology_rules.iter().chain(of_group);
         let soft = rules.filter(|rule| rule.strength == Strength::Soft);
-        let wishes: Vec<Wish<'_>> = soft.filter_map(|rule| Wish::of(context, rule)).collect();
-        if wishes.is_empty() {
-            return Ok(Raw::Constant(0.0));
+        let bound: Vec<BoundSoftRule<'_>> = soft
+            .filter_map(|rule| BoundSoftRule::of(context, rule))
+            .collect();
+        if bound.is_empty() {
+            return Ok(RawValues::Constant(0.0));
         }
-        Ok(Raw::Each(Box::new(move |slot| {
-            wishes.iter().fold(0.0, |sum, wish| sum + wish.value(slot))
+        Ok(RawValues::Each(Box::new(move |slot| {
+            bound.iter().fold(0.0, |sum, rule| sum + rule.value(slot))
         })))
     },
 };
 
 /// A soft rule bound to the present places of the other instances.
-struct Wish<'a> {
+struct BoundSoftRule<'a> {
     weight: f64,
     values: Values<'a>,
 }
@@ -63,7 +65,7 @@ enum Values<'a> {
     },
 }
 
-impl<'a> Wish<'a> {
+impl<'a> BoundSoftRule<'a> {
     /// `None` if the rule cannot influence the ranking.
     fn of(context: &Context<'a>, rule: &TopologyRule) -> Option<Self> {
         let hosts = hosts_of_others(context, rule);
@@ -180,7 +182,7 @@ impl Values<'_> {
 fn hosts_of_others(context: &Context<'_>, rule: &TopologyRule) -> BTreeMap<u32, u32> {
     let mut others: BTreeSet<Uuid> = rule.to.clone();
     if others.is_empty() {
-        others.extend(&context.request.mates);
+        others.extend(&context.request.siblings);
         if let Some(group) = &context.request.instance_group {
             others.extend(&group.members);
             others.extend(context.hosts.members_of(group.uuid));

@@ -30,10 +30,10 @@ pub struct Weigher {
 }
 
 /// Compiles a request into the values of all hosts.
-pub type Compile = for<'a> fn(&Context<'a>) -> Result<Raw<'a>, BadRequest>;
+pub type Compile = for<'a> fn(&Context<'a>) -> Result<RawValues<'a>, BadRequest>;
 
 /// Where the raw values of the hosts are found.
-pub enum Raw<'a> {
+pub enum RawValues<'a> {
     /// All hosts have the same value.
     Constant(f64),
     /// The values are in this column of the [`HostTable`].
@@ -49,7 +49,7 @@ pub enum Raw<'a> {
     Each(Box<dyn Fn(u32) -> f64 + Send + Sync + 'a>),
 }
 
-impl fmt::Debug for Raw<'_> {
+impl fmt::Debug for RawValues<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Constant(number) => write!(f, "Constant({number})"),
@@ -74,7 +74,7 @@ pub struct Compiled<'a> {
     /// The declared upper end of the values.
     pub high: Option<f64>,
     /// Where the raw values of the hosts are found.
-    pub raw: Raw<'a>,
+    pub raw: RawValues<'a>,
 }
 
 impl<'a> Compiled<'a> {
@@ -114,7 +114,7 @@ impl<'a> Compiled<'a> {
         name: &'a str,
         multiplier: f64,
         overrides: Option<OverrideColumn<'a>>,
-        raw: Raw<'a>,
+        raw: RawValues<'a>,
     ) -> Self {
         Self {
             name,
@@ -131,7 +131,7 @@ impl<'a> Compiled<'a> {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let is_even =
-            matches!(self.raw, Raw::Constant(_)) && self.low.is_none() && self.high.is_none();
+            matches!(self.raw, RawValues::Constant(_)) && self.low.is_none() && self.high.is_none();
         is_even || (self.multiplier == 0.0 && self.overrides.is_none())
     }
 
@@ -140,7 +140,7 @@ impl<'a> Compiled<'a> {
     #[must_use]
     pub fn term(&self) -> Option<Term> {
         match self.raw {
-            Raw::Column(column) if self.overrides.is_none() => Some(Term {
+            RawValues::Column(column) if self.overrides.is_none() => Some(Term {
                 column,
                 multiplier: self.multiplier,
                 low: self.low,
@@ -166,12 +166,12 @@ impl<'a> Compiled<'a> {
     #[inline]
     pub fn number(&self, hosts: &HostTable, slot: u32) -> f64 {
         let number = match &self.raw {
-            Raw::Constant(number) => *number,
-            Raw::Column(column) => hosts.columns()[*column].get(slot),
-            Raw::Sparse { few, rest } => few
+            RawValues::Constant(number) => *number,
+            RawValues::Column(column) => hosts.columns()[*column].get(slot),
+            RawValues::Sparse { few, rest } => few
                 .binary_search_by_key(&slot, |(slot, _)| *slot)
                 .map_or(*rest, |index| few[index].1),
-            Raw::Each(ask) => ask(slot),
+            RawValues::Each(ask) => ask(slot),
         };
         let number = self
             .low

@@ -7,7 +7,7 @@ use placewright_placement::slot_set::SlotSet;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::{HostChange, HostTable, Tracked};
+use super::{DerivedConfig, HostChange, HostTable};
 use crate::hosts::amounts::Amounts;
 use crate::hosts::column;
 use crate::hosts::state::{
@@ -23,7 +23,7 @@ impl HostTable {
     pub(super) fn take_state(&mut self, host: Uuid) -> Option<(Option<u32>, Box<HostState>)> {
         match self.slot_of.get(&host).copied() {
             Some(slot) => Some((Some(slot), self.hosts[slot as usize].take()?)),
-            None => Some((None, self.waiting.remove(&host)?)),
+            None => Some((None, self.unbound.remove(&host)?)),
         }
     }
 
@@ -34,8 +34,8 @@ impl HostTable {
             self.refresh(slot);
         } else {
             let uuid = state.uuid;
-            if self.waiting.insert(uuid, state).is_none() {
-                self.newcomers.push(uuid);
+            if self.unbound.insert(uuid, state).is_none() {
+                self.recently_unbound.push(uuid);
             }
         }
     }
@@ -69,7 +69,7 @@ impl HostTable {
         state.is_forced_down = report.is_forced_down;
         // Expected instances that are missing from the report are still under way.
         let spoken_of =
-            |(uuid, instance): (&Uuid, &HostInstance)| (!instance.is_expected).then_some(*uuid);
+            |(uuid, instance): (&Uuid, &HostInstance)| (!instance.is_pending).then_some(*uuid);
         let gone: Vec<Uuid> = state.instances.iter().filter_map(spoken_of).collect();
         for uuid in gone {
             self.take_instance(slot, state, uuid);
@@ -126,10 +126,10 @@ impl HostTable {
         slot: Option<u32>,
         state: &mut HostState,
         report: &InstanceReport,
-        is_expected: bool,
+        is_pending: bool,
     ) {
         self.take_instance(slot, state, report.uuid);
-        let properties = if self.tracked.image_properties {
+        let properties = if self.derived_config.image_properties {
             let canonical = ImageProperties::new(report.image_properties.clone());
             // Properties that no image could have are dropped: no request matches them.
             self.properties.enter(&canonical.unwrap_or_default())
@@ -138,7 +138,7 @@ impl HostTable {
         };
         let instance = HostInstance {
             group: report.group,
-            is_expected,
+            is_pending,
             properties,
         };
         if let Some(slot) = slot {
@@ -272,8 +272,8 @@ impl HostTable {
         let Some(state) = self.hosts[slot as usize].as_deref() else {
             return;
         };
-        let expected = state.expected_count();
-        let (metrics, lacks_metric) = self.tracked.weigh_metrics(state);
+        let expected = state.pending_count();
+        let (metrics, lacks_metric) = self.derived_config.weigh_metrics(state);
         let version = state.platform.hypervisor_version.unwrap_or(0);
         for (number, value) in [
             // An expected instance counts as busy.
@@ -300,7 +300,12 @@ impl HostTable {
         let Some(state) = self.hosts.get(slot as usize).and_then(Option::as_deref) else {
             return;
         };
-        let due = Timestamp(state.heard_at.0.saturating_add(self.tracked.down_after_us));
+        let due = Timestamp(
+            state
+                .heard_at
+                .0
+                .saturating_add(self.derived_config.down_after_us),
+        );
         let was_up = self.up.contains(slot);
         let is_up = !state.is_forced_down && due >= self.now;
         self.up.set(slot, is_up);
@@ -316,7 +321,7 @@ impl HostTable {
     }
 }
 
-impl Tracked {
+impl DerivedConfig {
     /// The weighted sum of a host's metrics, and whether one of them is missing.
     ///
     /// A missing metric that would count makes it the raw weight of the unavailable.
@@ -345,7 +350,7 @@ impl HostTable {
         let Some(state) = self.get(slot) else {
             return 0.0;
         };
-        let metrics = self.tracked.metrics.iter();
+        let metrics = self.derived_config.metrics.iter();
         let known = metrics.filter_map(|(name, ratio)| Some(state.metric(name)? * ratio));
         known.fold(0.0, |sum, share| sum + share)
     }

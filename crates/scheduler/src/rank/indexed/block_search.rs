@@ -1,7 +1,6 @@
 //! Best-first search over blocks: yields the block with the largest upper bound.
 
-use super::GROUP_BLOCKS;
-use super::bounds::Bounds;
+use super::bounds::{Bounds, GROUP_BLOCKS};
 use crate::block::{self, smaller};
 
 /// The state of a search over blocks.

@@ -1,8 +1,10 @@
 //! Upper bounds for blocks of hosts in two layers: a search visits few groups, and the blocks of
 //! fewer.
 
-use super::GROUP_BLOCKS;
 use crate::block::{self, larger};
+
+/// The number of blocks in a group.
+pub(super) const GROUP_BLOCKS: usize = 16;
 
 /// For each block an upper bound over its hosts, and for each group an upper bound over its
 /// blocks.

@@ -1,8 +1,8 @@
 //! The ends of the range of a term: its minimum and maximum over the feasible hosts of a class.
 
-use super::Fleet;
 use super::bounds::Bounds;
 use super::changes::{Changes, Position};
+use super::fleet::Fleet;
 use crate::block::{self, BLOCK_HOSTS, larger};
 use crate::hosts::column::{OnLoss, on_loss};
 use crate::hosts::table::HostChange;

@@ -1,9 +1,9 @@
 //! The search for the host at one end of a term's range.
 
-use super::Fleet;
 use super::block_search::BlockSearch;
 use super::candidates::Candidates;
 use super::feasibility_cache::{FeasibilityCache, slot_of};
+use super::fleet::Fleet;
 use super::range_end::{Extremum, RangeEnd};
 use super::scores::ScoreCache;
 use crate::block::BLOCK_HOSTS;

@@ -3,8 +3,9 @@
 use super::block_search::BlockSearch;
 use super::bounds::Bounds;
 use super::changes::Position;
+use super::fleet::Fleet;
 use super::range_end::Side;
-use super::{Fleet, PerTerm, Scale};
+use super::scale::{PerTerm, Scale};
 use crate::block::{self, BLOCK_HOSTS, larger, smaller};
 use crate::clock::Clock;
 use crate::hosts::table::HostChange;

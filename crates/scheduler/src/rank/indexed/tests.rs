@@ -6,7 +6,8 @@ use placewright_placement::touch::What;
 
 use placewright_placement::slot_set::SlotSet;
 
-use super::{ChangeLog, ClassIndex, Column, Fleet, HostChange, ScoreCache};
+use super::{ChangeLog, ClassIndex, Fleet, HostChange, ScoreCache};
+use crate::hosts::column::Column;
 use crate::rank::Ranked;
 use crate::rank::feasibility::{BlockFeasibility, Feasibility};
 use crate::weighers::Term;

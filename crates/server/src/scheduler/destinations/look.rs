@@ -221,7 +221,7 @@ fn request_of(ask: &Ask, index: usize) -> Cow<'_, RequestSpec> {
         return Cow::Borrowed(request);
     }
     let mut request = request.clone();
-    request.mates = ask.instances.iter().copied().collect();
-    request.mates.remove(&ask.instances[index]);
+    request.siblings = ask.instances.iter().copied().collect();
+    request.siblings.remove(&ask.instances[index]);
     Cow::Owned(request)
 }

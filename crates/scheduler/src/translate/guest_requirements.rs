@@ -8,7 +8,7 @@ use placewright_types::text::means_true;
 
 /// The requirements of a request: the flavor and the properties of its image.
 #[derive(Clone, Copy, Debug)]
-pub struct Wishes<'a> {
+pub struct GuestRequirements<'a> {
     /// The flavor with its extra specs.
     pub flavor: &'a Flavor,
     /// The properties of the image; `None` without an image.
@@ -17,12 +17,12 @@ pub struct Wishes<'a> {
 
 /// A value and the field that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said<'a> {
+pub(crate) struct SourcedValue<'a> {
     pub(crate) value: &'a str,
     pub(crate) field: String,
 }
 
-impl<'a> Wishes<'a> {
+impl<'a> GuestRequirements<'a> {
     /// The flavor and image of a request.
     #[must_use]
     pub fn of(spec: &'a RequestSpec) -> Self {
@@ -50,20 +50,24 @@ impl<'a> Wishes<'a> {
 
     /// The value of flavor or image, which must not contradict each other; an empty text counts as
     /// absent.
-    pub(crate) fn agreed(&self, scope: &str, key: &str) -> Result<Option<Said<'a>>, BadRequest> {
+    pub(crate) fn merged(
+        &self,
+        scope: &str,
+        key: &str,
+    ) -> Result<Option<SourcedValue<'a>>, BadRequest> {
         let of_flavor = self.of_flavor(scope, key).filter(|text| !text.is_empty());
         let of_image = self.of_image(scope, key).filter(|text| !text.is_empty());
         if let (Some(flavor), Some(image)) = (of_flavor, of_image)
             && flavor != image
         {
-            return Err(disagreement(scope, key, flavor, image));
+            return Err(contradiction(scope, key, flavor, image));
         }
         Ok(match (of_flavor, of_image) {
-            (Some(value), _) => Some(Said {
+            (Some(value), _) => Some(SourcedValue {
                 value,
                 field: flavor_field(scope, key),
             }),
-            (None, Some(value)) => Some(Said {
+            (None, Some(value)) => Some(SourcedValue {
                 value,
                 field: image_field(scope, key),
             }),
@@ -71,28 +75,28 @@ impl<'a> Wishes<'a> {
         })
     }
 
-    /// As [`Self::agreed`], checked against a set of words.
-    pub(crate) fn agreed_word(
+    /// As [`Self::merged`], checked against a set of words.
+    pub(crate) fn merged_keyword(
         &self,
         scope: &str,
         key: &str,
         allowed: &'static [&'static str],
     ) -> Result<Option<&'a str>, BadRequest> {
-        let Some(said) = self.agreed(scope, key)? else {
+        let Some(given) = self.merged(scope, key)? else {
             return Ok(None);
         };
-        check_word(&said, allowed)?;
-        Ok(Some(said.value))
+        check_keyword(&given, allowed)?;
+        Ok(Some(given.value))
     }
 
     /// Whether flavor or image set a flag, if they do not set it to opposite values.
-    pub(crate) fn agreed_flag(&self, key: &str) -> Result<bool, BadRequest> {
+    pub(crate) fn merged_flag(&self, key: &str) -> Result<bool, BadRequest> {
         let of_flavor = self.of_flavor("hw", key);
         let of_image = self.of_image("hw", key);
         if let (Some(flavor), Some(image)) = (of_flavor, of_image)
             && means_true(flavor) != means_true(image)
         {
-            return Err(disagreement("hw", key, flavor, image));
+            return Err(contradiction("hw", key, flavor, image));
         }
         Ok([of_flavor, of_image].into_iter().flatten().any(means_true))
     }
@@ -112,16 +116,16 @@ fn joined<'a>(
 }
 
 /// Refuses a word that is not one of those allowed.
-pub(crate) fn check_word(
-    said: &Said<'_>,
+pub(crate) fn check_keyword(
+    given: &SourcedValue<'_>,
     allowed: &'static [&'static str],
 ) -> Result<(), BadRequest> {
-    if allowed.contains(&said.value) {
+    if allowed.contains(&given.value) {
         return Ok(());
     }
     Err(BadRequest::NotAllowed {
-        field: said.field.clone(),
-        value: said.value.to_owned(),
+        field: given.field.clone(),
+        value: given.value.to_owned(),
         allowed,
     })
 }
@@ -136,7 +140,7 @@ pub(crate) fn image_field(scope: &str, key: &str) -> String {
     image::field(&format!("{scope}_{key}"))
 }
 
-fn disagreement(scope: &str, key: &str, of_flavor: &str, of_image: &str) -> BadRequest {
+fn contradiction(scope: &str, key: &str, of_flavor: &str, of_image: &str) -> BadRequest {
     BadRequest::conflict(
         image_field(scope, key),
         flavor_field(scope, key),

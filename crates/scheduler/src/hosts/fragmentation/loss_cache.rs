@@ -7,7 +7,7 @@
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::{Demand, Place, Room, Target};
+use super::{Demand, DemandForecast, Place, Room};
 
 /// The capacity of the change log; a class that is further behind starts over.
 const REMEMBERED: usize = 4_096;
@@ -16,11 +16,11 @@ const CLASSES_MAX: usize = 256;
 
 /// The free capacity of hosts, and the cached losses.
 #[derive(Clone, Debug, Default)]
-pub struct Board {
+pub struct LossCache {
     hosts: Vec<Host>,
-    target: Target,
-    /// The version of the target.
-    targets: u64,
+    forecast: DemandForecast,
+    /// The version of the forecast.
+    forecasts: u64,
     /// The log of changed hosts, and the number of changes dropped from its front.
     changed: Vec<u32>,
     forgotten: u64,
@@ -33,8 +33,8 @@ struct Host {
     memory: u64,
     /// The sum of the remaining shares of all devices.
     share: f64,
-    /// The shares that stay idle for lack of CPUs or memory, under the current target.
-    starved: f64,
+    /// The shares that stay idle for lack of CPUs or memory, under the current forecast.
+    stranded: f64,
     devices: SmallVec<[u32; 8]>,
 }
 
@@ -51,7 +51,7 @@ impl Host {
 /// The cached losses for requests of the same number of devices and the same share.
 #[derive(Clone, Debug)]
 struct Class {
-    target: u64,
+    forecast: u64,
     /// The position in the change log up to which the losses are valid.
     position: u64,
     /// By host: the growth of the devices' expected loss; infinite where too few devices are
@@ -61,31 +61,31 @@ struct Class {
 
 /// The growth of the fragmentation of hosts by one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Growths<'a> {
-    board: &'a Board,
+pub struct FragmentationGradients<'a> {
+    loss_cache: &'a LossCache,
     losses: &'a [f64],
     demand: Demand,
 }
 
-impl Growths<'_> {
+impl FragmentationGradients<'_> {
     /// The growth for one host; `None` if the request does not fit there.
     #[must_use]
     #[inline]
     pub fn of(&self, host: u32) -> Option<f64> {
         let loss = *self.losses.get(host as usize)?;
-        let room = self.board.hosts.get(host as usize)?;
+        let room = self.loss_cache.hosts.get(host as usize)?;
         if loss == f64::INFINITY {
             return None;
         }
         let cpu = room.cpu.checked_sub(self.demand.cpu)?;
         let memory = room.memory.checked_sub(self.demand.memory)?;
         let share = room.share - self.demand.total_share();
-        let after = self.board.target.starved(cpu, memory, share);
-        Some(loss + after - room.starved)
+        let after = self.loss_cache.forecast.stranded(cpu, memory, share);
+        Some(loss + after - room.stranded)
     }
 }
 
-impl Board {
+impl LossCache {
     /// Sets the free capacity of a host.
     pub fn set(&mut self, host: u32, room: &Room<'_>) {
         let index = host as usize;
@@ -100,7 +100,7 @@ impl Board {
             cpu: room.cpu,
             memory: room.memory,
             share,
-            starved: self.target.starved(room.cpu, room.memory, share),
+            stranded: self.forecast.stranded(room.cpu, room.memory, share),
             devices: room.devices.into(),
         };
         if self.changed.len() >= 2 * REMEMBERED {
@@ -111,25 +111,25 @@ impl Board {
     }
 
     /// Sets the expectation for future requests.
-    pub fn set_target(&mut self, target: Target) {
-        self.target = target;
-        self.targets += 1;
+    pub fn set_forecast(&mut self, forecast: DemandForecast) {
+        self.forecast = forecast;
+        self.forecasts += 1;
         for host in &mut self.hosts {
-            host.starved = self.target.starved(host.cpu, host.memory, host.share);
+            host.stranded = self.forecast.stranded(host.cpu, host.memory, host.share);
         }
     }
 
     /// The expectation for future requests.
     #[must_use]
-    pub fn target(&self) -> &Target {
-        &self.target
+    pub fn forecast(&self) -> &DemandForecast {
+        &self.forecast
     }
 
     /// The best devices of a host for a request; `None` if it does not fit.
     #[must_use]
     pub fn place(&self, host: u32, demand: &Demand) -> Option<Place> {
         let host = self.hosts.get(host as usize)?;
-        self.target.place(&host.room(), demand)
+        self.forecast.place(&host.room(), demand)
     }
 
     /// Updates the cached losses of a request's class.
@@ -146,15 +146,15 @@ impl Board {
         }
         let end = self.forgotten + self.changed.len() as u64;
         let class = self.classes.entry(key).or_insert_with(|| Class {
-            target: u64::MAX,
+            forecast: u64::MAX,
             position: 0,
             losses: Vec::new(),
         });
         let missed = class.position.checked_sub(self.forgotten);
         let missed = missed.and_then(|missed| usize::try_from(missed).ok());
-        let is_known = class.target == self.targets;
-        let (hosts, target) = (&self.hosts, &self.target);
-        let loss = |host: &Host| target.loss(&host.devices, demand);
+        let is_known = class.forecast == self.forecasts;
+        let (hosts, forecast) = (&self.hosts, &self.forecast);
+        let loss = |host: &Host| forecast.loss(&host.devices, demand);
         class.losses.resize(hosts.len(), f64::INFINITY);
         match missed.filter(|_| is_known) {
             Some(missed) => {
@@ -168,19 +168,19 @@ impl Board {
                 }
             }
         }
-        class.target = self.targets;
+        class.forecast = self.forecasts;
         class.position = end;
     }
 
     /// The growth of the fragmentation of hosts by a request, if [`Self::ready`] was last called
     /// for its class; `None` otherwise.
     #[must_use]
-    pub fn growths(&self, demand: Demand) -> Option<Growths<'_>> {
+    pub fn gradients(&self, demand: Demand) -> Option<FragmentationGradients<'_>> {
         let class = self.classes.get(&(demand.devices, demand.share))?;
         let end = self.forgotten + self.changed.len() as u64;
-        let is_new = class.target == self.targets && class.position == end;
-        is_new.then_some(Growths {
-            board: self,
+        let is_new = class.forecast == self.forecasts && class.position == end;
+        is_new.then_some(FragmentationGradients {
+            loss_cache: self,
             losses: &class.losses,
             demand,
         })
