@@ -39,12 +39,12 @@ impl<T> Clock<T> {
         entries.position(|entry| is_wanted(&entry.value))
     }
 
-    /// An entry by its number, without counting as a use.
+    /// An entry by its number; that is no use of it.
     pub(crate) fn peek(&self, number: usize) -> &T {
         &self.entries[number].value
     }
 
-    /// An entry by its number.
+    /// An entry by its number, which counts as a use of it.
     pub(crate) fn get(&mut self, number: usize) -> &mut T {
         let entry = &mut self.entries[number];
         entry.is_used = true;
@@ -106,13 +106,13 @@ impl<K, V> Default for ClockCache<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> ClockCache<K, V> {
-    /// An entry, without counting as a use.
+    /// An entry; that is no use of it.
     pub(crate) fn peek(&self, key: &K) -> Option<&V> {
         let number = self.number_of.get(key)?;
         Some(&self.entries.peek(*number).1)
     }
 
-    /// An entry.
+    /// An entry, which counts as a use of it.
     pub(crate) fn get(&mut self, key: &K) -> Option<&mut V> {
         let number = self.number_of.get(key)?;
         Some(&mut self.entries.get(*number).1)
@@ -144,7 +144,7 @@ impl<K: Copy + Eq + Hash, V> ClockCache<K, V> {
         &mut self.entries.get(number).1
     }
 
-    /// Removes all entries.
+    /// Removes all entries at once.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.number_of.clear();

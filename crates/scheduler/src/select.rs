@@ -9,22 +9,18 @@
 //! What is found out about a class of requests is kept in the class cache (`class_cache.rs`), from
 //! the second request of the class on.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use placewright_placement::{ConsumerUuid, QueryRefusal, State, Timestamp};
-use thiserror::Error;
+use placewright_placement::{ConsumerUuid, State, Timestamp};
 use uuid::Uuid;
 
 use crate::config::{ConfigError, SchedulerConfig};
-use crate::error::BadRequest;
 use crate::hosts::table::HostTable;
 use crate::policy::Policy;
-use crate::rank::indexed::{Indexed, SharedScores};
-use crate::rank::linear::Linear;
+use crate::rank::Ranked;
+use crate::rank::indexed::SharedScores;
 use crate::rank::weights::Weights;
-use crate::rank::{Ranked, Ranker};
 use crate::request::RequestSpec;
 use crate::translate::TranslateOptions;
 use crate::translate::prefilter::Environment;
@@ -37,16 +33,19 @@ mod class_cache;
 pub mod rebuild;
 mod request_class;
 pub mod rules;
+mod scope;
+mod search;
 mod search_context;
 mod tree_results;
 
 pub use crate::rank::weights;
 pub use candidates::Mappings;
+pub use scope::{Scope, SelectRefusal};
 
-use class_cache::{ClassCache, IndexKey};
+use class_cache::ClassCache;
 use rules::Rules;
-use search_context::SearchContext;
-use tree_results::StateVersion;
+use search::RankingMethod;
+use search_context::RequestContext;
 
 /// Decides where requests go, on a copy of placement's state and the soft state of hosts.
 #[derive(Debug)]
@@ -57,40 +56,6 @@ pub struct Scheduler {
     classes: ClassCache,
     scores: SharedScores,
     compute_version_min: u32,
-}
-
-/// The parameters of a search besides the request.
-#[derive(Clone, Debug, Default)]
-pub struct Scope {
-    /// The instance that is placed.
-    pub instance: Uuid,
-    /// The number of hosts wanted.
-    pub count: usize,
-    /// If set, only hosts of this cell are considered.
-    pub cell: Option<Uuid>,
-    /// Hosts of these cells are excluded.
-    pub without_cells: Vec<Uuid>,
-    /// These slots are excluded, in any order.
-    pub without: Vec<u32>,
-}
-
-/// The ranker that is used.
-enum RankingMethod<'w> {
-    /// An index where possible.
-    Indexed,
-    /// The linear one, which reports the weights if asked to.
-    Linear(Option<&'w mut Weights>),
-}
-
-/// Why no search is made.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum SelectRefusal {
-    /// The request is invalid.
-    #[error(transparent)]
-    BadRequest(#[from] BadRequest),
-    /// The request names a resource class or trait that does not exist.
-    #[error(transparent)]
-    Query(#[from] QueryRefusal),
 }
 
 /// The environment of the pre-filters, answered from placement and the host table.
@@ -291,69 +256,19 @@ impl Scheduler {
         self.hosts.note_request(request);
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance))?;
-        let own_rules = &prepared.translation.rules;
-        // With rules of its own, a request can have candidates on a flat host of which none
-        // satisfies the rules.
-        let class_needs_exact_test =
-            !own_rules.is_empty() || compiled.filters.needs_predicate(true);
-        let by_rules = rules.named(state);
-        let named = match (by_rules.as_ref(), compiled.filters.named()) {
-            (Some(one), Some(other)) if other.len() < one.len() => Some(other),
-            (one, other) => one.or(other),
-        };
-        let named = named.filter(|named| named.len() <= NAMED_MAX);
+        let context = RequestContext::new(state, &self.hosts, compiled, rules, prepared, scope);
+        let by_rules = context.rules.named(state);
+        let named = context.named(by_rules.as_ref());
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
-            let mut caches = self.classes.query(prepared, query, scope.cell, &self.hosts);
-            let Some(search) = caches.search(state, query)? else {
-                continue;
-            };
-            let version = StateVersion::of(state, &search);
-            caches.trees.start(caches.key, version);
-            let context = SearchContext {
-                state,
-                hosts: &self.hosts,
-                search: &search,
-                compiled: &compiled,
-                rules: &rules,
-                own_rules,
+            let caches = self.classes.query(prepared, query, scope.cell, &self.hosts);
+            let found = search::best(
+                &context,
                 query,
-                cell: scope.cell,
-                without_cells: &scope.without_cells,
-                without: &scope.without,
-                class_needs_exact_test,
-                trees: RefCell::new(caches.trees),
-            };
-            let is_indexed = matches!(method, RankingMethod::Indexed) && named.is_none();
-            let terms = is_indexed.then(|| compiled.weighers.terms()).flatten();
-            let found = if let Some(terms) = terms {
-                let (scores, fleet) = self.scores.of(&terms, &self.hosts);
-                let valid_for = IndexKey {
-                    query: caches.key,
-                    aggregates: self.hosts.aggregates().version(),
-                    cell: scope.cell,
-                    state: version,
-                };
-                let (cached, is_one_off) = (caches.index, caches.is_one_off);
-                let index = cached.ready(valid_for, terms, search.words(), &fleet, is_one_off);
-                let mut ranker = Indexed {
-                    index,
-                    scores,
-                    fleet,
-                };
-                ranker.best(scope.count, &context)
-            } else {
-                let weights = match &mut method {
-                    RankingMethod::Indexed => None,
-                    RankingMethod::Linear(weights) => weights.as_deref_mut(),
-                };
-                let mut ranker = Linear {
-                    blocks: search.words(),
-                    weighers: &compiled.weighers,
-                    among: named,
-                    weights,
-                };
-                ranker.best(scope.count, &context)
-            };
+                named,
+                caches,
+                &mut self.scores,
+                &mut method,
+            )?;
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -361,9 +276,3 @@ impl Scheduler {
         Ok(Vec::new())
     }
 }
-
-/// If at most this many hosts are named explicitly, each of them is weighed.
-const NAMED_MAX: usize = 1_000;
-/// The number of candidates of a host that are tried in order to find one that satisfies the
-/// request's own rules.
-const CANDIDATES_TRIED_MAX: usize = 256;

@@ -26,9 +26,9 @@ pub const COUNT: usize = 9;
 /// What becomes of a column's value when its host loses free capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
-    /// The value falls.
+    /// The value falls with the capacity.
     Falls,
-    /// The value rises.
+    /// The value rises by the loss.
     Rises,
     /// The value stays: it does not depend on free capacity.
     Stays,

@@ -8,7 +8,9 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
-use super::{CANDIDATES_TRIED_MAX, Scheduler, SelectRefusal};
+use super::Scheduler;
+use super::scope::SelectRefusal;
+use super::search_context::CANDIDATES_TRIED_MAX;
 use crate::translate::prepare::Prepared;
 
 /// Which providers serve each group of a granular request, by suffix, as in Placement's allocation

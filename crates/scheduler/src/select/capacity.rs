@@ -8,8 +8,9 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
+use super::Scheduler;
 use super::rules::{of_group, of_topology};
-use super::{Scheduler, Scope, SelectRefusal};
+use super::scope::{Scope, SelectRefusal};
 use crate::hosts::state::InstanceReport;
 use crate::rank::indexed::SharedScores;
 use crate::request::RequestSpec;
