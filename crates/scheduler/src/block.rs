@@ -9,7 +9,7 @@ use pulp::Arch;
 use pulp::x86::V4;
 
 /// The number of hosts in a block: the bits of one mask word.
-pub const BLOCK_HOSTS: usize = 64;
+pub(crate) const BLOCK_HOSTS: usize = 64;
 
 /// The maximum of two numbers that are not NaN: one instruction, unlike `f64::max`.
 #[inline(always)]

@@ -1,4 +1,4 @@
-//! The options of filters and weighers, under the names that operators know, and their validation.
+//! The options of filters and weighers, under the names that operators know.
 //!
 //! Names and defaults are those of the `[filter_scheduler]` and `[metrics]` sections of Nova 34,
 //! so that a configuration can be reused literally.

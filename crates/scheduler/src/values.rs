@@ -16,12 +16,12 @@ fn is_space(character: char) -> bool {
 
 /// A text without the white space around it.
 #[must_use]
-pub fn strip(text: &str) -> &str {
+pub(crate) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
 /// The words of a text.
-pub fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
@@ -40,13 +40,13 @@ fn without_underscores(text: &str) -> Option<String> {
 /// Parses a number as `float(text)` does: surrounding white space, underscores, `inf` and `nan`
 /// are allowed.
 #[must_use]
-pub fn parse_float(text: &str) -> Option<f64> {
+pub(crate) fn parse_float(text: &str) -> Option<f64> {
     without_underscores(strip(text))?.parse().ok()
 }
 
 /// Parses a whole number as `int(text)` does. Values beyond 64 bits saturate.
 #[must_use]
-pub fn parse_int(text: &str) -> Option<i64> {
+pub(crate) fn parse_int(text: &str) -> Option<i64> {
     let digits = without_underscores(strip(text))?;
     match digits.parse::<i64>() {
         Ok(number) => Some(number),
@@ -60,7 +60,7 @@ pub fn parse_int(text: &str) -> Option<i64> {
 
 /// Python's truth value: false for null, zero and empty values.
 #[must_use]
-pub fn is_true(value: &Value) -> bool {
+pub(crate) fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(value) => *value,
@@ -89,7 +89,7 @@ fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
 
 /// Whether two values are equal: numbers by value, whatever their type.
 #[must_use]
-pub fn equal(left: &Value, right: &Value) -> bool {
+pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     if let (Some(left), Some(right)) = (as_number(left), as_number(right)) {
         return compare_numbers(&left, &right) == Some(Ordering::Equal);
     }
@@ -113,7 +113,7 @@ pub fn equal(left: &Value, right: &Value) -> bool {
 
 /// The order of two values; `None` for values that cannot be ordered.
 #[must_use]
-pub fn compare(left: &Value, right: &Value) -> Option<Ordering> {
+pub(crate) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     if let (Some(left), Some(right)) = (as_number(left), as_number(right)) {
         return compare_numbers(&left, &right);
     }
@@ -135,7 +135,7 @@ pub fn compare(left: &Value, right: &Value) -> Option<Ordering> {
 
 /// A value as `str(value)` prints it: texts without quotes, everything inside lists with them.
 #[must_use]
-pub fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         _ => {

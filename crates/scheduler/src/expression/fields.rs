@@ -15,7 +15,8 @@ use crate::config::SchedulerConfig;
 use crate::hosts::aggregate::{Aggregate, Combination};
 use crate::hosts::amounts::Amounts;
 use crate::hosts::state::{HostReport, HostState, HostUpdate, Metric};
-use crate::hosts::table::{HostTable, column};
+use crate::hosts::column;
+use crate::hosts::table::HostTable;
 use crate::image::ImageProperties;
 use crate::request::RequestSpec;
 

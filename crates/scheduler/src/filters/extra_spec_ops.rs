@@ -7,7 +7,7 @@ use crate::values::{parse_float, words};
 /// Source: Nova's `ComputeCapabilitiesFilter` documentation. `=` means "at least" for historical
 /// reasons. A requirement without an operator is equality of texts.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Requirement {
+pub(crate) enum Requirement {
     /// Equal to this text, character by character.
     Equals(String),
     /// A comparison of numbers.
@@ -24,7 +24,7 @@ pub enum Requirement {
 
 /// How numbers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NumberOp {
+pub(crate) enum NumberOp {
     /// At least the operand: `=` and `>=`.
     AtLeast,
     /// Equal to the operand: `==`.
@@ -37,7 +37,7 @@ pub enum NumberOp {
 
 /// How texts are compared, lexicographically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextOp {
+pub(crate) enum TextOp {
     /// Equal to the operand: `s==`.
     Equal,
     /// Not equal to the operand: `s!=`.
@@ -56,7 +56,7 @@ impl Requirement {
     /// Parses a requirement. Every text is valid; what cannot be satisfied is
     /// [`Requirement::Nothing`].
     #[must_use]
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut words = words(text);
         let operator = words.next().unwrap_or_default();
         let operand = words.next();
@@ -105,7 +105,7 @@ impl Requirement {
     /// Whether a value satisfies the requirement. A value that is not a number satisfies no
     /// comparison of numbers.
     #[must_use]
-    pub fn is_met_by(&self, value: &str) -> bool {
+    pub(crate) fn is_met_by(&self, value: &str) -> bool {
         match self {
             Self::Equals(wanted) => value == wanted,
             Self::Number(op, wanted) => parse_float(value).is_some_and(|number| match op {

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::hosts::platform::PlatformGroup;
-use crate::hosts::table::{HostTable, column};
+use crate::hosts::column;
+use crate::hosts::table::HostTable;
 
 /// The names that are defined for every host, also where the value is absent.
 const NAMES: [&str; 38] = [
@@ -49,20 +50,20 @@ const NAMES: [&str; 38] = [
 
 /// Whether a name is defined for every host.
 #[must_use]
-pub fn exists(name: &str) -> bool {
+pub(crate) fn exists(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
 /// Whether an attribute depends on the platform alone, and is present for all of these platforms.
 #[must_use]
-pub fn all_platforms_have(groups: &[PlatformGroup], name: &str) -> bool {
+pub(crate) fn all_platforms_have(groups: &[PlatformGroup], name: &str) -> bool {
     let mut inhabited = groups.iter().filter(|group| !group.hosts.is_empty());
     inhabited.all(|group| of_platform(group, name).is_some())
 }
 
 /// An attribute that the hosts of a platform have in common; `None` as for [`of_host`].
 #[must_use]
-pub fn of_platform(group: &PlatformGroup, name: &str) -> Option<Value> {
+pub(crate) fn of_platform(group: &PlatformGroup, name: &str) -> Option<Value> {
     let platform = &group.platform;
     let value = match name {
         "cpu_info" => json!(platform.cpu_info),
@@ -76,7 +77,7 @@ pub fn of_platform(group: &PlatformGroup, name: &str) -> Option<Value> {
 
 /// An attribute of a host; `None` if the name is undefined or the value absent.
 #[must_use]
-pub fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value> {
+pub(crate) fn of_host(hosts: &HostTable, slot: u32, name: &str) -> Option<Value> {
     let state = hosts.get(slot)?;
     let amounts = hosts.amounts(slot);
     let whole = |number: usize| {

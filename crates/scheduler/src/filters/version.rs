@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 ///
 /// Two pre-releases of one number (`2.0a1`, `2.0b1`) may compare equal here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub(crate) struct Version {
     epoch: u64,
     /// The numbers, without zeros at the end.
     release: Vec<u64>,
@@ -73,7 +73,7 @@ fn marker(text: &mut &str, words: &[&str]) -> bool {
 impl Version {
     /// Parses a version; `None` if the text is not one.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_lowercase();
         let mut rest = text.strip_prefix('v').unwrap_or(&text);
         let mut first = number(&mut rest)?;
@@ -132,7 +132,7 @@ impl Version {
     /// The version that a hypervisor reports as one number: 6002001 is 6.2.1; `None` for less than
     /// 1.
     #[must_use]
-    pub fn of_number(number: i32) -> Option<Self> {
+    pub(crate) fn of_number(number: i32) -> Option<Self> {
         let mut rest = u64::try_from(number).ok().filter(|number| *number > 0)?;
         let mut release = Vec::new();
         while rest != 0 {

@@ -1,5 +1,5 @@
-//! Platforms of hosts ("makes"): hardware and hypervisor. A fleet has few, so filters that depend
-//! on the platform alone are evaluated once for each.
+//! The platforms of hosts: hardware and hypervisor. A fleet has few, so filters that depend on the
+//! platform alone are evaluated once for each.
 
 use std::sync::{Arc, OnceLock};
 
@@ -56,7 +56,7 @@ impl Platforms {
         &self.groups
     }
 
-    /// The platform of each slot as an index into [`Self::makes`]; out of range for slots without
+    /// The platform of each slot as an index into [`Self::groups`]; out of range for slots without
     /// a host.
     #[must_use]
     pub fn group_of(&self) -> &[u32] {
