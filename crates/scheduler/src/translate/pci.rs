@@ -1,7 +1,5 @@
 //! PCI devices as resources: one group for each device.
 
-use std::collections::BTreeMap;
-
 use placewright_placement::names::{is_custom, is_standard_class, standard_traits};
 
 use super::cells;
@@ -12,7 +10,7 @@ use super::outside::Outside;
 use super::translation::Translation;
 use crate::error::BadRequest;
 use crate::flavor::extra_spec_field;
-use crate::request::device::PciNumaPolicy;
+use crate::request::device::{PciDeviceSpec, PciNumaPolicy};
 use crate::request::{PciRequest, RequestGroup, RequestSpec};
 use crate::translate::guest_requirements::GuestRequirements;
 use crate::translate::rule::CandidateRule;

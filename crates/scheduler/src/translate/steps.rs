@@ -1,7 +1,5 @@
 //! The steps from a request to its groups; where they conflict, their order decides.
 
-use std::collections::BTreeSet;
-
 use placewright_placement::GroupPolicy;
 
 use super::names::custom_name;
@@ -14,7 +12,7 @@ use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::{Flavor, extra_spec_field};
 use crate::image;
 use crate::request::device::PciNumaPolicy;
-use crate::request::{RequestGroup, RequestSpec};
+use crate::request::RequestSpec;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
 use crate::translate::guest_requirements::GuestRequirements;
 use crate::translate::machine::Tpm;

@@ -1,7 +1,8 @@
 //! The soft policies of server groups: members on the host count for it, or against it.
 
 use super::weigher::{RawValues, Weigher};
-use crate::filters::{Context, members_by_host};
+use crate::context::Context;
+use crate::filters::members_by_host;
 use crate::request::GroupPolicy;
 
 /// `ServerGroupSoftAffinityWeigher` as registered in [`super::ALL`].
