@@ -36,6 +36,7 @@ pub mod port;
 pub mod prefilter;
 pub mod prepare;
 mod query;
+mod read_group;
 pub mod resource_request;
 pub mod rule;
 mod steps;

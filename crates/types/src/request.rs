@@ -249,6 +249,21 @@ pub struct RequestGroup {
 }
 
 impl RequestGroup {
+    /// Sets the amount of a class, replacing an earlier one.
+    pub fn set_resource(&mut self, class: &str, amount: u64) {
+        self.resources.insert(class.to_owned(), amount);
+    }
+
+    /// Adds a trait to the required ones.
+    pub fn require(&mut self, name: &str) {
+        self.required_traits.insert(name.to_owned());
+    }
+
+    /// Adds a trait to the forbidden ones.
+    pub fn forbid(&mut self, name: &str) {
+        self.forbidden_traits.insert(name.to_owned());
+    }
+
     /// Whether the group requests nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {

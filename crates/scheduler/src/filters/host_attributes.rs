@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::hosts::platform::PlatformGroup;
 use crate::hosts::column;
+use crate::hosts::platform::PlatformGroup;
 use crate::hosts::table::HostTable;
 
 /// The names that are defined for every host, also where the value is absent.

@@ -95,9 +95,9 @@ impl Default for Aggregates {
 pub fn smallest(values: &[String], whole: bool) -> Option<f64> {
     let parse = |value: &String| {
         if whole {
-            dynamic::parse_int(value).map(|number| number as f64)
+            values::parse_int(value).map(|number| number as f64)
         } else {
-            dynamic::parse_float(value)
+            values::parse_float(value)
         }
     };
     let numbers: Option<Vec<f64>> = values.iter().map(parse).collect();

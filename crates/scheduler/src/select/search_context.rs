@@ -152,10 +152,8 @@ impl SearchContext<'_, '_> {
         match self.request.scope.cell {
             None => mask,
             Some(cell) => {
-                mask & self
-                    .hosts
-                    .of_cell(cell)
-                    .map_or(0, |hosts| hosts.word(block))
+                let hosts = self.request.hosts.of_cell(cell);
+                mask & hosts.map_or(0, |hosts| hosts.word(block))
             }
         }
     }

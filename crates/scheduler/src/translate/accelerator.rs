@@ -1,6 +1,7 @@
 //! Device profiles of the accelerator service.
 
 use super::outside::Outside;
+use super::read_group::ReadGroup;
 use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::extra_spec_field;

@@ -113,9 +113,9 @@ pub const ADDRESS_MODES: &[&str] = &["passthrough", "emulate"];
 pub const MEMORY_ENCRYPTION_MODELS: &[&str] =
     &["amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"];
 /// How ephemeral disks can be encrypted.
-pub(crate) const DISK_ENCRYPTION_FORMATS: &[&str] = &["plain", "luks", "luksv2"];
+pub const DISK_ENCRYPTION_FORMATS: &[&str] = &["plain", "luks", "luksv2"];
 /// Models of a sound device.
-pub(crate) const SOUND_MODELS: &[&str] = &[
+pub const SOUND_MODELS: &[&str] = &[
     "sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb", "virtio",
 ];
 const HYPERVISORS: &[&str] = &[
