@@ -141,7 +141,7 @@ fn a_silent_host_goes_down_and_comes_back() {
     table.apply(uuid(1), seconds(150), &HostUpdate::Alive);
     table.advance(Timestamp(160_000_001));
     assert_eq!(usable(&table), [1]);
-    assert!(table.take_touched().any(|touched| touched.slot == 0));
+    assert!(table.drain_changes().any(|touched| touched.slot == 0));
     table.apply(uuid(0), seconds(200), &HostUpdate::Alive);
     table.advance(seconds(211));
     assert_eq!(usable(&table), [0]);
