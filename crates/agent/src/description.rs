@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use placewright_conductor::HostId;
-use placewright_scheduler::host_state::{HostFacts, HostNames, Metric};
-use placewright_scheduler::platform::Platform;
+use placewright_types::host_state::{HostFacts, HostNames, Metric};
+use placewright_types::platform::Platform;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;

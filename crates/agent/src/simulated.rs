@@ -247,8 +247,8 @@ fn inventory(total: u32, ratio: f32) -> Inventory {
     Inventory::of(i32::try_from(total).unwrap_or(i32::MAX), Some(ratio))
 }
 
-fn platform() -> placewright_scheduler::platform::Platform {
-    placewright_scheduler::platform::Platform {
+fn platform() -> placewright_types::platform::Platform {
+    placewright_types::platform::Platform {
         hypervisor_type: Some("simulated".to_owned()),
         hypervisor_version: Some(1),
         cpu_info: None,

@@ -16,7 +16,7 @@ use placewright_agent::{Agent, Options, Verb};
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::Step;
 use placewright_link::{ToAgent, ToCell};
-use placewright_scheduler::host_state::HostUpdate;
+use placewright_types::host_state::HostUpdate;
 use tokio::sync::mpsc;
 
 fn driver(count: u32, times: &[(Verb, Spread)], failures: &[(Verb, f64)]) -> Arc<Simulated> {

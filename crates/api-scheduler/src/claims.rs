@@ -319,7 +319,7 @@ impl Core {
         self.change_hosts(|hosts| {
             forget_expected(hosts, uuid, Some(host));
             if let Some((slot, _)) = hosts.by_uuid(host) {
-                hosts.expect(slot, &report);
+                hosts.add_pending_instance(slot, &report);
             }
         });
     }
@@ -334,7 +334,7 @@ impl Core {
 fn forget_expected(hosts: &mut HostTable, consumer: Uuid, except: Option<Uuid>) {
     for slot in hosts.hosts_of(consumer).to_vec() {
         if hosts.get(slot).map(|host| host.uuid) != except {
-            hosts.expect_no_more(slot, consumer);
+            hosts.remove_pending_instance(slot, consumer);
         }
     }
 }

@@ -98,7 +98,7 @@ fn tell<'a>(
         age_ms: (at.0 - state.heard_at.0).max(0) / 1_000,
         load: state.load,
         instances: state.instances.len(),
-        instances_expected: state.expected_count(),
+        instances_expected: state.pending_count(),
     }
 }
 

@@ -18,7 +18,7 @@ use placewright_api_placement::PlacementService;
 use placewright_api_scheduler::{KeepOptions, SchedulerService};
 use placewright_api_testing::{Parts, call, get};
 use placewright_scheduler::config::SchedulerConfig;
-use placewright_scheduler::prefilter::Surroundings;
+use placewright_scheduler::prefilter::Environment;
 use placewright_scheduler::prepare::{PrepareOptions, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::select::Scheduler;
@@ -93,7 +93,7 @@ struct Fleet {
     places: Places,
 }
 
-impl Surroundings for Fleet {
+impl Environment for Fleet {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
         for (uuid, metadata) in &self.zones {
             visit(*uuid, metadata);

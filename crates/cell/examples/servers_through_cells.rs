@@ -28,7 +28,7 @@ use placewright_link::{
     AgentLink as _, CellLink as _, CellNews, Coming, HostStart, PlacementLink, ToAgent, ToCell,
 };
 use placewright_placement::Timestamp;
-use placewright_scheduler::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
+use placewright_types::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
 use uuid::Uuid;
 
 /// The number of messages in one delivery.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use placewright_conductor::{HostId, InstanceId};
 use placewright_link::{CellNews, HostView, InstanceView};
-use placewright_scheduler::host_state::NumberedUpdate;
+use placewright_types::host_state::NumberedUpdate;
 use tokio::sync::Notify;
 
 /// The queues of all followers, by the follower's number.

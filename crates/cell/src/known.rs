@@ -10,7 +10,7 @@ use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{HostId, InstanceId};
 use placewright_link::{CellNews, HostView, InstanceView, JobView, ToAgent};
 use placewright_placement::Timestamp;
-use placewright_scheduler::host_state::NumberedUpdate;
+use placewright_types::host_state::NumberedUpdate;
 use tokio::sync::mpsc;
 
 use crate::feed::Feeds;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placewright_scheduler::host_state::{HostReport, HostUpdate, InstanceReport};
+use placewright_types::host_state::{HostReport, HostUpdate, InstanceReport};
 use uuid::Uuid;
 
 /// The newest soft state of one host, equivalent to one full update.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use placewright_scheduler::host_state::{HostUpdate, NumberedUpdate};
+use placewright_types::host_state::{HostUpdate, NumberedUpdate};
 
 /// The most early updates that are kept; long before that, the agent is asked for a full report.
 const EARLY_MAX: usize = 64;

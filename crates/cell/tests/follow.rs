@@ -16,8 +16,8 @@ use placewright_link::{
     AgentConnection, AgentLink as _, CellLink as _, CellNews, HostStart, HostView, InstanceView,
     ToAgent, ToCell,
 };
-use placewright_scheduler::host_state::{HostReport, HostUpdate, Load, NumberedUpdate, Receipt};
 use placewright_testing::world::{cell, host, instance};
+use placewright_types::host_state::{HostReport, HostUpdate, Load, NumberedUpdate, Receipt};
 use site::{Site, options};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -26,13 +26,21 @@ const SOON: Duration = Duration::from_secs(15);
 /// The interval of an agent's heartbeats.
 const BEAT: Duration = Duration::from_millis(200);
 
+/// What these tests look at of the soft state of a host.
+#[derive(Default)]
+struct SoftState {
+    /// The last update that was applied: incarnation and sequence.
+    position: (u64, u64),
+    load: Load,
+}
+
 /// The state that a follower has put together from its events.
 #[derive(Default)]
 struct View {
     instances: BTreeMap<InstanceId, InstanceView>,
     hosts: BTreeMap<HostId, HostView>,
     /// The soft state of hosts, as a scheduler applies it.
-    states: BTreeMap<HostId, placewright_scheduler::host_state::HostState>,
+    states: BTreeMap<HostId, SoftState>,
     fulls: usize,
     is_complete: bool,
     beats: usize,
@@ -52,7 +60,7 @@ impl View {
             },
             CellNews::State { host, update } => {
                 let state = self.states.entry(host).or_default();
-                assert_eq!(state.receive(&update), Receipt::Applied, "{update:?}");
+                assert_eq!(update.after(state.position), Receipt::Applied, "{update:?}");
                 state.position = (update.incarnation, update.sequence);
                 match &update.update {
                     HostUpdate::Full(report) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use placewright_cell::report::MergedReport;
 use placewright_cell::window::{Position, Window};
-use placewright_scheduler::host_state::{
+use placewright_types::host_state::{
     HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
 };
 use proptest::collection::vec;

@@ -1,6 +1,6 @@
 //! The request body of `POST /v1/destinations`.
 
-use placewright_scheduler::request::RequestSpec;
+use placewright_types::request::RequestSpec;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 

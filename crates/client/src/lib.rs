@@ -3,7 +3,7 @@
 //! ```no_run
 //! # async fn place() -> Result<(), placewright_client::Error> {
 //! use placewright_client::{Ask, Client};
-//! use placewright_scheduler::request::RequestSpec;
+//! use placewright_types::request::RequestSpec;
 //! use uuid::Uuid;
 //!
 //! let client = Client::new("http://127.0.0.1:8779", "admin")?;
@@ -27,8 +27,8 @@ mod error;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use placewright_scheduler::host_state::NumberedUpdate;
-use placewright_scheduler::request::RequestSpec;
+use placewright_types::host_state::NumberedUpdate;
+use placewright_types::request::RequestSpec;
 use reqwest::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

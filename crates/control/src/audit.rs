@@ -159,7 +159,7 @@ impl Look<'_> {
             let known = hosts.known().iter();
             let hosts = known.filter_map(|slot| {
                 let host = hosts.get(slot)?;
-                let spoken_of = host.instances.iter().filter(|(_, one)| !one.is_expected);
+                let spoken_of = host.instances.iter().filter(|(_, one)| !one.is_pending);
                 let guests = spoken_of.map(|(uuid, _)| *uuid).collect();
                 let is_up = hosts.up().contains(slot);
                 Some((HostId(host.uuid), CellId(host.names.cell), is_up, guests))

@@ -358,7 +358,7 @@ fn expect_elsewhere_no_more(
     for slot in hosts.hosts_of(instance.0).to_vec() {
         let host = hosts.get(slot).map(|host| host.uuid);
         if host != guest && host != target {
-            hosts.expect_no_more(slot, instance.0);
+            hosts.remove_pending_instance(slot, instance.0);
         }
     }
 }

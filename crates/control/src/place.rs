@@ -475,7 +475,7 @@ impl Shared {
                 .and_then(|uuid| hosts.by_uuid(uuid))
                 .map(|(slot, _)| slot);
             if let Some(slot) = slot {
-                hosts.expect(slot, &expected.report);
+                hosts.add_pending_instance(slot, &expected.report);
             }
         });
     }

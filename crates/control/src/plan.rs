@@ -699,7 +699,7 @@ fn expect(scheduler: &mut Scheduler, expected: &Expected, first: &Candidate) {
         }
     }
     hosts.set_amounts(expected.slot, amounts);
-    hosts.expect(expected.slot, &expected.report);
+    hosts.add_pending_instance(expected.slot, &expected.report);
 }
 
 /// Takes back what [`expect`] counted.
@@ -709,7 +709,7 @@ pub(crate) fn forget(scheduler: &mut Scheduler, control: &Control, expected: &Ex
     let hosts = scheduler.hosts_mut();
     if hosts.get(expected.slot).is_some() {
         hosts.set_amounts(expected.slot, amounts);
-        hosts.expect_no_more(expected.slot, expected.report.uuid);
+        hosts.remove_pending_instance(expected.slot, expected.report.uuid);
     }
 }
 

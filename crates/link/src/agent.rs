@@ -2,7 +2,7 @@
 
 use placewright_conductor::cell_conductor::{Failure, Order};
 use placewright_conductor::{HostId, InstanceId};
-use placewright_scheduler::host_state::NumberedUpdate;
+use placewright_types::host_state::NumberedUpdate;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 

@@ -3,7 +3,7 @@
 use placewright_conductor::cell_conductor::{JobKind, Place, Stage, VmState};
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, Fault, HostId, InstanceId, MigrationId, Reply, Spec};
-use placewright_scheduler::host_state::NumberedUpdate;
+use placewright_types::host_state::NumberedUpdate;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 

@@ -16,7 +16,7 @@ use placewright_scheduler::host_state::{HostReport, HostUpdate};
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::policy::Policy;
 use placewright_scheduler::request::{self, RequestSpec};
-use placewright_scheduler::{filter, weigher};
+use placewright_scheduler::{filters, weighers};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -56,14 +56,14 @@ struct Host {
 }
 
 fn list() -> Value {
-    let filters = filter::ALL.iter().map(|filter| {
+    let filters = filters::ALL.iter().map(|filter| {
         json!({
             "name": filter.name,
             "once": filter.is_once_per_request,
             "rebuild": filter.runs_on_rebuild,
         })
     });
-    let weighers = weigher::ALL
+    let weighers = weighers::ALL
         .iter()
         .map(|weigher| json!({"name": weigher.name, "low": weigher.low, "high": weigher.high}));
     json!({
@@ -142,7 +142,7 @@ fn passing(
         let by_word = (word(true) & word(false)) >> (slot % 64) & 1 == 1;
         let passes = compiled.passes(slot);
         let mut rest = [true, false].into_iter();
-        let both = by_word && rest.all(|once| compiled.passes_the_rest(slot, once));
+        let both = by_word && rest.all(|once| compiled.passes_predicates(slot, once));
         assert_eq!(both, passes, "words and single answers say the same");
         assert_eq!(compiled.refused_by(slot).is_none(), passes);
         passes
@@ -178,11 +178,11 @@ fn answer(line: &Line) -> Value {
         requested_destination: None,
         ..request.clone()
     };
-    let filters = filter::ALL.iter().map(|filter| {
+    let filters = filters::ALL.iter().map(|filter| {
         let alone = vec![filter.name.to_owned()];
         (filter.name, passing(line, &hosts, &unnamed, alone, &[]))
     });
-    let weighers = weigher::ALL.iter().map(|weigher| {
+    let weighers = weighers::ALL.iter().map(|weigher| {
         let alone = vec![weigher.name.to_owned()];
         (weigher.name, weights(line, &hosts, &request, alone))
     });
@@ -192,7 +192,7 @@ fn answer(line: &Line) -> Value {
         "all_filters": passing(line, &hosts, &request, line.all_filters.clone(), &[]),
         "measured": passing(line, &hosts, &unnamed, Vec::new(), &["MetricsWeigher"]),
         "weighers": weighers.collect::<BTreeMap<_, _>>(),
-        "order": weigher::rank(&all),
+        "order": weighers::rank(&all),
         "weights": all,
     })
 }

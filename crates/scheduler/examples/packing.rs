@@ -8,7 +8,7 @@
 //! All tasks, and random ones of them a second time, arrive in random order until 130 % of the GPUs
 //! were asked for. A task that fits nowhere is turned away; nobody leaves. All rules consider every
 //! host; fragmentation keeps what it knows of hosts by class of request, as the scheduler does.
-//! Popularity is learnt from the arrivals alone. ORDERS is 10 if nothing is said.
+//! DemandHistogram is learnt from the arrivals alone. ORDERS is 10 if nothing is said.
 //!
 //! A decision is timed twice: by the clock on the wall, and by the time that the processor spent on
 //! it, which leaves out what other programs took meanwhile. The exit code is 1 if fragmentation
@@ -21,7 +21,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use placewright_scheduler::weigher::fragmentation::{Board, Demand, Popularity, Room, WHOLE};
+use placewright_scheduler::hosts::fragmentation::{
+    Demand, DemandHistogram, LossCache, Room, WHOLE,
+};
 use placewright_trace::{TraceError, nodes, tasks};
 
 /// The total demand as a share of the total capacity.
@@ -151,24 +153,28 @@ fn choose(
     rule: Rule,
     nodes: &[Node],
     task: &Task,
-    board: &mut Board,
+    loss_cache: &mut LossCache,
     numbers: &mut Numbers,
 ) -> Option<(usize, Vec<usize>)> {
     match rule {
-        Rule::Fragmentation => choose_by_board(nodes, task, board),
+        Rule::Fragmentation => choose_by_loss_cache(nodes, task, loss_cache),
         Rule::Random | Rule::BestFit => choose_by_looking(rule, nodes, task, numbers),
     }
 }
 
-fn choose_by_board(nodes: &[Node], task: &Task, board: &mut Board) -> Option<(usize, Vec<usize>)> {
-    board.ready(&task.demand);
-    let growths = board.growths(task.demand)?;
+fn choose_by_loss_cache(
+    nodes: &[Node],
+    task: &Task,
+    loss_cache: &mut LossCache,
+) -> Option<(usize, Vec<usize>)> {
+    loss_cache.ready(&task.demand);
+    let gradients = loss_cache.gradients(task.demand)?;
     let mut best: Option<(f64, u32)> = None;
     for (number, node) in (0u32..).zip(nodes) {
         if task.demand.devices > 0 && node.model & task.models == 0 {
             continue;
         }
-        let Some(growth) = growths.of(number) else {
+        let Some(growth) = gradients.of(number) else {
             continue;
         };
         if best.is_none_or(|(least, _)| growth < least - 1e-9) {
@@ -176,7 +182,7 @@ fn choose_by_board(nodes: &[Node], task: &Task, board: &mut Board) -> Option<(us
         }
     }
     let (_, number) = best?;
-    let place = board.place(number, &task.demand)?;
+    let place = loss_cache.place(number, &task.demand)?;
     Some((number as usize, place.devices.to_vec()))
 }
 
@@ -240,20 +246,20 @@ fn pack(rule: Rule, nodes: &[Node], tasks: &[Task], seed: u64) -> Packed {
         .map(|node| node.devices.len() as u64 * u64::from(WHOLE))
         .sum();
     let mut numbers = Numbers::new(seed);
-    let mut popularity = Popularity::default();
-    let mut board = Board::default();
+    let mut histogram = DemandHistogram::default();
+    let mut loss_cache = LossCache::default();
     for (number, node) in (0u32..).zip(&nodes) {
-        board.set(number, &node.room());
+        loss_cache.set(number, &node.room());
     }
     let (mut allocated, mut times) = (0, Vec::new());
     let arriving = arrivals(tasks, capacity, &mut numbers);
     for (number, task) in arriving.iter().enumerate() {
         let start = (Instant::now(), processor_time());
-        popularity.note(task.demand);
+        histogram.note(task.demand);
         if number % LEARNING_INTERVAL == 0 || number.is_power_of_two() {
-            board.set_target(popularity.target());
+            loss_cache.set_forecast(histogram.forecast());
         }
-        let choice = choose(rule, &nodes, task, &mut board, &mut numbers);
+        let choice = choose(rule, &nodes, task, &mut loss_cache, &mut numbers);
         times.push((start.0.elapsed(), processor_time() - start.1));
         if let Some((node, devices)) = choice {
             nodes[node].cpu -= task.demand.cpu;
@@ -262,7 +268,7 @@ fn pack(rule: Rule, nodes: &[Node], tasks: &[Task], seed: u64) -> Packed {
                 nodes[node].devices[device] -= task.demand.share;
             }
             let changed = u32::try_from(node).expect("few nodes");
-            board.set(changed, &nodes[node].room());
+            loss_cache.set(changed, &nodes[node].room());
             allocated += shares(task);
         }
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 
-use placewright_scheduler::prefilter::{self, PrefilterOptions, Surroundings};
+use placewright_scheduler::prefilter::{self, Environment, PrefilterOptions};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::translate::numa::GuestTopology;
 use placewright_scheduler::translate::pci::PciAliases;
@@ -48,7 +48,7 @@ struct Node {
     node: String,
 }
 
-impl Surroundings for Line {
+impl Environment for Line {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
         for (uuid, metadata) in &self.aggregates {
             visit(*uuid, metadata);

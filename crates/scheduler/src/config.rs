@@ -1,4 +1,4 @@
-//! The options of filters and weighers, under the names that operators know, and their validation.
+//! The options of filters and weighers, under the names that operators know.
 //!
 //! Names and defaults are those of the `[filter_scheduler]` and `[metrics]` sections of Nova 34,
 //! so that a configuration can be reused literally.
@@ -6,15 +6,17 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::expression::{Expression, ExpressionConfig};
-use crate::{filter, weigher};
-
-mod check;
-
-pub use check::check;
-
 /// Names every weigher at once, in `weight_classes`.
 pub const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
+
+/// The filters that are enabled by default, in order.
+pub const ENABLED_BY_DEFAULT: [&str; 5] = [
+    "ComputeFilter",
+    "ComputeCapabilitiesFilter",
+    "ImagePropertiesFilter",
+    "ServerGroupAntiAffinityFilter",
+    "ServerGroupAffinityFilter",
+];
 
 /// All options of filters and weighers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,6 +90,32 @@ pub struct SchedulerConfig {
     pub expressions: Vec<ExpressionConfig>,
 }
 
+/// An expression as configured: either `filter` or `weigher`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExpressionConfig {
+    /// What explanations call it: letters, digits, `_` and `-`.
+    pub name: String,
+    /// The condition on which a host passes.
+    pub filter: Option<String>,
+    /// The number that is weighed.
+    pub weigher: Option<String>,
+    /// How much the weigher counts; an aggregate's metadata key `<name>_weight_multiplier`
+    /// overrides it.
+    pub multiplier: f64,
+}
+
+impl Default for ExpressionConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            filter: None,
+            weigher: None,
+            multiplier: 1.0,
+        }
+    }
+}
+
 /// Options of `MetricsFilter` and `MetricsWeigher`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -116,7 +144,7 @@ impl Default for MetricsConfig {
 impl Default for SchedulerConfig {
     fn default() -> Self {
         Self {
-            enabled_filters: filter::ENABLED_BY_DEFAULT.map(str::to_owned).to_vec(),
+            enabled_filters: ENABLED_BY_DEFAULT.map(str::to_owned).to_vec(),
             weight_classes: vec![ALL_WEIGHERS.to_owned()],
             host_subset_size: 1,
             shuffle_best_same_weighed_hosts: false,
@@ -183,83 +211,11 @@ pub fn pairs(elements: &[String]) -> (Vec<(String, f64)>, Vec<String>) {
     for element in elements {
         let pair = element
             .split_once('=')
-            .and_then(|(name, ratio)| Some((name, crate::dynamic::parse_float(ratio)?)));
+            .and_then(|(name, ratio)| Some((name, crate::values::parse_float(ratio)?)));
         match pair {
             Some((name, ratio)) if !name.is_empty() => good.push((name.to_owned(), ratio)),
             _ => bad.push(element.clone()),
         }
     }
     (good, bad)
-}
-
-/// The weighers that `weight_classes` names, in its order.
-///
-/// # Errors
-///
-/// [`ConfigError`] names the first that does not exist.
-pub fn enabled_weighers(
-    config: &SchedulerConfig,
-) -> Result<Vec<&'static weigher::Weigher>, ConfigError> {
-    let mut enabled = Vec::new();
-    for name in &config.weight_classes {
-        if short_name(name) == short_name(ALL_WEIGHERS) {
-            enabled.extend(weigher::ALL.iter().copied());
-            continue;
-        }
-        enabled.push(weigher::find(short_name(name)).ok_or_else(|| ConfigError {
-            option: "weight_classes".to_owned(),
-            text: format!("there is no weigher {name:?}"),
-        })?);
-    }
-    Ok(enabled)
-}
-
-/// The filters that `enabled_filters` names, in its order.
-///
-/// # Errors
-///
-/// [`ConfigError`] names the first that does not exist.
-pub fn enabled_filters(
-    config: &SchedulerConfig,
-) -> Result<Vec<&'static filter::Filter>, ConfigError> {
-    let find = |name: &String| {
-        filter::find(short_name(name)).ok_or_else(|| ConfigError {
-            option: "enabled_filters".to_owned(),
-            text: format!("there is no filter {name:?}"),
-        })
-    };
-    config.enabled_filters.iter().map(find).collect()
-}
-
-/// Compiles the configured expressions.
-///
-/// # Errors
-///
-/// Everything that is wrong with any of them.
-pub fn load_expressions(config: &SchedulerConfig) -> Result<Vec<Expression>, Vec<ConfigError>> {
-    let (mut loaded, mut errors) = (Vec::new(), Vec::new());
-    for (index, expression) in config.expressions.iter().enumerate() {
-        let name = expression.name.as_str();
-        let is_taken = filter::find(name).is_some() || weigher::find(name).is_some();
-        let mut earlier = config.expressions[..index].iter();
-        if is_taken || earlier.any(|other| other.name == name) {
-            errors.push(ConfigError {
-                option: "expressions".to_owned(),
-                text: format!("the name {name:?} is taken"),
-            });
-            continue;
-        }
-        match Expression::load(expression) {
-            Ok(expression) => loaded.push(expression),
-            Err(error) => errors.push(ConfigError {
-                option: "expressions".to_owned(),
-                text: error.to_string(),
-            }),
-        }
-    }
-    if errors.is_empty() {
-        Ok(loaded)
-    } else {
-        Err(errors)
-    }
 }

@@ -6,7 +6,7 @@
 //! while the best one usually fits, and more when other schedulers were often faster. A scheduler
 //! without experience starts with many, because all may have just started from the same state.
 
-use crate::ranking::Ranked;
+use crate::rank::Ranked;
 
 /// An adaptive number of hosts, derived from the outcome of the last claims.
 #[derive(Clone, Copy, Debug)]

@@ -32,13 +32,14 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use cel::{Context, Env, ExecutionError, Program, Value};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::aggregate::Aggregates;
-use crate::filter;
-use crate::verdict::Verdict;
-use crate::weigher::{Compiled, Raw};
+pub use crate::config::ExpressionConfig;
+
+use crate::context;
+use crate::hosts::aggregate::Aggregates;
+use crate::hosts::verdict::Verdict;
+use crate::weighers::{Compiled, RawValues};
 
 mod check;
 mod fields;
@@ -50,32 +51,6 @@ pub const LENGTH_MAX: usize = 4096;
 
 /// The environment of the language, shared by all expressions.
 static LANGUAGE: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
-
-/// An expression as configured: either `filter` or `weigher`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ExpressionConfig {
-    /// What explanations call it: letters, digits, `_` and `-`.
-    pub name: String,
-    /// The condition on which a host passes.
-    pub filter: Option<String>,
-    /// The number that is weighed.
-    pub weigher: Option<String>,
-    /// How much the weigher counts; an aggregate's metadata key `<name>_weight_multiplier`
-    /// overrides it.
-    pub multiplier: f64,
-}
-
-impl Default for ExpressionConfig {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            filter: None,
-            weigher: None,
-            multiplier: 1.0,
-        }
-    }
-}
 
 /// An expression that cannot be parsed or evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -229,7 +204,7 @@ impl Expression {
 
     /// The verdict over all hosts, if it is a filter.
     #[must_use]
-    pub fn filter<'a>(&'a self, context: &filter::Context<'a>) -> Option<Verdict<'a>> {
+    pub fn filter<'a>(&'a self, context: &context::Context<'a>) -> Option<Verdict<'a>> {
         if self.purpose != Use::Filter {
             return None;
         }
@@ -247,7 +222,7 @@ impl Expression {
 
     /// The compiled weigher, if it is one.
     #[must_use]
-    pub fn weigher<'a>(&'a self, context: &filter::Context<'a>) -> Option<Compiled<'a>> {
+    pub fn weigher<'a>(&'a self, context: &context::Context<'a>) -> Option<Compiled<'a>> {
         let Use::Weigher { multiplier } = self.purpose else {
             return None;
         };
@@ -257,9 +232,9 @@ impl Expression {
             value.ok().and_then(|value| number(&value)).unwrap_or(0.0)
         };
         let raw = if self.reads_host {
-            Raw::Each(Box::new(weigh))
+            RawValues::Each(Box::new(weigh))
         } else {
-            Raw::Constant(weigh(0))
+            RawValues::Constant(weigh(0))
         };
         let aggregates: &Aggregates = hosts.aggregates();
         let overrides = aggregates.overrides(&self.multiplier_key);

@@ -1,34 +1,34 @@
 //! The pure scheduler: what a request asks for, which hosts may serve it, and which is best.
 //!
 //! Nothing here does I/O, reads a clock, draws a random number or lets the order of a hash map
-//! out. A request comes in as a typed [`request::RequestSpec`].
+//! out. A request comes in as a typed [`request::RequestSpec`]. The folders, each of which uses
+//! only those before it:
+//!
+//! - [`translate`]: from a request to what placement is asked.
+//! - [`hosts`]: what is known of hosts besides their inventories.
+//! - [`filters`] and [`weighers`], one file each; [`expression`] for those that operators write,
+//!   and [`policy`] for those that are enabled.
+//! - [`rank`]: the order of the feasible hosts, by looking at all of them or by an index.
+//! - [`select`]: all of it together; what callers use.
 
-pub mod aggregate;
-pub mod amounts;
+mod block;
+mod clock;
 pub mod config;
 pub mod contention;
-pub mod cpu_set;
-pub mod dynamic;
-pub mod error;
+pub mod context;
 pub mod expression;
-pub mod extra_spec;
-pub mod extra_spec_ops;
-pub mod filter;
-pub mod flavor;
-pub mod host_attributes;
-pub mod host_state;
-pub mod host_table;
-pub mod image;
-pub mod packing;
-pub mod platform;
+pub mod filters;
+pub mod hosts;
 pub mod policy;
-pub mod prefilter;
-pub mod prepare;
-pub mod ranking;
-pub mod request;
+pub mod rank;
 pub mod select;
-mod text;
 pub mod translate;
-pub mod verdict;
-pub mod version;
-pub mod weigher;
+mod values;
+pub mod weighers;
+
+// The names by which callers know the parts that they use.
+pub use hosts::{aggregate, amounts, platform, state as host_state, table as host_table};
+pub use translate::{prefilter, prepare};
+
+// Whoever schedules needs the types of requests too.
+pub use placewright_types::{error, extra_spec, flavor, image, request};

@@ -21,15 +21,21 @@ use std::sync::Arc;
 use placewright_placement::slot_set::SlotSet;
 use uuid::Uuid;
 
-use crate::config::{self, ConfigError, SchedulerConfig, Warning};
+use crate::config::{ConfigError, SchedulerConfig, Warning};
+use crate::context::{self, CHECK_HINT, Context};
 use crate::error::BadRequest;
 use crate::expression::Expression;
-use crate::filter::{self, Context, Filter};
-use crate::host_table::HostTable;
+use crate::filters::Filter;
+use crate::hosts::table::HostTable;
+use crate::hosts::verdict::Verdict;
 use crate::request::{Destination, RequestSpec};
-use crate::select::rebuild::CHECK_HINT;
-use crate::verdict::Verdict;
-use crate::weigher::{Compiled, CompiledWeighers, Weigher, metrics};
+use crate::weighers::{Compiled, CompiledWeighers, Weigher, metrics};
+
+mod check;
+mod enabled;
+
+pub use check::check;
+pub use enabled::{enabled_filters, enabled_weighers, load_expressions};
 
 /// The configured filters and weighers.
 #[derive(Clone, Debug)]
@@ -75,16 +81,16 @@ impl Policy {
     ///
     /// Everything in the configuration that nothing can be made of.
     pub fn new(config: SchedulerConfig) -> Result<Self, Vec<ConfigError>> {
-        let (errors, _) = config::check(&config);
+        let (errors, _) = check(&config);
         if !errors.is_empty() {
             return Err(errors);
         }
-        let filters = config::enabled_filters(&config).map_err(|error| vec![error])?;
-        let weighers = config::enabled_weighers(&config).map_err(|error| vec![error])?;
+        let filters = enabled_filters(&config).map_err(|error| vec![error])?;
+        let weighers = enabled_weighers(&config).map_err(|error| vec![error])?;
         let weighs_metrics = weighers.iter().any(|weigher| weigher.name == metrics::NAME);
         Ok(Self {
             filters,
-            expressions: config::load_expressions(&config)?.into(),
+            expressions: load_expressions(&config)?.into(),
             refuses_unmeasured: weighs_metrics && config.metrics.required,
             weighers,
             config,
@@ -100,7 +106,7 @@ impl Policy {
     /// Warnings about options, or metadata of aggregates, that have no effect.
     #[must_use]
     pub fn warnings(&self, hosts: &HostTable) -> Vec<Warning> {
-        let (_, mut warnings) = config::check(&self.config);
+        let (_, mut warnings) = check(&self.config);
         let unreadable = hosts.aggregates().unreadable();
         warnings.extend(unreadable.map(|(aggregate, key, value)| Warning {
             option: key.to_owned(),
@@ -149,7 +155,7 @@ impl Policy {
         context: &Context<'a>,
     ) -> Result<CompiledFilters<'a>, BadRequest> {
         let mut filters = restrictions(context);
-        let is_rebuild = filter::is_rebuild(context.request);
+        let is_rebuild = context::is_rebuild(context.request);
         let has_check = !context.request.hints(CHECK_HINT).is_empty();
         // A host forced by an administrator skips the filters, unless the request is only a check.
         let is_filtered = has_check || !context.request.is_forced();
@@ -267,7 +273,7 @@ impl<'a> CompiledFilters<'a> {
 
     /// Which of the 64 slots from `64 * word` on may hold feasible hosts: judged by the filters
     /// whose verdict is the same for every instance of the request, or by the others. Where
-    /// [`Self::asks_each`] is true, [`Self::passes_the_rest`] has to be asked in addition.
+    /// [`Self::needs_predicate`] is true, [`Self::passes_predicates`] has to be asked in addition.
     #[must_use]
     #[inline]
     pub fn word(&self, word: usize, once_per_request: bool) -> u64 {
@@ -283,9 +289,9 @@ impl<'a> CompiledFilters<'a> {
 
     /// Whether some filter cannot be expressed as a mask and has to be asked host by host.
     #[must_use]
-    pub fn asks_each(&self, once_per_request: bool) -> bool {
+    pub fn needs_predicate(&self, once_per_request: bool) -> bool {
         self.of(once_per_request)
-            .any(|filter| filter.verdict.asks_each())
+            .any(|filter| filter.verdict.needs_predicate())
     }
 
     /// Whether a slot holds a host that passes all filters.
@@ -300,10 +306,10 @@ impl<'a> CompiledFilters<'a> {
 
     /// Whether a host that [`Self::word`] admits passes the filters that have no mask.
     #[must_use]
-    pub fn passes_the_rest(&self, slot: u32, once_per_request: bool) -> bool {
+    pub fn passes_predicates(&self, slot: u32, once_per_request: bool) -> bool {
         let mut asked = self
             .of(once_per_request)
-            .filter(|filter| filter.verdict.asks_each());
+            .filter(|filter| filter.verdict.needs_predicate());
         asked.all(|filter| filter.verdict.passes(slot))
     }
 

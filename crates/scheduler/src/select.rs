@@ -2,47 +2,50 @@
 //!
 //! [`Scheduler::rank`] combines placement (capacity, traits, trees), the filters, the hard rules
 //! of groups and topology, and the weighers. Nothing is sampled: every host is considered. Where
-//! the weighers need no more than columns, cached [rankings](crate::ranking) find the best hosts
-//! without visiting all; otherwise every feasible host is weighed. Both give equal results
-//! (`tests/select.rs`).
+//! the weighers need no more than columns, [indexes](crate::rank::indexed) find the best hosts
+//! without visiting all; otherwise every feasible host is [weighed](crate::rank::linear). Both give
+//! equal results (`tests/select.rs`).
+//!
+//! What is found out about a class of requests is kept in the class cache (`class_cache.rs`), from
+//! the second request of the class on.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use placewright_placement::{ConsumerUuid, QueryRefusal, State, Timestamp};
-use thiserror::Error;
+use placewright_placement::{ConsumerUuid, State, Timestamp};
 use uuid::Uuid;
 
 use crate::config::{ConfigError, SchedulerConfig};
-use crate::error::BadRequest;
-use crate::host_table::HostTable;
+use crate::hosts::table::HostTable;
 use crate::policy::Policy;
-use crate::prefilter::Surroundings;
-use crate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
-use crate::ranking::Ranked;
+use crate::rank::Ranked;
+use crate::rank::indexed::SharedScores;
+use crate::rank::weights::Weights;
 use crate::request::RequestSpec;
 use crate::translate::TranslateOptions;
+use crate::translate::prefilter::Environment;
+use crate::translate::prepare::{PrepareOptions, PrepareRefusal, Prepared, prepare};
 use crate::translate::target::{ComputeNode, Target};
 
+mod candidates;
 pub mod capacity;
-mod classes;
-mod job;
+mod class_cache;
 pub mod rebuild;
+mod request_class;
 pub mod rules;
-mod searches;
-mod shelf;
-mod ways;
-pub mod weights;
+mod scope;
+mod search;
+mod search_context;
+mod tree_results;
 
-pub use ways::Mappings;
+pub use crate::rank::weights;
+pub use candidates::Mappings;
+pub use scope::{Scope, SelectRefusal};
 
-use classes::PreparedShelf;
-use job::Job;
+use class_cache::ClassCache;
 use rules::Rules;
-use searches::{QueryKey, SearchShelf};
-use shelf::{ClassKey, Shelf, TreeShelf};
-use weights::Weights;
+use search::RankingMethod;
+use search_context::RequestContext;
 
 /// Decides where requests go, on a copy of placement's state and the soft state of hosts.
 #[derive(Debug)]
@@ -50,55 +53,19 @@ pub struct Scheduler {
     policy: Policy,
     options: PrepareOptions,
     hosts: HostTable,
-    shelf: Shelf,
-    trees: TreeShelf,
-    prepared: PreparedShelf,
-    searches: SearchShelf,
+    classes: ClassCache,
+    scores: SharedScores,
     compute_version_min: u32,
 }
 
-/// The parameters of a search besides the request.
-#[derive(Clone, Debug, Default)]
-pub struct Scope {
-    /// The instance that is placed.
-    pub instance: Uuid,
-    /// The number of hosts wanted.
-    pub count: usize,
-    /// If set, only hosts of this cell are considered.
-    pub cell: Option<Uuid>,
-    /// Hosts of these cells are excluded.
-    pub without_cells: Vec<Uuid>,
-    /// These slots are excluded, in any order.
-    pub without: Vec<u32>,
-}
-
-/// The algorithm by which hosts are ranked.
-enum How<'w> {
-    /// With cached rankings where possible.
-    Kept,
-    /// By weighing every feasible host, and reporting the weights if asked to.
-    Weighed(Option<&'w mut Weights>),
-}
-
-/// Why no search is made.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum SelectRefusal {
-    /// The request is invalid.
-    #[error(transparent)]
-    BadRequest(#[from] BadRequest),
-    /// The request names a resource class or trait that does not exist.
-    #[error(transparent)]
-    Query(#[from] QueryRefusal),
-}
-
 /// The environment of the pre-filters, answered from placement and the host table.
-struct Known<'a> {
+struct StateEnvironment<'a> {
     state: &'a State,
     hosts: &'a HostTable,
     compute_version_min: u32,
 }
 
-impl Surroundings for Known<'_> {
+impl Environment for StateEnvironment<'_> {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
         for (uuid, aggregate) in self.hosts.aggregates().iter() {
             visit(uuid, &aggregate.metadata);
@@ -147,10 +114,8 @@ impl Scheduler {
             hosts: HostTable::new(&config),
             policy: Policy::new(config)?,
             options,
-            shelf: Shelf::default(),
-            trees: TreeShelf::default(),
-            prepared: PreparedShelf::default(),
-            searches: SearchShelf::default(),
+            classes: ClassCache::default(),
+            scores: SharedScores::default(),
             compute_version_min: 0,
         })
     }
@@ -187,7 +152,7 @@ impl Scheduler {
     pub fn observe(&mut self, state: &State, now: Timestamp) {
         self.hosts.follow(state);
         self.hosts.advance(now);
-        self.shelf.note(self.hosts.take_touched());
+        self.scores.note(self.hosts.drain_changes());
     }
 
     /// Prepares a request for [`Self::rank`]. The result depends on aggregates and, for a request
@@ -201,16 +166,16 @@ impl Scheduler {
         state: &State,
         request: &RequestSpec,
     ) -> Result<Prepared, PrepareRefusal> {
-        let known = Known {
+        let environment = StateEnvironment {
             state,
             hosts: &self.hosts,
             compute_version_min: self.compute_version_min,
         };
-        prepare(request, &self.options, &known)
+        prepare(request, &self.options, &environment)
     }
 
-    /// As [`Self::prepare`], memoised for equal requests; [`Self::rank`] then caches its results
-    /// for them too.
+    /// As [`Self::prepare`], once for all equal requests; [`Self::rank`] then keeps what it finds
+    /// out about them too.
     ///
     /// # Errors
     ///
@@ -220,15 +185,15 @@ impl Scheduler {
         state: &State,
         request: &RequestSpec,
     ) -> Result<Arc<Prepared>, PrepareRefusal> {
-        let known = Known {
+        let environment = StateEnvironment {
             state,
             hosts: &self.hosts,
             compute_version_min: self.compute_version_min,
         };
-        let basis = (self.hosts.aggregates().version(), self.compute_version_min);
+        let version = (self.hosts.aggregates().version(), self.compute_version_min);
         let options = &self.options;
-        self.prepared
-            .get(request, basis, || prepare(request, options, &known))
+        let make = || prepare(request, options, &environment);
+        self.classes.prepared(request, version, &self.hosts, make)
     }
 
     /// The best hosts for a request, best first; fewer than wanted if there are no more.
@@ -243,7 +208,7 @@ impl Scheduler {
         prepared: &Prepared,
         scope: &Scope,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
-        self.search(state, request, prepared, scope, How::Kept)
+        self.search(state, request, prepared, scope, RankingMethod::Indexed)
     }
 
     /// The best hosts, by weighing every feasible host: the definition of [`Self::rank`].
@@ -258,7 +223,7 @@ impl Scheduler {
         prepared: &Prepared,
         scope: &Scope,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
-        self.search(state, request, prepared, scope, How::Weighed(None))
+        self.search(state, request, prepared, scope, RankingMethod::Linear(None))
     }
 
     /// As [`Self::rank_all`], with the contribution of each weigher to each host's score.
@@ -266,7 +231,7 @@ impl Scheduler {
     /// # Errors
     ///
     /// As [`Self::rank`].
-    pub fn rank_told(
+    pub fn rank_with_weights(
         &mut self,
         state: &State,
         request: &RequestSpec,
@@ -274,8 +239,8 @@ impl Scheduler {
         scope: &Scope,
     ) -> Result<(Vec<Ranked>, Weights), SelectRefusal> {
         let mut weights = Weights::default();
-        let how = How::Weighed(Some(&mut weights));
-        let ranked = self.search(state, request, prepared, scope, how)?;
+        let method = RankingMethod::Linear(Some(&mut weights));
+        let ranked = self.search(state, request, prepared, scope, method)?;
         Ok((ranked, weights))
     }
 
@@ -285,69 +250,25 @@ impl Scheduler {
         request: &RequestSpec,
         prepared: &Prepared,
         scope: &Scope,
-        mut how: How<'_>,
+        mut method: RankingMethod<'_>,
     ) -> Result<Vec<Ranked>, SelectRefusal> {
-        self.shelf.note(self.hosts.take_touched());
+        self.scores.note(self.hosts.drain_changes());
         self.hosts.note_request(request);
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
         let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance))?;
-        let own_rules = &prepared.translation.rules;
-        let by_rules = rules.named(state);
-        let named = match (by_rules.as_ref(), compiled.filters.named()) {
-            (Some(one), Some(other)) if other.len() < one.len() => Some(other),
-            (one, other) => one.or(other),
-        };
+        let context = RequestContext::new(state, &self.hosts, compiled, rules, prepared, scope);
+        let by_rules = context.rules.named(state);
+        let named = context.named(by_rules.as_ref());
         for query in std::iter::once(&prepared.query).chain(&prepared.fallback) {
-            let is_fallback = !std::ptr::eq(query, &prepared.query);
-            let known = prepared.class.map(|class| QueryKey { class, is_fallback });
-            let Some(search) = self.searches.search(state, query, known)? else {
-                continue;
-            };
-            let job = Job {
-                state,
-                hosts: &self.hosts,
-                search: &search,
-                compiled: &compiled,
-                rules: &rules,
-                own_rules,
+            let caches = self.classes.query(prepared, query, scope.cell, &self.hosts);
+            let found = search::best(
+                &context,
                 query,
-                known,
-                cell: scope.cell,
-                without_cells: &scope.without_cells,
-                without: &scope.without,
-                // With rules of its own, a request can have candidates on a flat host of which
-                // none satisfies the rules.
-                asks_class: !own_rules.is_empty() || compiled.filters.asks_each(true),
-                trees: RefCell::new((&mut self.trees, None)),
-            };
-            let may_use_rankings = matches!(how, How::Kept);
-            let terms = || compiled.weighers.terms().filter(|_| may_use_rankings);
-            let named = named.filter(|named| named.len() <= NAMED_MAX);
-            let weights = match &mut how {
-                How::Kept => None,
-                How::Weighed(weights) => weights.as_deref_mut(),
-            };
-            let found = if named.is_some() {
-                job.weigh_all(scope.count, named, weights)
-            } else if let Some(terms) = terms() {
-                let key = prepared.class.map(|requests| ClassKey {
-                    requests,
-                    is_fallback,
-                    aggregates: self.hosts.aggregates().version(),
-                    cell: scope.cell,
-                });
-                let both = (state, &self.hosts);
-                // A single feasible host is not weighed, so it matters whether there is a second.
-                let count = scope.count.max(2);
-                let mut found = self.shelf.best(both, &search, key, terms, (count, &job));
-                if let [lone] = &mut found[..] {
-                    lone.score = 0.0;
-                }
-                found.truncate(scope.count);
-                found
-            } else {
-                job.weigh_all(scope.count, None, weights)
-            };
+                named,
+                caches,
+                &mut self.scores,
+                &mut method,
+            )?;
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -355,9 +276,3 @@ impl Scheduler {
         Ok(Vec::new())
     }
 }
-
-/// If at most this many hosts are named explicitly, each of them is weighed.
-const NAMED_MAX: usize = 1_000;
-/// The number of candidates of a host that are tried in order to find one that satisfies the
-/// request's own rules.
-const TRIED_MAX: usize = 256;

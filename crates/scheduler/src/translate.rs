@@ -1,9 +1,9 @@
 //! From a request to what placement is asked: amounts, traits and groups, and the rules between them.
 //!
 //! Three steps, each of them pure. [`translate`] turns flavor, image, ports, PCI devices and
-//! accelerators into a [`ResourceRequest`]. The [pre-filters](crate::prefilter) add what follows
+//! accelerators into a [`ResourceRequest`](resource_request::ResourceRequest). The [pre-filters](crate::translate::prefilter) add what follows
 //! from zones, tenants, image types and the like. [`target`] points it at the hosts that were asked
-//! for. [`prepare`](crate::prepare::prepare) does all three.
+//! for. [`prepare`](crate::translate::prepare::prepare) does all three.
 //!
 //! Source of the rules: Nova 34, `ResourceRequest`. Deliberately different:
 //!
@@ -17,93 +17,34 @@
 //!   policy, a suffix that is none.
 //! - Nothing limits how many hosts are looked at. The `limit` of the written query is Nova's.
 
-use crate::error::{BadRequest, Warning};
-use crate::request::{PciNumaPolicy, RequestSpec};
-use crate::translate::numa::GuestTopology;
-use crate::translate::pci::PciAliases;
-use crate::translate::resource_request::ResourceRequest;
-use crate::translate::rule::CandidateRule;
-use crate::translate::wish::Wishes;
-use serde::{Deserialize, Serialize};
+use crate::error::BadRequest;
+use crate::request::RequestSpec;
+use crate::translate::guest_requirements::GuestRequirements;
 
 pub mod accelerator;
 mod cells;
 pub mod cpu;
+pub mod guest_requirements;
 pub mod machine;
 pub mod memory;
+mod names;
 pub mod numa;
+mod options;
+mod outside;
 pub mod pci;
 pub mod port;
+pub mod prefilter;
+pub mod prepare;
 mod query;
+mod read_group;
 pub mod resource_request;
 pub mod rule;
 mod steps;
 pub mod target;
-pub mod wish;
+mod translation;
 
-/// The options of the translation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TranslateOptions {
-    /// Whether each guest NUMA cell becomes a group, for hosts whose NUMA nodes are providers with
-    /// VCPU, PCPU and MEMORY_MB of their own. A guest of one cell also fits hosts without.
-    pub numa_in_placement: bool,
-    /// Whether each PCI device becomes a group, for hosts whose devices are providers.
-    pub pci_in_placement: bool,
-    /// The PCI aliases that flavors can name.
-    pub pci_aliases: PciAliases,
-    /// Whether a pinned request has a fallback with VCPU in place of PCPU.
-    pub pcpu_fallback: bool,
-    /// The `limit` of the query string; our own search has none.
-    pub max_placement_results: u32,
-}
-
-/// The default of Nova's option `[scheduler]max_placement_results`.
-const MAX_PLACEMENT_RESULTS: u32 = 1000;
-
-impl Default for TranslateOptions {
-    /// NUMA cells and PCI devices as resources; pinned CPUs as PCPU.
-    fn default() -> Self {
-        Self {
-            numa_in_placement: true,
-            pci_in_placement: true,
-            pci_aliases: PciAliases::default(),
-            pcpu_fallback: false,
-            max_placement_results: MAX_PLACEMENT_RESULTS,
-        }
-    }
-}
-
-impl TranslateOptions {
-    /// Nova's defaults: filters handle NUMA cells and PCI devices, and pinned requests have a
-    /// fallback.
-    #[must_use]
-    pub fn nova() -> Self {
-        Self {
-            numa_in_placement: false,
-            pci_in_placement: false,
-            pcpu_fallback: true,
-            ..Self::default()
-        }
-    }
-}
-
-/// The result of translating a request.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Translation {
-    /// The groups to request from placement.
-    pub request: ResourceRequest,
-    /// The same with VCPU in place of PCPU, searched when the first has no candidates.
-    pub fallback: Option<ResourceRequest>,
-    /// The guest's NUMA cells, where it has any.
-    pub numa: Option<GuestTopology>,
-    /// The suffixes of the groups that are PCI devices.
-    pub pci_groups: Vec<String>,
-    /// Rules for candidates that a query cannot express.
-    pub rules: Vec<CandidateRule>,
-    /// Parts of the request that were ignored.
-    pub warnings: Vec<Warning>,
-}
+pub use options::TranslateOptions;
+pub use translation::Translation;
 
 /// Translates a request into groups of resources.
 ///
@@ -115,21 +56,21 @@ pub fn translate(
     options: &TranslateOptions,
 ) -> Result<Translation, BadRequest> {
     check(spec)?;
-    let wishes = Wishes::of(spec);
-    let numa = numa::guest_topology(&wishes)?;
+    let requirements = GuestRequirements::of(spec);
+    let numa = numa::guest_topology(&requirements)?;
     let cell_count = numa.as_ref().map_or(0, |guest| guest.cells.len());
     let mut translation = Translation::default();
     let outside = steps::groups_from_outside(spec, options, cell_count, &mut translation)?;
     let nested = numa.as_ref().filter(|_| options.numa_in_placement);
     let input = steps::Input {
         spec,
-        wishes,
+        requirements,
         options,
         outside: &outside,
     };
     let mut warnings = Vec::new();
     translation.request = steps::build(&input, true, nested, &mut warnings)?;
-    if options.pcpu_fallback && wishes.cpu_policy()? == Some(cpu::CpuPolicy::Dedicated) {
+    if options.pcpu_fallback && requirements.cpu_policy()? == Some(cpu::CpuPolicy::Dedicated) {
         translation.fallback = Some(steps::build(&input, false, None, &mut Vec::new())?);
     }
     translation.warnings.append(&mut warnings);
@@ -168,14 +109,5 @@ fn check(spec: &RequestSpec) -> Result<(), BadRequest> {
             ))
         }
         Some(_) | None => Ok(()),
-    }
-}
-
-/// Whether devices with this policy have to be on the guest's NUMA nodes.
-pub(crate) fn needs_affinity(policy: PciNumaPolicy) -> bool {
-    match policy {
-        PciNumaPolicy::Required | PciNumaPolicy::Legacy => true,
-        // Nova only asks for a host that supports socket affinity and leaves the rest to it.
-        PciNumaPolicy::Preferred | PciNumaPolicy::Socket => false,
     }
 }

@@ -26,18 +26,18 @@ fn a_request_is_kept_from_its_second_time_on_and_those_that_came_once_push_nothi
     let first = ready(1);
     let second = ready(1);
     let third = ready(1);
-    assert!(!first.class.unwrap().is_known);
-    assert!(second.class.unwrap().is_known);
+    assert!(!first.class.unwrap().is_repeated);
+    assert!(second.class.unwrap().is_repeated);
     assert!(Arc::ptr_eq(&second, &third));
     assert_eq!(first.query, second.query);
     for memory_mb in 2..10_000 {
         let other = ready(memory_mb);
-        assert!(!other.class.unwrap().is_known, "{memory_mb}");
+        assert!(!other.class.unwrap().is_repeated, "{memory_mb}");
     }
     assert!(Arc::ptr_eq(&second, &ready(1)));
     // Requests that differ in anything are of different classes.
     let mut other = request(1);
     other.project_id = "p".to_owned();
     let other = scheduler.prepare_once(&state, &other).unwrap();
-    assert!(!other.class.unwrap().is_known);
+    assert!(!other.class.unwrap().is_repeated);
 }

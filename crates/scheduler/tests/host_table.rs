@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use placewright_placement::{Command, Inventory, State, Timestamp, decide};
 use placewright_scheduler::aggregate::Aggregate;
-use placewright_scheduler::config::{self, SchedulerConfig};
+use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate, Receipt,
 };
-use placewright_scheduler::host_table::{HostTable, column};
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::hosts::column;
+use placewright_scheduler::policy;
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -139,7 +141,7 @@ fn a_silent_host_goes_down_and_comes_back() {
     table.apply(uuid(1), seconds(150), &HostUpdate::Alive);
     table.advance(Timestamp(160_000_001));
     assert_eq!(usable(&table), [1]);
-    assert!(table.take_touched().any(|touched| touched.slot == 0));
+    assert!(table.drain_changes().any(|touched| touched.slot == 0));
     table.apply(uuid(0), seconds(200), &HostUpdate::Alive);
     table.advance(seconds(211));
     assert_eq!(usable(&table), [0]);
@@ -172,8 +174,8 @@ fn an_instance_counts_from_the_claim_on_and_only_once() {
         io_ops: 1,
         ..Load::default()
     };
-    table.expect(0, &instance(3));
-    table.expect(0, &instance(4));
+    table.add_pending_instance(0, &instance(3));
+    table.add_pending_instance(0, &instance(4));
     assert_eq!(counts(&table), (2.0, 2.0));
     assert_eq!(table.hosts_of(instance(3).uuid), [0]);
     let came = HostUpdate::InstanceCame(Box::new(instance(3)), building);
@@ -183,9 +185,9 @@ fn an_instance_counts_from_the_claim_on_and_only_once() {
         (2.0, 2.0),
         "one is reported, one is expected"
     );
-    table.expect(0, &instance(3));
+    table.add_pending_instance(0, &instance(3));
     assert_eq!(counts(&table), (2.0, 2.0), "the claim's echo comes late");
-    table.expect_no_more(0, instance(3).uuid);
+    table.remove_pending_instance(0, instance(3).uuid);
     assert_eq!(
         counts(&table),
         (2.0, 2.0),
@@ -197,7 +199,7 @@ fn an_instance_counts_from_the_claim_on_and_only_once() {
         (1.0, 1.0),
         "the report does not know of the one on its way"
     );
-    table.expect_no_more(0, instance(4).uuid);
+    table.remove_pending_instance(0, instance(4).uuid);
     assert_eq!(counts(&table), (0.0, 0.0));
     assert!(table.hosts_of(instance(4).uuid).is_empty());
 }
@@ -414,7 +416,7 @@ proptest! {
 #[test]
 fn configuration_that_cannot_have_an_effect_is_warned_about() {
     let warned = |config: &SchedulerConfig| {
-        let (errors, warnings) = config::check(config);
+        let (errors, warnings) = policy::check(config);
         assert_eq!(errors, []);
         let options = warnings.into_iter().map(|warning| warning.option);
         options.collect::<Vec<_>>()
@@ -443,7 +445,7 @@ fn configuration_that_cannot_have_an_effect_is_warned_about() {
             "image_props_weight_setting"
         ]
     );
-    let refused = |config: &SchedulerConfig| config::check(config).0.len();
+    let refused = |config: &SchedulerConfig| policy::check(config).0.len();
     let broken = SchedulerConfig {
         enabled_filters: vec!["CoreFilter".to_owned()],
         host_subset_size: 0,

@@ -3,8 +3,8 @@
 use placewright_placement::{
     Command, Inventory, ProviderId, State, Timestamp, decide, find_candidates,
 };
+use placewright_scheduler::prefilter::Environment;
 use placewright_scheduler::prefilter::PrefilterOptions;
-use placewright_scheduler::prefilter::Surroundings;
 use placewright_scheduler::prepare::{PrepareOptions, Prepared, prepare};
 use placewright_scheduler::request::{self, Destination, RequestSpec};
 use placewright_scheduler::translate::TranslateOptions;
@@ -21,7 +21,7 @@ use uuid::Uuid;
 /// A fleet without aggregates of the compute service.
 struct Nothing;
 
-impl Surroundings for Nothing {
+impl Environment for Nothing {
     fn each_aggregate(&self, _visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {}
     fn segment_aggregates(&self, _segment: Uuid) -> Option<Vec<Uuid>> {
         None

@@ -12,10 +12,10 @@ use placewright_placement::{
 use placewright_scheduler::config::SchedulerConfig;
 use placewright_scheduler::flavor::Flavor;
 use placewright_scheduler::host_state::{HostReport, HostUpdate};
+use placewright_scheduler::hosts::fragmentation::{Room, WHOLE};
 use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::{Scheduler, Scope};
-use placewright_scheduler::weigher::fragmentation::{Room, WHOLE};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -156,11 +156,11 @@ proptest! {
             let scope = Scope { instance, count: 1, ..Scope::default() };
             let ranked = scheduler.rank(&state, &request, &prepared, &scope).unwrap();
             let packing = scheduler.hosts().packing().unwrap();
-            let (target, demand) = (packing.board().target(), packing.demand(&request));
+            let (forecast, demand) = (packing.loss_cache().forecast(), packing.demand(&request));
             let places = (0..HOSTS).filter_map(|host| {
                 let (cpu, memory, devices) = room(&state, host);
                 let room = Room { cpu, memory, devices: &devices };
-                Some((target.place(&room, &demand)?.growth, host))
+                Some((forecast.place(&room, &demand)?.growth, host))
             });
             let places: Vec<(f64, u32)> = places.collect();
             let least = places.iter().map(|(growth, _)| *growth).fold(f64::INFINITY, f64::min);
@@ -173,8 +173,8 @@ proptest! {
             let growth = places.iter().find(|(_, one)| *one == host).unwrap().0;
             prop_assert!((growth - least).abs() < 1e-6, "{growth} is not {least}");
             let (cpu, memory, devices) = room(&state, host);
-            let before = target.fragmentation(&Room { cpu, memory, devices: &devices });
-            let target = target.clone();
+            let before = forecast.fragmentation(&Room { cpu, memory, devices: &devices });
+            let forecast = forecast.clone();
             let candidates = scheduler.candidates(&state, &prepared, best.slot, 1).unwrap();
             let intent = Intent {
                 consumer: ConsumerUuid::from_uuid(instance),
@@ -190,7 +190,7 @@ proptest! {
             run(&mut state, &Command::ClaimFirst { intents: vec![intent], least: 1, at: AT });
             // The devices that were taken are the best ones too.
             let (cpu, memory, devices) = room(&state, host);
-            let after = target.fragmentation(&Room { cpu, memory, devices: &devices });
+            let after = forecast.fragmentation(&Room { cpu, memory, devices: &devices });
             prop_assert!((after - before - growth).abs() < 1e-6, "{after} {before} {growth}");
         }
     }

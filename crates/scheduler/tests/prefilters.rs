@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use placewright_scheduler::prefilter::{
-    self, Additions, Prefilter, PrefilterOptions, PrefilterRefusal, Surroundings,
+    self, AddedConstraints, Environment, Prefilter, PrefilterOptions, PrefilterRefusal,
 };
 use placewright_scheduler::prepare::{PrepareOptions, PrepareRefusal, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// Aggregates 1 and 2 are zone north, 3 is tenant t's, 4 is kept for AVX2, 5 for AVX2 and SSD.
 struct Fleet;
 
-impl Surroundings for Fleet {
+impl Environment for Fleet {
     fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {
         let of = |pairs: &[(&str, &str)]| {
             let owned = pairs
@@ -76,7 +76,10 @@ fn spec(more: Value) -> RequestSpec {
     request::read(whole).expect("a readable request")
 }
 
-fn apply(spec: &RequestSpec, options: &PrefilterOptions) -> Result<Additions, PrefilterRefusal> {
+fn apply(
+    spec: &RequestSpec,
+    options: &PrefilterOptions,
+) -> Result<AddedConstraints, PrefilterRefusal> {
     let translation = translate(spec, &TranslateOptions::nova()).expect("a sound request");
     prefilter::apply(spec, &translation, options, &Fleet)
 }
@@ -86,7 +89,7 @@ fn root_traits(more: Value, switch: impl Fn(&mut PrefilterOptions)) -> Vec<Strin
     let mut options = off();
     assert_eq!(
         apply(&spec(more.clone()), &options),
-        Ok(Additions::default()),
+        Ok(AddedConstraints::default()),
         "all are off"
     );
     switch(&mut options);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use placewright_scheduler::prefilter::{PrefilterOptions, Surroundings};
+use placewright_scheduler::prefilter::{Environment, PrefilterOptions};
 use placewright_scheduler::prepare::{PrepareOptions, PrepareRefusal, prepare};
 use placewright_scheduler::request::{self, RequestSpec};
 use placewright_scheduler::translate::TranslateOptions;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 struct Nothing;
 
-impl Surroundings for Nothing {
+impl Environment for Nothing {
     fn each_aggregate(&self, _visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>)) {}
     fn segment_aggregates(&self, _segment: Uuid) -> Option<Vec<Uuid>> {
         None

@@ -253,7 +253,7 @@ proptest! {
                     let all = Scope { count: 1_000, ..scope.clone() };
                     let everyone = scheduler.rank_all(&state, request, &prepared, &all).unwrap();
                     prop_assert_eq!(found.len(), everyone.len().min(4));
-                    let (told, weights) = scheduler.rank_told(&state, request, &prepared, &all).unwrap();
+                    let (told, weights) = scheduler.rank_with_weights(&state, request, &prepared, &all).unwrap();
                     prop_assert_eq!(&told, &everyone);
                     prop_assert_eq!((weights.compared, weights.of_hosts.len()), (told.len(), told.len()));
                     for (one, weights) in told.iter().zip(&weights.of_hosts) {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use placewright_conductor::HostId;
 use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_link::{AgentConnection, AgentLink, HostStart, ToAgent, ToCell};
-use placewright_scheduler::host_state::NumberedUpdate;
+use placewright_types::host_state::NumberedUpdate;
 
 use crate::world::World;
 use crate::world::agent::Agent;

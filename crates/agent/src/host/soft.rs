@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placewright_conductor::InstanceId;
-use placewright_scheduler::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
+use placewright_types::host_state::{HostUpdate, InstanceReport, Load, NumberedUpdate};
 
 use super::{Host, Outcome};
 use crate::description::HostDescription;
@@ -144,11 +144,11 @@ impl Host {
         &mut self,
         description: &HostDescription,
         service_host: &str,
-    ) -> placewright_scheduler::host_state::HostReport {
+    ) -> placewright_types::host_state::HostReport {
         self.soft.there = self.guests.keys().map(|key| key.0).collect();
         let instances = self.soft.there.iter();
         let instances = instances.filter_map(|instance| self.instance(*instance));
-        placewright_scheduler::host_state::HostReport {
+        placewright_types::host_state::HostReport {
             facts: description.facts(service_host),
             load: self.soft.load,
             metrics: description.metrics.clone(),

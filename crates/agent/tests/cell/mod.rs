@@ -16,7 +16,7 @@ use placewright_conductor::cell_conductor::{Failure, Order, Place, Step};
 use placewright_conductor::{Amounts, HostId, InstanceId, Spec};
 use placewright_link::{AgentConnection, AgentLink, Coming, HostStart, LinkError, ToAgent, ToCell};
 use placewright_placement::Timestamp;
-use placewright_scheduler::host_state::NumberedUpdate;
+use placewright_types::host_state::NumberedUpdate;
 use tokio::sync::{Mutex, mpsc};
 use uuid::Uuid;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use placewright_control::Why;
 use placewright_placement::{IntentCandidate, State};
 use placewright_scheduler::prepare::Prepared;
-use placewright_scheduler::ranking::Ranked;
+use placewright_scheduler::rank::Ranked;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::rules::of_topology;
 use placewright_scheduler::select::{Mappings, Scheduler, Scope};
@@ -84,7 +84,7 @@ fn weigh(
         count: scope.count.max(EXPLAINED_MAX),
         ..scope.clone()
     };
-    let (mut ranked, weights) = scheduler.rank_told(state, request, prepared, &more)?;
+    let (mut ranked, weights) = scheduler.rank_with_weights(state, request, prepared, &more)?;
     let hosts = scheduler.hosts();
     let both = ranked.iter().zip(weights.of_hosts);
     let weighed = both.filter_map(|(one, weights)| {
@@ -160,7 +160,7 @@ impl Look<'_> {
                     continue;
                 }
             }
-            let ways = scheduler.ways(state, prepared, one.slot, self.ways)?;
+            let ways = scheduler.candidates_with_mappings(state, prepared, one.slot, self.ways)?;
             if !ways.is_empty() {
                 offers.extend(offer(scheduler, one.slot, one.score, ways));
                 mates += usize::from(is_mate);
@@ -221,7 +221,7 @@ fn request_of(ask: &Ask, index: usize) -> Cow<'_, RequestSpec> {
         return Cow::Borrowed(request);
     }
     let mut request = request.clone();
-    request.mates = ask.instances.iter().copied().collect();
-    request.mates.remove(&ask.instances[index]);
+    request.siblings = ask.instances.iter().copied().collect();
+    request.siblings.remove(&ask.instances[index]);
     Cow::Owned(request)
 }

@@ -88,7 +88,7 @@ impl Why {
                 let verdict = &filter.verdict;
                 for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
                     *mask &= verdict.word(word);
-                    if verdict.asks_each() {
+                    if verdict.needs_predicate() {
                         let refused = bits(*mask, word).filter(|slot| !verdict.passes(*slot));
                         *mask = refused.fold(*mask, |mask, slot| mask & !(1 << (slot % 64)));
                     }

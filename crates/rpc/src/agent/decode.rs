@@ -5,10 +5,10 @@ use placewright_conductor::{Amounts, HardRule, HostId, InstanceId, Spec};
 use placewright_link::{HostStart, ToAgent, ToCell};
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, Scope};
-use placewright_scheduler::host_state::{
+use placewright_types::host_state::{
     HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
 };
-use placewright_scheduler::platform::Platform;
+use placewright_types::platform::Platform;
 use tonic::Status;
 use uuid::Uuid;
 

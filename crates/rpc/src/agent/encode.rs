@@ -4,7 +4,7 @@ use placewright_conductor::cell_conductor::{Order, Place, Step};
 use placewright_conductor::{Amounts, HardRule, Spec};
 use placewright_link::{ToAgent, ToCell};
 use placewright_placement::group::{Relation, Scope};
-use placewright_scheduler::host_state::{
+use placewright_types::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
 };
 

@@ -4,7 +4,7 @@ use placewright_conductor::cell_conductor::{Failure, Order};
 use placewright_conductor::{Amounts, HardRule, Spec};
 use placewright_link::{HostStart, ToAgent, ToCell};
 use placewright_placement::group::Scope;
-use placewright_scheduler::host_state::{
+use placewright_types::host_state::{
     HostFacts, HostReport, HostUpdate, InstanceReport, Metric, NumberedUpdate,
 };
 

@@ -17,10 +17,10 @@ use placewright_link::{
 use placewright_placement::Timestamp;
 use placewright_placement::group::{Relation, Rule, Scope};
 use placewright_rpc::{ClientOptions, ServeOptions, Services, Token, serve};
-use placewright_scheduler::host_state::{
+use placewright_types::host_state::{
     HostFacts, HostNames, HostReport, HostUpdate, InstanceReport, Load, Metric, NumberedUpdate,
 };
-use placewright_scheduler::platform::Platform;
+use placewright_types::platform::Platform;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc};

@@ -11,11 +11,12 @@ use cel::context::VariableResolver;
 use placewright_placement::Timestamp;
 use uuid::Uuid;
 
-use crate::aggregate::{Aggregate, Combination};
-use crate::amounts::Amounts;
 use crate::config::SchedulerConfig;
-use crate::host_state::{HostReport, HostState, HostUpdate, Metric};
-use crate::host_table::{HostTable, column};
+use crate::hosts::aggregate::{Aggregate, Combination};
+use crate::hosts::amounts::Amounts;
+use crate::hosts::column;
+use crate::hosts::state::{HostReport, HostState, HostUpdate, Metric};
+use crate::hosts::table::HostTable;
 use crate::image::ImageProperties;
 use crate::request::RequestSpec;
 

@@ -4,11 +4,11 @@ use placewright_placement::Timestamp;
 use uuid::Uuid;
 
 use super::*;
-use crate::amounts::Amounts;
 use crate::config::SchedulerConfig;
 use crate::flavor::Flavor;
-use crate::host_state::{HostReport, HostUpdate, Load, Metric};
-use crate::host_table::HostTable;
+use crate::hosts::amounts::Amounts;
+use crate::hosts::state::{HostReport, HostUpdate, Load, Metric};
+use crate::hosts::table::HostTable;
 use crate::policy::Policy;
 use crate::request::RequestSpec;
 
@@ -223,7 +223,7 @@ fn an_aggregate_overrides_the_multiplier_and_names_do_not_clash() {
     assert!(Policy::new(config).is_err());
 
     let mut hosts = hosts();
-    let aggregate = crate::aggregate::Aggregate {
+    let aggregate = crate::hosts::aggregate::Aggregate {
         name: "few".to_owned(),
         metadata: BTreeMap::from([("Mine_weight_multiplier".to_owned(), "-2".to_owned())]),
     };

@@ -8,11 +8,13 @@ use placewright_placement::{
 };
 use uuid::Uuid;
 
+use super::Scheduler;
 use super::rules::{of_group, of_topology};
-use super::{Scheduler, Scope, SelectRefusal, Shelf, TreeShelf};
-use crate::host_state::InstanceReport;
-use crate::prepare::Prepared;
+use super::scope::{Scope, SelectRefusal};
+use crate::hosts::state::InstanceReport;
+use crate::rank::indexed::SharedScores;
 use crate::request::RequestSpec;
+use crate::translate::prepare::Prepared;
 
 /// The number of candidates that are tried of each host.
 const CANDIDATES_OF_HOST: usize = 4;
@@ -40,10 +42,8 @@ impl Scheduler {
             policy: self.policy.clone(),
             options: self.options.clone(),
             hosts: self.hosts.clone(),
-            shelf: Shelf::default(),
-            trees: TreeShelf::default(),
-            prepared: self.prepared.fork(),
-            searches: super::searches::SearchShelf::default(),
+            classes: self.classes.fork(),
+            scores: SharedScores::default(),
             compute_version_min: self.compute_version_min,
         }
     }
@@ -86,7 +86,7 @@ impl Scheduler {
             found.count += 1;
             used.insert(slot);
             if !request.topology_rules.is_empty() {
-                request.mates.insert(instance);
+                request.siblings.insert(instance);
             }
             if let Some(host) = self.hosts.get(slot) {
                 *found.by_cell.entry(host.names.cell).or_default() += 1;
@@ -191,7 +191,7 @@ impl Scheduler {
                         .map(|(name, value)| (name.to_owned(), value.to_owned()))
                         .collect(),
                 };
-                self.hosts.expect(slot, &report);
+                self.hosts.add_pending_instance(slot, &report);
             }
             return Ok(slot);
         }

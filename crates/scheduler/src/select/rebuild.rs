@@ -11,6 +11,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::Scheduler;
+use crate::context::CHECK_HINT;
 use crate::error::BadRequest;
 use crate::request::RequestSpec;
 use crate::translate::translate;
@@ -77,9 +78,6 @@ impl Scheduler {
         }
     }
 }
-
-/// The hint that marks a request as a check.
-pub(crate) const CHECK_HINT: &str = "_nova_check_type";
 
 /// The traits that the image requires and that none of the providers used by the instance has.
 fn missing_traits(state: &State, instance: Uuid, request: &RequestSpec) -> Vec<String> {

@@ -16,7 +16,7 @@ use crate::request::{GroupPolicy, RequestSpec, ServerGroup, TopologyRule};
 
 /// A rule bound to the places of the other instances.
 #[derive(Debug)]
-struct Bound {
+struct BoundRule {
     scope: Scope,
     /// The only places that satisfy a [`Relation::Same`] rule, if there are others.
     only: Option<Vec<Place>>,
@@ -27,7 +27,7 @@ struct Bound {
 /// The hard rules of one request, bound to the present places.
 #[derive(Debug, Default)]
 pub struct Rules {
-    bound: Vec<Bound>,
+    bound: Vec<BoundRule>,
 }
 
 /// The hard rules that hold between the members of a server group.
@@ -54,7 +54,7 @@ pub fn of_topology(request: &RequestSpec) -> impl Iterator<Item = IntentRule> + 
         let group = request.instance_group.as_ref();
         let others: BTreeSet<Uuid> = if rule.to.is_empty() {
             let members = group.iter().flat_map(|group| &group.members);
-            members.chain(&request.mates).copied().collect()
+            members.chain(&request.siblings).copied().collect()
         } else {
             rule.to.clone()
         };
@@ -105,7 +105,7 @@ impl Rules {
                 let itself = state.consumer_id(instance);
                 kept.map_or_else(Vec::new, |kept| kept.hosts(itself).collect())
             } else {
-                members = mates(state, kept, &group.members, instance);
+                members = siblings(state, kept, &group.members, instance);
                 state.hosts_of(&members).collect()
             };
             let of_request = || of_group(group);
@@ -117,9 +117,9 @@ impl Rules {
             let Some(hard) = hard(rule) else { continue };
             let mut others: Vec<ConsumerUuid>;
             if rule.to.is_empty() {
-                let mates = request.mates.iter().copied();
+                let siblings = request.siblings.iter().copied();
                 others = members.clone();
-                others.extend(mates.map(ConsumerUuid::from_uuid));
+                others.extend(siblings.map(ConsumerUuid::from_uuid));
                 others.sort_unstable();
                 others.dedup();
             } else {
@@ -139,7 +139,7 @@ impl Rules {
             .map(|host| state.place(*host, &rule.scope))
             .collect();
         places.sort_unstable();
-        let mut bound = Bound {
+        let mut bound = BoundRule {
             scope: rule.scope.clone(),
             only: None,
             full: Vec::new(),
@@ -232,7 +232,7 @@ impl Rules {
     }
 }
 
-impl Bound {
+impl BoundRule {
     fn keeps(&self, place: Option<Place>) -> bool {
         let Some(place) = place else { return false };
         self.only.as_ref().is_none_or(|only| only.contains(&place))
@@ -258,7 +258,7 @@ impl Bound {
 }
 
 /// A group's other members, as known to placement and as given by the request.
-fn mates(
+fn siblings(
     state: &State,
     kept: Option<&Group>,
     named: &BTreeSet<Uuid>,

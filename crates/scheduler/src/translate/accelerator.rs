@@ -1,11 +1,12 @@
 //! Device profiles of the accelerator service.
 
+use super::outside::Outside;
+use super::read_group::ReadGroup;
 use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::extra_spec_field;
 use crate::request::{DeviceProfile, RequestGroup, RequestSpec};
-use crate::text::whole_number;
-use crate::translate::steps::Outside;
+use placewright_types::text::whole_number;
 
 /// The extra spec that names a flavor's device profile.
 pub(crate) const DEVICE_PROFILE_KEY: &str = "accel:device_profile";

@@ -6,11 +6,11 @@ use placewright_placement::GroupPolicy;
 
 use crate::error::BadRequest;
 use crate::request::RequestGroup;
-use crate::translate::Translation;
 use crate::translate::cpu::EmulatorThreadsPolicy;
 use crate::translate::numa::{GuestCell, GuestTopology};
 use crate::translate::resource_request::ResourceRequest;
 use crate::translate::rule::CandidateRule;
+use crate::translate::translation::Translation;
 
 /// The suffix of a cell's group.
 pub(crate) fn suffix(cell: usize) -> String {

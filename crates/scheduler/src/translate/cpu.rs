@@ -1,10 +1,12 @@
 //! CPU policies: how guest processors are assigned to host processors.
 
-use crate::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
 use crate::image::known::{CPU_POLICIES, CPU_THREAD_POLICIES};
-use crate::text::means_true;
-use crate::translate::wish::{Said, Wishes, check_word, flavor_field, image_field};
+use crate::translate::guest_requirements::{
+    GuestRequirements, SourcedValue, check_keyword, flavor_field, image_field,
+};
+use placewright_types::cpu_set::{CPU_LIMIT, CpuSet, parse_cpu_set};
+use placewright_types::text::means_true;
 
 /// Whether guest processors are pinned to host processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +41,7 @@ pub enum EmulatorThreadsPolicy {
 
 const EMULATOR_THREADS_POLICIES: &[&str] = &["share", "isolate"];
 
-impl<'a> Wishes<'a> {
+impl<'a> GuestRequirements<'a> {
     /// The processor policy: the flavor's, or the image's where the flavor leaves it open.
     pub fn cpu_policy(&self) -> Result<Option<CpuPolicy>, BadRequest> {
         let (of_flavor, of_image) = self.words("cpu_policy", CPU_POLICIES)?;
@@ -62,7 +64,7 @@ impl<'a> Wishes<'a> {
         Ok(of_flavor.or(of_image))
     }
 
-    /// The thread policy for dedicated processors, agreed between flavor and image.
+    /// The thread policy for dedicated processors, merged between flavor and image.
     pub fn cpu_thread_policy(&self) -> Result<Option<CpuThreadPolicy>, BadRequest> {
         let (of_flavor, of_image) = self.words("cpu_thread_policy", CPU_THREAD_POLICIES)?;
         let of_flavor = of_flavor.map(read_thread_policy);
@@ -88,7 +90,7 @@ impl<'a> Wishes<'a> {
             return Ok(None);
         };
         let field = flavor_field("hw", "emulator_threads_policy");
-        check_word(&Said { value, field }, EMULATOR_THREADS_POLICIES)?;
+        check_keyword(&SourcedValue { value, field }, EMULATOR_THREADS_POLICIES)?;
         Ok(Some(match value {
             "isolate" => EmulatorThreadsPolicy::Isolate,
             _ => EmulatorThreadsPolicy::Share,
@@ -187,7 +189,7 @@ impl<'a> Wishes<'a> {
         let of_flavor = self.of_flavor("hw", key).filter(|text| !text.is_empty());
         if let Some(value) = of_flavor {
             let field = flavor_field("hw", key);
-            check_word(&Said { value, field }, allowed)?;
+            check_keyword(&SourcedValue { value, field }, allowed)?;
         }
         Ok((of_flavor, self.of_image("hw", key)))
     }

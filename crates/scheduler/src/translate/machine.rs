@@ -6,7 +6,9 @@ use crate::image::known::{
     TPM_MODELS, TPM_VERSIONS,
 };
 use crate::request::device::PciNumaPolicy;
-use crate::translate::wish::{Said, Wishes, check_word, flavor_field};
+use crate::translate::guest_requirements::{
+    GuestRequirements, SourcedValue, check_keyword, flavor_field,
+};
 
 /// The host traits that an emulated trusted platform module requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +19,13 @@ pub struct Tpm {
     pub version_trait: &'static str,
 }
 
-impl<'a> Wishes<'a> {
+impl<'a> GuestRequirements<'a> {
     /// The emulated TPM, if a version is given; its model is TIS by default.
     pub fn tpm(&self) -> Result<Option<Tpm>, BadRequest> {
-        let Some(version) = self.agreed_word("hw", "tpm_version", TPM_VERSIONS)? else {
+        let Some(version) = self.merged_keyword("hw", "tpm_version", TPM_VERSIONS)? else {
             return Ok(None);
         };
-        let model = self.agreed_word("hw", "tpm_model", TPM_MODELS)?;
+        let model = self.merged_keyword("hw", "tpm_model", TPM_MODELS)?;
         if model == Some("tpm-crb") && version != "2.0" {
             return Err(BadRequest::conflict(
                 flavor_field("hw", "tpm_model"),
@@ -45,13 +47,13 @@ impl<'a> Wishes<'a> {
 
     /// Whether the guest requires secure boot.
     pub fn secure_boot(&self) -> Result<bool, BadRequest> {
-        let policy = self.agreed_word("os", "secure_boot", SECURE_BOOT)?;
+        let policy = self.merged_keyword("os", "secure_boot", SECURE_BOOT)?;
         Ok(policy == Some("required"))
     }
 
     /// The host trait for the requested mode of guest addresses, if any.
     pub fn address_mode_trait(&self) -> Result<Option<&'static str>, BadRequest> {
-        let mode = self.agreed_word("hw", "maxphysaddr_mode", ADDRESS_MODES)?;
+        let mode = self.merged_keyword("hw", "maxphysaddr_mode", ADDRESS_MODES)?;
         Ok(mode.map(|mode| match mode {
             "passthrough" => "COMPUTE_ADDRESS_SPACE_PASSTHROUGH",
             _ => "COMPUTE_ADDRESS_SPACE_EMULATED",
@@ -70,7 +72,7 @@ impl<'a> Wishes<'a> {
 
     /// The NUMA affinity that the guest's PCI devices must have.
     pub fn pci_numa_policy(&self) -> Result<Option<PciNumaPolicy>, BadRequest> {
-        let policy = self.agreed_word("hw", "pci_numa_affinity_policy", PCI_NUMA_POLICIES)?;
+        let policy = self.merged_keyword("hw", "pci_numa_affinity_policy", PCI_NUMA_POLICIES)?;
         Ok(policy.map(|policy| match policy {
             "required" => PciNumaPolicy::Required,
             "preferred" => PciNumaPolicy::Preferred,
@@ -81,22 +83,22 @@ impl<'a> Wishes<'a> {
 
     /// Whether network devices use packed rings.
     pub fn packed_ring(&self) -> Result<bool, BadRequest> {
-        self.agreed_flag("virtio_packed_ring")
+        self.merged_flag("virtio_packed_ring")
     }
 
     /// Whether local disks are encrypted.
     pub fn disk_encryption(&self) -> Result<bool, BadRequest> {
-        self.agreed_flag("ephemeral_encryption")
+        self.merged_flag("ephemeral_encryption")
     }
 
     /// The encryption format of local disks, if one is given.
     pub fn disk_encryption_format(&self) -> Result<Option<&'a str>, BadRequest> {
-        self.agreed_word("hw", "ephemeral_encryption_format", DISK_ENCRYPTION_FORMATS)
+        self.merged_keyword("hw", "ephemeral_encryption_format", DISK_ENCRYPTION_FORMATS)
     }
 
     /// The model of the sound device, if there is one.
     pub fn sound_model(&self) -> Result<Option<&'a str>, BadRequest> {
-        self.agreed_word("hw", "sound_model", SOUND_MODELS)
+        self.merged_keyword("hw", "sound_model", SOUND_MODELS)
     }
 
     /// The host trait for the security mode of a TPM's secret. Only a flavor can ask for it,
@@ -106,7 +108,10 @@ impl<'a> Wishes<'a> {
         let value = self.flavor.filled_extra_spec("hw:tpm_secret_security");
         let value = value.unwrap_or("user");
         let field = flavor_field("hw", key);
-        check_word(&Said { value, field }, &["user", "host", "deployment"])?;
+        check_keyword(
+            &SourcedValue { value, field },
+            &["user", "host", "deployment"],
+        )?;
         Ok(match value {
             "host" => "COMPUTE_SECURITY_TPM_SECRET_SECURITY_HOST",
             "deployment" => "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT",

@@ -2,8 +2,10 @@
 
 use crate::error::BadRequest;
 use crate::image::known::MEMORY_ENCRYPTION_MODELS;
-use crate::text::means_true;
-use crate::translate::wish::{Said, Wishes, check_word, flavor_field, image_field};
+use crate::translate::guest_requirements::{
+    GuestRequirements, SourcedValue, check_keyword, flavor_field, image_field,
+};
+use placewright_types::text::means_true;
 
 /// The size of the pages of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +53,7 @@ impl MemoryEncryption {
     }
 }
 
-impl Wishes<'_> {
+impl GuestRequirements<'_> {
     /// The page size; an image can set it only where the flavor allows that.
     pub fn page_size(&self) -> Result<Option<PageSize>, BadRequest> {
         let key = "mem_page_size";
@@ -124,7 +126,7 @@ impl Wishes<'_> {
 
     /// How guest memory is to be encrypted, if at all.
     pub fn memory_encryption(&self) -> Result<Option<MemoryEncryption>, BadRequest> {
-        if !self.agreed_flag("mem_encryption")? {
+        if !self.merged_flag("mem_encryption")? {
             return Ok(None);
         }
         let key = "mem_encryption_model";
@@ -139,12 +141,12 @@ impl Wishes<'_> {
                 format!("the image says {image:?}, the flavor {flavor:?}"),
             ));
         }
-        let said = of_image.or(of_flavor).filter(|text| !text.is_empty());
-        let model = match said {
+        let given = of_image.or(of_flavor).filter(|text| !text.is_empty());
+        let model = match given {
             None => MemoryEncryption::AmdSev,
             Some(value) => {
                 let field = flavor_field("hw", key);
-                check_word(&Said { value, field }, MEMORY_ENCRYPTION_MODELS)?;
+                check_keyword(&SourcedValue { value, field }, MEMORY_ENCRYPTION_MODELS)?;
                 read_model(value)
             }
         };

@@ -1,13 +1,13 @@
 //! The guest's NUMA cells: their number, and the processors and memory of each.
 
-use crate::cpu_set::{CpuSet, parse_cpu_set};
 use crate::error::BadRequest;
 use crate::flavor::extra_spec_field;
 use crate::image::NUMA_NODES_MAX;
-use crate::text::whole_number;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
+use crate::translate::guest_requirements::{GuestRequirements, flavor_field, image_field};
 use crate::translate::memory::PageSize;
-use crate::translate::wish::{Wishes, flavor_field, image_field};
+use placewright_types::cpu_set::{CpuSet, parse_cpu_set};
+use placewright_types::text::whole_number;
 
 /// The maximum number of cells: as many as numbered extra specs can describe.
 const CELLS_MAX: u32 = NUMA_NODES_MAX as u32;
@@ -46,25 +46,27 @@ pub struct GuestCell {
 /// # Errors
 ///
 /// [`BadRequest`] where flavor and image contradict themselves or each other.
-pub fn guest_topology(wishes: &Wishes<'_>) -> Result<Option<GuestTopology>, BadRequest> {
-    let policies = Policies::of(wishes)?;
-    let nodes = node_count(wishes)?;
-    let page_size = wishes.page_size()?;
-    wishes.locked_memory()?;
+pub fn guest_topology(
+    requirements: &GuestRequirements<'_>,
+) -> Result<Option<GuestTopology>, BadRequest> {
+    let policies = Policies::of(requirements)?;
+    let nodes = node_count(requirements)?;
+    let page_size = requirements.page_size()?;
+    requirements.locked_memory()?;
     let is_pinned = matches!(policies.cpu, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed));
     let has_cells = nodes.is_some()
         || page_size.is_some()
-        || !wishes.persistent_memory().is_empty()
+        || !requirements.persistent_memory().is_empty()
         || is_pinned;
     if !has_cells {
         return Ok(None);
     }
     let dedicated = match policies.cpu {
-        Some(CpuPolicy::Dedicated) => wishes.guest_cpus()?,
+        Some(CpuPolicy::Dedicated) => requirements.guest_cpus()?,
         Some(CpuPolicy::Mixed) => policies.dedicated_cpus,
         Some(CpuPolicy::Shared) | None => CpuSet::new(),
     };
-    let cells = cells(wishes, nodes.unwrap_or(1), &dedicated)?;
+    let cells = cells(requirements, nodes.unwrap_or(1), &dedicated)?;
     Ok(Some(GuestTopology {
         cells,
         page_size,
@@ -83,12 +85,12 @@ struct Policies {
 }
 
 impl Policies {
-    fn of(wishes: &Wishes<'_>) -> Result<Self, BadRequest> {
-        let emulator = wishes.emulator_threads_policy()?;
-        let realtime = wishes.realtime_cpus()?;
-        let dedicated = wishes.dedicated_cpus()?;
-        let cpu = policy_of_explicit(wishes, wishes.cpu_policy()?, emulator)?;
-        let threads = threads_of_trait(wishes, wishes.cpu_thread_policy()?)?;
+    fn of(requirements: &GuestRequirements<'_>) -> Result<Self, BadRequest> {
+        let emulator = requirements.emulator_threads_policy()?;
+        let realtime = requirements.realtime_cpus()?;
+        let dedicated = requirements.dedicated_cpus()?;
+        let cpu = policy_of_explicit(requirements, requirements.cpu_policy()?, emulator)?;
+        let threads = threads_of_trait(requirements, requirements.cpu_thread_policy()?)?;
         check_masks(cpu, dedicated.is_some(), realtime.is_some())?;
         let is_shared = matches!(cpu, Some(CpuPolicy::Shared) | None);
         let needs_pinning = |field| {
@@ -97,7 +99,7 @@ impl Policies {
             Err(BadRequest::conflict(field, policy, reason))
         };
         if is_shared && threads.is_some() {
-            return needs_pinning(match wishes.cpu_thread_policy()? {
+            return needs_pinning(match requirements.cpu_thread_policy()? {
                 Some(_) => flavor_field("hw", "cpu_thread_policy"),
                 None => "trait:HW_CPU_HYPERTHREADING".to_owned(),
             });
@@ -116,12 +118,12 @@ impl Policies {
 
 /// The CPU policy implied by explicit amounts of VCPU and PCPU.
 fn policy_of_explicit(
-    wishes: &Wishes<'_>,
+    requirements: &GuestRequirements<'_>,
     policy: Option<CpuPolicy>,
     emulator: Option<EmulatorThreadsPolicy>,
 ) -> Result<Option<CpuPolicy>, BadRequest> {
-    let vcpus = explicit_amount(wishes, "VCPU");
-    let pcpus = explicit_amount(wishes, "PCPU");
+    let vcpus = explicit_amount(requirements, "VCPU");
+    let pcpus = explicit_amount(requirements, "PCPU");
     let named = if pcpus == 0 {
         "resources:VCPU"
     } else {
@@ -143,7 +145,7 @@ fn policy_of_explicit(
     }
     if pcpus != 0 {
         let isolated = emulator == Some(EmulatorThreadsPolicy::Isolate);
-        let expected = i64::from(wishes.flavor.vcpus) + i64::from(isolated);
+        let expected = i64::from(requirements.flavor.vcpus) + i64::from(isolated);
         if pcpus != expected {
             return Err(BadRequest::conflict(
                 extra_spec_field("resources:PCPU"),
@@ -161,8 +163,8 @@ fn policy_of_explicit(
 }
 
 /// The sum of a class over the unsuffixed and the numbered groups of the flavor.
-fn explicit_amount(wishes: &Wishes<'_>, class: &str) -> i64 {
-    let specs = wishes.flavor.extra_specs.iter();
+fn explicit_amount(requirements: &GuestRequirements<'_>, class: &str) -> i64 {
+    let specs = requirements.flavor.extra_specs.iter();
     let amounts = specs.filter(|(key, _)| is_numbered_key(key, "resources", class));
     amounts
         .filter_map(|(_, value)| whole_number(value))
@@ -181,26 +183,26 @@ fn is_numbered_key(key: &str, head: &str, name: &str) -> bool {
 
 /// The thread policy implied by the hyper-threading trait.
 fn threads_of_trait(
-    wishes: &Wishes<'_>,
+    requirements: &GuestRequirements<'_>,
     policy: Option<CpuThreadPolicy>,
 ) -> Result<Option<CpuThreadPolicy>, BadRequest> {
     let name = "HW_CPU_HYPERTHREADING";
-    let specs = wishes.flavor.extra_specs.iter();
+    let specs = requirements.flavor.extra_specs.iter();
     let of_flavor = specs
         .filter(|(key, _)| is_numbered_key(key, "trait", name))
         .map(|(_, value)| value.as_str())
         .next();
-    let mut of_image = wishes
+    let mut of_image = requirements
         .image
         .iter()
         .flat_map(|image| image.traits_required());
-    let said = match of_flavor {
+    let given = match of_flavor {
         Some(value) => Some(value),
         None => of_image
             .any(|required| required == name)
             .then_some("required"),
     };
-    let Some(said) = said.filter(|value| !value.is_empty()) else {
+    let Some(given) = given.filter(|value| !value.is_empty()) else {
         return Ok(policy);
     };
     if policy.is_some() {
@@ -210,7 +212,7 @@ fn threads_of_trait(
             "use one or the other",
         ));
     }
-    Ok(match said {
+    Ok(match given {
         "forbidden" => Some(CpuThreadPolicy::Isolate),
         "required" => Some(CpuThreadPolicy::Require),
         _ => policy,
@@ -243,25 +245,29 @@ fn check_masks(
 }
 
 /// The number of cells, if one is given.
-fn node_count(wishes: &Wishes<'_>) -> Result<Option<u32>, BadRequest> {
-    let of_flavor = wishes.flavor.filled_extra_spec("hw:numa_nodes");
-    let of_image = wishes.of_image("hw", "numa_nodes");
-    let (said, field) = match (of_flavor, of_image) {
+fn node_count(requirements: &GuestRequirements<'_>) -> Result<Option<u32>, BadRequest> {
+    let of_flavor = requirements.flavor.filled_extra_spec("hw:numa_nodes");
+    let of_image = requirements.of_image("hw", "numa_nodes");
+    let (given, field) = match (of_flavor, of_image) {
         (Some(_), Some(image)) if image != "0" => {
             return Err(image_forbidden("numa_nodes"));
         }
-        (Some(said), _) => (said, flavor_field("hw", "numa_nodes")),
-        (None, Some(said)) => (said, image_field("hw", "numa_nodes")),
+        (Some(given), _) => (given, flavor_field("hw", "numa_nodes")),
+        (None, Some(given)) => (given, image_field("hw", "numa_nodes")),
         (None, None) => return Ok(None),
     };
     // "02" and " 2" are accepted as numbers elsewhere, but not here.
-    let count = said
+    let count = given
         .parse::<u32>()
         .ok()
-        .filter(|count| (1..=CELLS_MAX).contains(count) && said == count.to_string());
+        .filter(|count| (1..=CELLS_MAX).contains(count) && given == count.to_string());
     match count {
         Some(count) => Ok(Some(count)),
-        None => Err(BadRequest::malformed(field, said, "a number from 1 to 128")),
+        None => Err(BadRequest::malformed(
+            field,
+            given,
+            "a number from 1 to 128",
+        )),
     }
 }
 
@@ -274,14 +280,14 @@ fn image_forbidden(key: &str) -> BadRequest {
 }
 
 fn cells(
-    wishes: &Wishes<'_>,
+    requirements: &GuestRequirements<'_>,
     count: u32,
     dedicated: &CpuSet,
 ) -> Result<Vec<GuestCell>, BadRequest> {
-    let cpus = cell_cpus(wishes)?;
-    let memory_mb = cell_memory(wishes)?;
+    let cpus = cell_cpus(requirements)?;
+    let memory_mb = cell_memory(requirements)?;
     match (cpus, memory_mb) {
-        (None, None) => equal_cells(wishes, count, dedicated),
+        (None, None) => equal_cells(requirements, count, dedicated),
         (Some(cpus), Some(memory_mb)) => {
             let expected = usize::try_from(count).unwrap_or(usize::MAX);
             if cpus.len() != expected || memory_mb.len() != expected {
@@ -290,7 +296,7 @@ fn cells(
                     "processors and memory must be given for every cell",
                 ));
             }
-            described_cells(wishes, cpus, &memory_mb, dedicated)
+            described_cells(requirements, cpus, &memory_mb, dedicated)
         }
         (Some(_), None) => Err(BadRequest::missing(
             flavor_field("hw", "numa_mem.0"),
@@ -303,12 +309,12 @@ fn cells(
     }
 }
 
-fn cell_cpus(wishes: &Wishes<'_>) -> Result<Option<Vec<CpuSet>>, BadRequest> {
-    let of_flavor = numbered(wishes, "hw:numa_cpus", |field, value| {
+fn cell_cpus(requirements: &GuestRequirements<'_>) -> Result<Option<Vec<CpuSet>>, BadRequest> {
+    let of_flavor = numbered(requirements, "hw:numa_cpus", |field, value| {
         parse_cpu_set(value)
             .ok_or_else(|| BadRequest::malformed(field, value, "a set of processors"))
     })?;
-    let of_image = wishes.image.and_then(|image| image.numa_cpus());
+    let of_image = requirements.image.and_then(|image| image.numa_cpus());
     match (of_flavor, of_image) {
         (Some(_), Some(_)) => Err(image_forbidden("numa_cpus.0")),
         (Some(cpus), None) => Ok(Some(cpus)),
@@ -316,12 +322,12 @@ fn cell_cpus(wishes: &Wishes<'_>) -> Result<Option<Vec<CpuSet>>, BadRequest> {
     }
 }
 
-fn cell_memory(wishes: &Wishes<'_>) -> Result<Option<Vec<u64>>, BadRequest> {
-    let of_flavor = numbered(wishes, "hw:numa_mem", |field, value| {
+fn cell_memory(requirements: &GuestRequirements<'_>) -> Result<Option<Vec<u64>>, BadRequest> {
+    let of_flavor = numbered(requirements, "hw:numa_mem", |field, value| {
         let amount = whole_number(value).and_then(|amount| u64::try_from(amount).ok());
         amount.ok_or_else(|| BadRequest::malformed(field, value, "an amount of MiB"))
     })?;
-    let of_image = wishes.image.and_then(|image| image.numa_memory_mb());
+    let of_image = requirements.image.and_then(|image| image.numa_memory_mb());
     match (of_flavor, of_image) {
         (Some(_), Some(_)) => Err(image_forbidden("numa_mem.0")),
         (Some(memory_mb), None) => Ok(Some(memory_mb)),
@@ -331,14 +337,14 @@ fn cell_memory(wishes: &Wishes<'_>) -> Result<Option<Vec<u64>>, BadRequest> {
 
 /// The values of `key.0`, `key.1` and so on, up to the first that is absent.
 fn numbered<T>(
-    wishes: &Wishes<'_>,
+    requirements: &GuestRequirements<'_>,
     key: &str,
     read: impl Fn(String, &str) -> Result<T, BadRequest>,
 ) -> Result<Option<Vec<T>>, BadRequest> {
     let mut found = Vec::new();
     for cell in 0..NUMA_NODES_MAX {
         let key = format!("{key}.{cell}");
-        let Some(value) = wishes.flavor.extra_spec(&key) else {
+        let Some(value) = requirements.flavor.extra_spec(&key) else {
             break;
         };
         found.push(read(extra_spec_field(&key), value)?);
@@ -348,11 +354,11 @@ fn numbered<T>(
 
 /// Divides processors and memory equally between cells.
 fn equal_cells(
-    wishes: &Wishes<'_>,
+    requirements: &GuestRequirements<'_>,
     count: u32,
     dedicated: &CpuSet,
 ) -> Result<Vec<GuestCell>, BadRequest> {
-    let flavor = wishes.flavor;
+    let flavor = requirements.flavor;
     for (field, amount) in [
         ("flavor.vcpus", flavor.vcpus),
         ("flavor.memory_mb", flavor.memory_mb),
@@ -365,7 +371,7 @@ fn equal_cells(
         }
     }
     let cpus_per_cell = flavor.vcpus / count;
-    wishes.guest_cpus()?;
+    requirements.guest_cpus()?;
     let cells = (0..count).map(|cell| {
         let first = cell * cpus_per_cell;
         let cpus = (first..first + cpus_per_cell).collect();
@@ -376,13 +382,13 @@ fn equal_cells(
 
 /// The cells that flavor or image describe explicitly.
 fn described_cells(
-    wishes: &Wishes<'_>,
+    requirements: &GuestRequirements<'_>,
     cpus_of_cell: Vec<CpuSet>,
     memory_mb: &[u64],
     dedicated: &CpuSet,
 ) -> Result<Vec<GuestCell>, BadRequest> {
-    let flavor = wishes.flavor;
-    let mut unassigned = wishes.guest_cpus()?;
+    let flavor = requirements.flavor;
+    let mut unassigned = requirements.guest_cpus()?;
     for (cell, cpus) in cpus_of_cell.iter().enumerate() {
         for cpu in cpus {
             if !unassigned.remove(cpu) {

@@ -1,19 +1,20 @@
 //! PCI devices as resources: one group for each device.
 
-use std::collections::BTreeMap;
-
 use placewright_placement::names::{is_custom, is_standard_class, standard_traits};
-use serde::{Deserialize, Serialize};
 
+use super::cells;
+use super::names::custom_name;
+use super::options::TranslateOptions;
+pub use super::options::{PciAlias, PciAliases};
+use super::outside::Outside;
+use super::translation::Translation;
 use crate::error::BadRequest;
 use crate::flavor::extra_spec_field;
 use crate::request::device::{PciDeviceSpec, PciNumaPolicy};
 use crate::request::{PciRequest, RequestGroup, RequestSpec};
-use crate::text::{custom_name, whole_number};
+use crate::translate::guest_requirements::GuestRequirements;
 use crate::translate::rule::CandidateRule;
-use crate::translate::steps::Outside;
-use crate::translate::wish::Wishes;
-use crate::translate::{TranslateOptions, Translation, cells, needs_affinity};
+use placewright_types::text::whole_number;
 
 /// The extra spec that lists a flavor's PCI devices: `alias:count,alias:count`.
 pub const ALIAS_KEY: &str = "pci_passthrough:alias";
@@ -21,20 +22,6 @@ pub const ALIAS_KEY: &str = "pci_passthrough:alias";
 /// The maximum number of devices of one request: each becomes a group, which the search has to
 /// place.
 pub const DEVICES_MAX: u32 = 256;
-
-/// PCI aliases by name.
-pub type PciAliases = BTreeMap<String, PciAlias>;
-
-/// A name by which flavors refer to devices.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PciAlias {
-    /// The NUMA affinity of the devices, unless flavor or image override it.
-    #[serde(default)]
-    pub numa_policy: PciNumaPolicy,
-    /// The acceptable devices, as alternatives.
-    pub spec: Vec<PciDeviceSpec>,
-}
 
 /// The PCI devices of a request: those it lists, or else those of the flavor's aliases.
 ///
@@ -48,7 +35,7 @@ pub fn requests(spec: &RequestSpec, aliases: &PciAliases) -> Result<Vec<PciReque
     if !spec.pci_requests.is_empty() {
         return Ok(spec.pci_requests.clone());
     }
-    let policy = Wishes::of(spec).pci_numa_policy()?;
+    let policy = GuestRequirements::of(spec).pci_numa_policy()?;
     let field = || extra_spec_field(ALIAS_KEY);
     let mut found = Vec::new();
     for (index, item) in list.split(',').enumerate() {
@@ -169,4 +156,13 @@ fn traits(list: &str) -> std::collections::BTreeSet<String> {
         custom_name(&upper)
     });
     in_form.collect()
+}
+
+/// Whether devices with this policy have to be on the guest's NUMA nodes.
+fn needs_affinity(policy: PciNumaPolicy) -> bool {
+    match policy {
+        PciNumaPolicy::Required | PciNumaPolicy::Legacy => true,
+        // Nova only asks for a host that supports socket affinity and leaves the rest to it.
+        PciNumaPolicy::Preferred | PciNumaPolicy::Socket => false,
+    }
 }

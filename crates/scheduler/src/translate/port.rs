@@ -1,8 +1,8 @@
 //! The resources that ports request.
 
+use super::outside::{Outside, OutsideGroups};
 use crate::error::BadRequest;
 use crate::request::{PortResourceRequest, RequestGroup, RequestSpec};
-use crate::translate::steps::{Outside, OutsideGroups};
 
 /// Adds the groups of all ports: one a port with the port's UUID for a suffix, or several with
 /// identifiers of their own that lie under one provider.

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placewright_placement::GroupPolicy;
-use placewright_placement::names::{is_custom, is_standard_class};
 use uuid::Uuid;
 
-use crate::error::{BadRequest, Warning};
+use crate::error::BadRequest;
 use crate::extra_spec::is_suffix;
 use crate::request::RequestGroup;
-use crate::text::whole_number;
 
 /// The resources to request from placement.
 ///
@@ -141,94 +139,5 @@ impl ResourceRequest {
         }
         self.group_policy = Some(GroupPolicy::None);
         Ok(())
-    }
-}
-
-impl RequestGroup {
-    /// Sets an amount from its text form, or warns.
-    pub(crate) fn read_resource(
-        &mut self,
-        class: &str,
-        amount: &str,
-        field: impl FnOnce() -> String,
-        warnings: &mut Vec<Warning>,
-    ) {
-        if !is_custom(class) && !is_standard_class(class) {
-            warnings.push(Warning::UnknownResourceClass {
-                field: field(),
-                class: class.to_owned(),
-            });
-            return;
-        }
-        match whole_number(amount).and_then(|amount| u64::try_from(amount).ok()) {
-            Some(amount) => self.set_resource(class, amount),
-            None => warnings.push(Warning::BadAmount {
-                field: field(),
-                value: amount.to_owned(),
-            }),
-        }
-    }
-
-    /// Sets the amount of a class, replacing an earlier one.
-    pub(crate) fn set_resource(&mut self, class: &str, amount: u64) {
-        self.resources.insert(class.to_owned(), amount);
-    }
-
-    /// Requires or forbids a trait from its text form, or warns.
-    pub(crate) fn read_trait(
-        &mut self,
-        name: &str,
-        kind: &str,
-        field: impl FnOnce() -> String,
-        warnings: &mut Vec<Warning>,
-    ) {
-        match kind {
-            "required" => self.require(name),
-            "forbidden" => self.forbid(name),
-            _ => warnings.push(Warning::BadTraitValue {
-                field: field(),
-                value: kind.to_owned(),
-            }),
-        }
-    }
-
-    /// Requires one of several traits, given as a comma-separated list.
-    ///
-    /// # Errors
-    ///
-    /// [`BadRequest`] for a text that names none: whoever ignored it would place the instance where
-    /// it must not be.
-    pub(crate) fn read_any_trait(
-        &mut self,
-        names: &str,
-        field: impl FnOnce() -> String,
-    ) -> Result<(), BadRequest> {
-        let is_name = |name: &str| {
-            let of_name = |byte: u8| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_');
-            !name.is_empty() && name.bytes().all(of_name)
-        };
-        let any: BTreeSet<String> = names
-            .split(',')
-            .map(|name| name.trim().to_owned())
-            .collect();
-        if !any.iter().all(|name| is_name(name)) {
-            let wanted = "names of traits with commas between them";
-            return Err(BadRequest::malformed(field(), names, wanted));
-        }
-        match any.first() {
-            Some(only) if any.len() == 1 => self.require(only),
-            _ => self.any_traits.push(any),
-        }
-        Ok(())
-    }
-
-    /// Adds a trait to the required ones.
-    pub(crate) fn require(&mut self, name: &str) {
-        self.required_traits.insert(name.to_owned());
-    }
-
-    /// Adds a trait to the forbidden ones.
-    pub(crate) fn forbid(&mut self, name: &str) {
-        self.forbidden_traits.insert(name.to_owned());
     }
 }

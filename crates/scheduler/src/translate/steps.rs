@@ -1,43 +1,31 @@
 //! The steps from a request to its groups; where they conflict, their order decides.
 
-use std::collections::BTreeSet;
-
 use placewright_placement::GroupPolicy;
 
+use super::names::custom_name;
+use super::options::TranslateOptions;
+use super::outside::{Outside, OutsideGroups};
+use super::read_group::ReadGroup;
+use super::translation::Translation;
+use super::{accelerator, cells, pci, port};
 use crate::error::{BadRequest, Warning};
 use crate::extra_spec::ExtraSpecKey;
 use crate::flavor::{Flavor, extra_spec_field};
 use crate::image;
+use crate::request::RequestSpec;
 use crate::request::device::PciNumaPolicy;
-use crate::request::{RequestGroup, RequestSpec};
-use crate::text::custom_name;
 use crate::translate::cpu::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy};
+use crate::translate::guest_requirements::GuestRequirements;
 use crate::translate::machine::Tpm;
 use crate::translate::numa::GuestTopology;
 use crate::translate::resource_request::ResourceRequest;
-use crate::translate::wish::Wishes;
-use crate::translate::{TranslateOptions, Translation, accelerator, cells, pci, port};
-
-/// A group from outside the flavor, and the name of its field in the request.
-pub(super) struct Outside {
-    pub(super) group: RequestGroup,
-    pub(super) field: String,
-}
 
 /// The input of the steps.
 pub(super) struct Input<'a> {
     pub(super) spec: &'a RequestSpec,
-    pub(super) wishes: Wishes<'a>,
+    pub(super) requirements: GuestRequirements<'a>,
     pub(super) options: &'a TranslateOptions,
     pub(super) outside: &'a OutsideGroups,
-}
-
-/// All groups from outside the flavor.
-#[derive(Default)]
-pub(super) struct OutsideGroups {
-    pub(super) groups: Vec<Outside>,
-    /// Sets of their suffixes for `same_subtree`.
-    pub(super) same_subtree: Vec<BTreeSet<String>>,
 }
 
 /// The groups of ports, PCI devices and accelerators, and ready-made ones; the rules between them
@@ -79,7 +67,9 @@ pub(super) fn build(
     nested: Option<&GuestTopology>,
     warnings: &mut Vec<Warning>,
 ) -> Result<ResourceRequest, BadRequest> {
-    let Input { spec, wishes, .. } = *input;
+    let Input {
+        spec, requirements, ..
+    } = *input;
     let mut request = ResourceRequest {
         limit: Some(input.options.max_placement_results),
         ..ResourceRequest::default()
@@ -87,7 +77,7 @@ pub(super) fn build(
     add_request_level(spec, &mut request);
     add_extra_specs(&spec.flavor, &mut request, warnings)?;
     request.suffixed_in_flavor = request.suffixed.len();
-    for name in wishes
+    for name in requirements
         .image
         .iter()
         .flat_map(|image| image.traits_required())
@@ -96,7 +86,7 @@ pub(super) fn build(
     }
     let explicit = nested.map(|_| request.merged_resources());
     if pinned {
-        add_pinned_cpus(&wishes, &mut request)?;
+        add_pinned_cpus(&requirements, &mut request)?;
     }
     for outside in &input.outside.groups {
         request.add_group(outside.group.clone(), &outside.field)?;
@@ -105,8 +95,8 @@ pub(super) fn build(
         .same_subtree
         .extend(input.outside.same_subtree.iter().cloned());
     add_defaults(spec, &mut request);
-    add_memory_features(&wishes, &mut request)?;
-    add_machine_features(&wishes, &mut request, warnings)?;
+    add_memory_features(&requirements, &mut request)?;
+    add_machine_features(&requirements, &mut request, warnings)?;
     if let Some((guest, explicit)) = nested.zip(explicit) {
         cells::split(guest, &explicit, &mut request)?;
     }
@@ -157,14 +147,17 @@ fn add_extra_specs(
 }
 
 /// Requests dedicated processors as PCPU, and the thread policy as a trait.
-fn add_pinned_cpus(wishes: &Wishes<'_>, request: &mut ResourceRequest) -> Result<(), BadRequest> {
-    let vcpus = u64::from(wishes.flavor.vcpus);
-    let dedicated = match wishes.cpu_policy()? {
+fn add_pinned_cpus(
+    requirements: &GuestRequirements<'_>,
+    request: &mut ResourceRequest,
+) -> Result<(), BadRequest> {
+    let vcpus = u64::from(requirements.flavor.vcpus);
+    let dedicated = match requirements.cpu_policy()? {
         Some(CpuPolicy::Dedicated) => Some(vcpus),
         Some(CpuPolicy::Mixed) => {
-            let mask = match wishes.dedicated_cpus()? {
+            let mask = match requirements.dedicated_cpus()? {
                 Some(mask) => mask,
-                None => wishes.realtime_cpus()?.unwrap_or_default(),
+                None => requirements.realtime_cpus()?.unwrap_or_default(),
             };
             let dedicated = mask.len() as u64;
             let shared = vcpus.saturating_sub(dedicated);
@@ -174,11 +167,12 @@ fn add_pinned_cpus(wishes: &Wishes<'_>, request: &mut ResourceRequest) -> Result
         Some(CpuPolicy::Shared) | None => None,
     };
     if let Some(dedicated) = dedicated {
-        let isolated = wishes.emulator_threads_policy()? == Some(EmulatorThreadsPolicy::Isolate);
+        let isolated =
+            requirements.emulator_threads_policy()? == Some(EmulatorThreadsPolicy::Isolate);
         let amount = dedicated + u64::from(isolated);
         request.group("").set_resource("PCPU", amount);
     }
-    match wishes.cpu_thread_policy()? {
+    match requirements.cpu_thread_policy()? {
         Some(CpuThreadPolicy::Isolate) => request.group("").forbid("HW_CPU_HYPERTHREADING"),
         Some(CpuThreadPolicy::Require) => request.group("").require("HW_CPU_HYPERTHREADING"),
         Some(CpuThreadPolicy::Prefer) | None => {}
@@ -211,15 +205,15 @@ fn add_defaults(spec: &RequestSpec, request: &mut ResourceRequest) {
 
 /// Adds traits for encrypted memory and resources for persistent memory.
 fn add_memory_features(
-    wishes: &Wishes<'_>,
+    requirements: &GuestRequirements<'_>,
     request: &mut ResourceRequest,
 ) -> Result<(), BadRequest> {
-    if let Some(model) = wishes.memory_encryption()? {
+    if let Some(model) = requirements.memory_encryption()? {
         let group = request.group("");
         group.set_resource("MEM_ENCRYPTION_CONTEXT", 1);
         group.require(model.required_trait());
     }
-    let labels = wishes.persistent_memory();
+    let labels = requirements.persistent_memory();
     let classes: Vec<_> = labels
         .iter()
         .map(|label| custom_name(&format!("PMEM_NAMESPACE_{label}")))
@@ -233,37 +227,37 @@ fn add_memory_features(
 
 /// Adds traits for firmware and devices.
 fn add_machine_features(
-    wishes: &Wishes<'_>,
+    requirements: &GuestRequirements<'_>,
     request: &mut ResourceRequest,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), BadRequest> {
     if let Some(Tpm {
         model_trait,
         version_trait,
-    }) = wishes.tpm()?
+    }) = requirements.tpm()?
     {
         let group = request.group("");
         group.require(model_trait);
         group.require(version_trait);
     }
-    if wishes.pci_numa_policy()? == Some(PciNumaPolicy::Socket) {
+    if requirements.pci_numa_policy()? == Some(PciNumaPolicy::Socket) {
         request
             .group("")
             .require("COMPUTE_SOCKET_PCI_NUMA_AFFINITY");
     }
-    if wishes.secure_boot()? {
+    if requirements.secure_boot()? {
         request
             .group("")
             .require("COMPUTE_SECURITY_UEFI_SECURE_BOOT");
     }
-    if let Some(name) = wishes.address_mode_trait()? {
+    if let Some(name) = requirements.address_mode_trait()? {
         request.group("").require(name);
     }
-    if wishes.stateless_firmware() {
+    if requirements.stateless_firmware() {
         request
             .group("")
             .require("COMPUTE_SECURITY_STATELESS_FIRMWARE");
-    } else if let Some(image) = wishes.image
+    } else if let Some(image) = requirements.image
         && image.get("hw_firmware_stateless").is_some()
         && image.get("hw_firmware_type") != Some("uefi")
     {

@@ -1,0 +1,56 @@
+//! What filters and weighers are compiled from: the request, the hosts and the configuration.
+
+use uuid::Uuid;
+
+use crate::config::SchedulerConfig;
+use crate::error::BadRequest;
+use crate::hosts::table::HostTable;
+use crate::request::RequestSpec;
+
+/// The input of filters and weighers.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The options of the configuration.
+    pub config: &'a SchedulerConfig,
+    /// The state of all hosts.
+    pub hosts: &'a HostTable,
+    /// The request that is scheduled.
+    pub request: &'a RequestSpec,
+    /// The instance of the request that is being scheduled.
+    pub instance: Uuid,
+}
+
+impl<'a> Context<'a> {
+    /// A hint that allows at most one value.
+    pub(crate) fn single_hint(&self, name: &str) -> Result<Option<&'a str>, BadRequest> {
+        match self.request.hints(name) {
+            [] => Ok(None),
+            [value] => Ok(Some(value)),
+            values => Err(BadRequest::malformed(
+                hint_field(name),
+                values.join(", "),
+                "a single value",
+            )),
+        }
+    }
+
+    /// An image property, unless it is empty.
+    pub(crate) fn image_word(&self, name: &str) -> Option<&'a str> {
+        let value = self.request.image.as_ref()?.properties.get(name);
+        value.filter(|value| !value.is_empty())
+    }
+}
+
+/// The name of a hint in messages.
+pub(crate) fn hint_field(name: &str) -> String {
+    format!("scheduler_hints[{name:?}]")
+}
+
+/// The hint that marks a request as a check.
+pub(crate) const CHECK_HINT: &str = "_nova_check_type";
+
+/// Whether a request only checks that an instance may be rebuilt in place.
+#[must_use]
+pub fn is_rebuild(request: &RequestSpec) -> bool {
+    request.hints(CHECK_HINT) == ["rebuild"]
+}

@@ -1,0 +1,61 @@
+//! Filters: each says which hosts may serve a request, independently of their resources.
+//!
+//! To add a filter, write a file in `filters/` and add a line to [`ALL`]. A filter is compiled once
+//! for a request and returns a [`Verdict`](crate::hosts::verdict::Verdict) over all hosts.
+
+pub use filter::{Compile, Filter};
+pub(crate) use server_group::members_by_host;
+
+mod aggregate_image_properties;
+mod aggregate_instance_extra_specs;
+mod aggregate_multi_tenancy;
+mod aggregate_type_affinity;
+mod all_hosts;
+mod capabilities;
+mod compute;
+mod different_host;
+mod extra_spec_ops;
+mod filter;
+mod host_attributes;
+mod image_properties;
+mod io_ops;
+mod isolated_hosts;
+mod json;
+mod left_to_placement;
+mod metrics;
+mod num_instances;
+mod server_group;
+mod simple_cidr;
+mod version;
+
+/// Every filter there is. Their order is irrelevant; that of `enabled_filters` is used.
+pub static ALL: &[&Filter] = &[
+    &compute::FILTER,
+    &capabilities::FILTER,
+    &image_properties::FILTER,
+    &server_group::ANTI_AFFINITY,
+    &server_group::AFFINITY,
+    &all_hosts::FILTER,
+    &aggregate_image_properties::FILTER,
+    &aggregate_instance_extra_specs::FILTER,
+    &io_ops::AGGREGATE,
+    &io_ops::FILTER,
+    &aggregate_multi_tenancy::FILTER,
+    &num_instances::AGGREGATE,
+    &num_instances::FILTER,
+    &aggregate_type_affinity::FILTER,
+    &different_host::DIFFERENT,
+    &different_host::SAME,
+    &simple_cidr::FILTER,
+    &isolated_hosts::FILTER,
+    &json::FILTER,
+    &metrics::FILTER,
+    &left_to_placement::NUMA_TOPOLOGY,
+    &left_to_placement::PCI_PASSTHROUGH,
+];
+
+/// A filter by its name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Filter> {
+    ALL.iter().copied().find(|filter| filter.name == name)
+}

@@ -1,0 +1,115 @@
+//! `ImagePropertiesFilter`: the host supports the architecture, hypervisor, machine mode and
+//! address width that the image asks for.
+
+use super::filter::Filter;
+use super::version::Version;
+use crate::context::Context;
+use crate::error::BadRequest;
+use crate::hosts::platform::PlatformGroup;
+use crate::hosts::verdict::{Partition, Verdict};
+use crate::values::strip;
+
+/// The filter as registered in [`super::ALL`].
+pub(super) const FILTER: Filter = Filter {
+    name: "ImagePropertiesFilter",
+    is_once_per_request: true,
+    runs_on_rebuild: true,
+    compile,
+};
+
+fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
+    let default_architecture = context
+        .config
+        .image_properties_default_architecture
+        .as_deref();
+    let wanted: Vec<&str> = [
+        context
+            .image_word("hw_architecture")
+            .or(default_architecture),
+        context.image_word("img_hv_type"),
+        context.image_word("hw_vm_mode"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if wanted.is_empty() {
+        return Ok(Verdict::All);
+    }
+    let versions = context.image_word("img_hv_requested_version");
+    let versions = versions.map(VersionPredicate::parse).transpose()?;
+    let image = context.request.image.as_ref();
+    let bits = image.and_then(|image| image.properties.number("hw_maxphysaddr_bits"));
+    let bits = bits.filter(|bits| *bits != 0);
+    let platforms = context.hosts.platforms();
+    let passes = |group: &PlatformGroup| {
+        let supported = &group.platform.supported_instances;
+        let runs = |instance: &[String; 3]| {
+            wanted
+                .iter()
+                .all(|word| instance.iter().any(|part| part == word))
+        };
+        let version = group
+            .platform
+            .hypervisor_version
+            .filter(|version| *version != 0);
+        let version_fits = match (&versions, version) {
+            (Some(predicate), Some(version)) => predicate.is_met_by(version),
+            _ => true,
+        };
+        let bits_fit = match (
+            bits,
+            group.physical_address_bits().filter(|bits| *bits != 0),
+        ) {
+            (Some(wanted), Some(present)) => present >= wanted,
+            _ => true,
+        };
+        supported.iter().any(runs) && version_fits && bits_fit
+    };
+    let groups = platforms.groups().iter();
+    Ok(Partition::verdict(
+        platforms.group_of(),
+        groups.map(|group| (&group.hosts, passes(group))),
+    ))
+}
+
+/// Conditions on a version, all of which must hold: `>=2.6,<9`.
+#[derive(Clone, Debug)]
+struct VersionPredicate {
+    conditions: Vec<(&'static str, Version)>,
+}
+
+/// The comparison operators, longer ones first so that they are recognised first.
+const OPERATORS: [&str; 6] = ["<=", ">=", "!=", "==", "<", ">"];
+
+impl VersionPredicate {
+    fn parse(text: &str) -> Result<Self, BadRequest> {
+        let condition = |text: &str| {
+            let text = strip(text);
+            let operator = OPERATORS.into_iter().find(|sign| text.starts_with(sign))?;
+            Some((operator, Version::parse(strip(&text[operator.len()..]))?))
+        };
+        let conditions = text.split(',').map(condition).collect::<Option<_>>();
+        let conditions = conditions.ok_or_else(|| {
+            let field = "image.properties.img_hv_requested_version";
+            BadRequest::malformed(field, text, "a list of conditions such as \">=2.6\"")
+        })?;
+        Ok(Self { conditions })
+    }
+
+    fn is_met_by(&self, number: i32) -> bool {
+        let Some(version) = Version::of_number(number) else {
+            return false;
+        };
+        self.conditions.iter().all(|(operator, wanted)| {
+            let order = version.cmp(wanted);
+            match *operator {
+                "<=" => order.is_le(),
+                ">=" => order.is_ge(),
+                "!=" => order.is_ne(),
+                "==" => order.is_eq(),
+                "<" => order.is_lt(),
+                _ => order.is_gt(),
+            }
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! `JsonFilter`: a condition in the hint `query`, such as `[">=", "$free_ram_mb", 1024]`.
+
+use std::cmp::Ordering;
+
+use serde_json::{Value, json};
+
+use super::filter::Filter;
+use super::host_attributes;
+use crate::context::{Context, hint_field};
+use crate::error::BadRequest;
+use crate::hosts::table::HostTable;
+use crate::hosts::verdict::Verdict;
+use crate::values::{compare, equal, is_true};
+
+/// The filter as registered in [`super::ALL`].
+pub(super) const FILTER: Filter = Filter {
+    name: "JsonFilter",
+    is_once_per_request: false,
+    runs_on_rebuild: false,
+    compile,
+};
+
+fn compile<'a>(context: &Context<'a>) -> Result<Verdict<'a>, BadRequest> {
+    let query = context.single_hint("query")?;
+    let Some(text) = query.filter(|query| !query.is_empty()) else {
+        return Ok(Verdict::All);
+    };
+    let wrong = |expected| BadRequest::malformed(hint_field("query"), text, expected);
+    let query: Value = serde_json::from_str(text).map_err(|_| wrong("JSON"))?;
+    if !is_true(&query) {
+        return Ok(Verdict::All);
+    }
+    let condition = Condition::read(query).map_err(wrong)?;
+    let hosts = context.hosts;
+    Ok(Verdict::Each(Box::new(move |slot| {
+        // Operands that cannot be compared make the host fail.
+        let answer = condition.answer(hosts, slot);
+        answer.is_some_and(|answer| match answer {
+            Value::Array(answers) => answers.iter().any(is_true),
+            answer => is_true(&answer),
+        })
+    })))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operator {
+    Equal,
+    Less,
+    Greater,
+    In,
+    AtMost,
+    AtLeast,
+    Not,
+    Or,
+    And,
+}
+
+/// An operator with its operands.
+#[derive(Debug)]
+struct Condition {
+    operator: Operator,
+    operands: Vec<Operand>,
+}
+
+#[derive(Debug)]
+enum Operand {
+    Constant(Value),
+    /// The path of an attribute of the host.
+    Attribute(Vec<String>),
+    Condition(Condition),
+}
+
+impl Condition {
+    fn read(query: Value) -> Result<Self, &'static str> {
+        let Value::Array(mut parts) = query else {
+            return Err("a list that starts with an operator");
+        };
+        let operator = match parts.first().and_then(Value::as_str) {
+            Some("=") => Operator::Equal,
+            Some("<") => Operator::Less,
+            Some(">") => Operator::Greater,
+            Some("in") => Operator::In,
+            Some("<=") => Operator::AtMost,
+            Some(">=") => Operator::AtLeast,
+            Some("not") => Operator::Not,
+            Some("or") => Operator::Or,
+            Some("and") => Operator::And,
+            _ => return Err("a list that starts with =, <, >, in, <=, >=, not, or, and"),
+        };
+        let operands = parts
+            .drain(1..)
+            .filter_map(|part| Operand::read(part).transpose());
+        Ok(Self {
+            operator,
+            operands: operands.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The value of the condition for a host; `None` if its operands cannot be compared.
+    fn answer(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
+        let mut values = Vec::with_capacity(self.operands.len());
+        for operand in &self.operands {
+            let value = operand.value(hosts, slot)?;
+            if !value.is_null() {
+                values.push(value);
+            }
+        }
+        let all = |holds: fn(Ordering) -> bool| compare_first(&values, holds);
+        Some(Value::Bool(match self.operator {
+            Operator::Not => {
+                let flipped = values.iter().map(|value| Value::Bool(!is_true(value)));
+                return Some(Value::Array(flipped.collect()));
+            }
+            Operator::Or => values.iter().any(is_true),
+            Operator::And => values.iter().all(is_true),
+            _ if values.len() < 2 => false,
+            Operator::In => values[1..].iter().any(|value| equal(&values[0], value)),
+            Operator::Equal => values[1..].iter().all(|value| equal(&values[0], value)),
+            Operator::Less => all(Ordering::is_lt)?,
+            Operator::Greater => all(Ordering::is_gt)?,
+            Operator::AtMost => all(Ordering::is_le)?,
+            Operator::AtLeast => all(Ordering::is_ge)?,
+        }))
+    }
+}
+
+/// Whether the relation holds between the first value and every other; `None` if they cannot be
+/// compared.
+fn compare_first(values: &[Value], holds: fn(Ordering) -> bool) -> Option<bool> {
+    let mut all = true;
+    for value in &values[1..] {
+        all &= holds(compare(&values[0], value)?);
+    }
+    Some(all)
+}
+
+impl Operand {
+    /// `None` for an operand that counts as absent.
+    fn read(part: Value) -> Result<Option<Self>, &'static str> {
+        Ok(Some(match part {
+            Value::Null => return Ok(None),
+            Value::String(text) if text.is_empty() => return Ok(None),
+            Value::String(text) => match text.strip_prefix('$') {
+                Some(path) => Self::Attribute(path.split('.').map(str::to_owned).collect()),
+                None => Self::Constant(Value::String(text)),
+            },
+            Value::Array(parts) if parts.is_empty() => Self::Constant(Value::Bool(true)),
+            Value::Array(parts) => Self::Condition(Condition::read(Value::Array(parts))?),
+            constant => Self::Constant(constant),
+        }))
+    }
+
+    /// Its value for a host: null if absent, `None` if the path goes through a scalar.
+    fn value(&self, hosts: &HostTable, slot: u32) -> Option<Value> {
+        match self {
+            Self::Constant(value) => Some(value.clone()),
+            Self::Condition(condition) => condition.answer(hosts, slot),
+            Self::Attribute(path) => {
+                let found = host_attributes::of_host(hosts, slot, &path[0]);
+                let Some(mut value) = found else {
+                    return Some(Value::Null);
+                };
+                if path[0] == "host_ip" {
+                    // An address is no text in the reference: it equals no text and has no order
+                    // with one.
+                    return (path.len() == 1).then(|| json!({ "address": value }));
+                }
+                for name in &path[1..] {
+                    match value {
+                        Value::Null => return Some(Value::Null),
+                        Value::Object(mut fields) => {
+                            value = fields.remove(name).unwrap_or_default();
+                        }
+                        _ => return None,
+                    }
+                }
+                Some(value)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placewright_placement::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::config::SchedulerConfig;
+    use crate::hosts::state::{HostReport, HostUpdate};
+
+    fn passes(query: &Value) -> bool {
+        let mut report = HostReport::default();
+        report.facts.names.service_host = "one".to_owned();
+        report.facts.names.ip = Some("10.0.0.1".to_owned());
+        let mut hosts = HostTable::new(&SchedulerConfig::default());
+        let (uuid, full) = (Uuid::from_u128(1), HostUpdate::Full(Box::new(report)));
+        hosts.apply(uuid, Timestamp::default(), &full);
+        hosts.bind_to_slot(uuid, 0);
+        let answer = Condition::read(query.clone()).unwrap().answer(&hosts, 0);
+        answer.is_some_and(|answer| is_true(&answer))
+    }
+
+    #[test]
+    fn an_address_is_no_text() {
+        assert!(!passes(&json!(["=", "$host_ip", "10.0.0.1"])));
+        assert!(!passes(&json!(["in", "$host_ip", "10.0.0.1", "10.0.0.2"])));
+        assert!(!passes(&json!(["<", "$host_ip", "a"])));
+        assert!(!passes(&json!([">=", "$host_ip", "1"])));
+        assert!(!passes(&json!(["=", "$host_ip.version", 4])));
+        assert!(passes(&json!(["=", "$host_ip", "$host_ip"])));
+        assert!(passes(&json!(["=", "$host", "one"])));
+    }
+}

@@ -1,0 +1,21 @@
+//! Filters whose question placement answers here: pinned CPUs, NUMA nodes and PCI devices are
+//! granular groups over nested providers. The names are accepted with a warning.
+
+use super::filter::Filter;
+use crate::hosts::verdict::Verdict;
+
+/// `NUMATopologyFilter`: accepted for compatibility, lets every host pass.
+pub(super) const NUMA_TOPOLOGY: Filter = Filter {
+    name: "NUMATopologyFilter",
+    is_once_per_request: false,
+    runs_on_rebuild: false,
+    compile: |_| Ok(Verdict::All),
+};
+
+/// `PciPassthroughFilter`: accepted for compatibility, lets every host pass.
+pub(super) const PCI_PASSTHROUGH: Filter = Filter {
+    name: "PciPassthroughFilter",
+    is_once_per_request: false,
+    runs_on_rebuild: false,
+    compile: |_| Ok(Verdict::All),
+};

@@ -1,0 +1,74 @@
+//! The hard policies of server groups. Placement enforces them again with the claim.
+
+use std::collections::BTreeMap;
+
+use super::filter::Filter;
+use crate::context::Context;
+use crate::hosts::verdict::Verdict;
+use crate::request::{GroupPolicy, ServerGroup};
+
+/// `ServerGroupAntiAffinityFilter`: the host has fewer members than the policy allows.
+pub(super) const ANTI_AFFINITY: Filter = Filter {
+    name: "ServerGroupAntiAffinityFilter",
+    is_once_per_request: false,
+    runs_on_rebuild: false,
+    compile: |context| {
+        let Some(group) = group_of(context, GroupPolicy::AntiAffinity) else {
+            return Ok(Verdict::All);
+        };
+        let most = group.max_server_per_host.unwrap_or(1);
+        if most == 0 {
+            // With a limit of 0, only a host that the instance is already on passes.
+            let present = context.hosts.hosts_of(context.instance);
+            return Ok(Verdict::only(present.iter().copied()));
+        }
+        let full = members_by_host(context, group)
+            .into_iter()
+            .filter(|(slot, count)| *count >= most && !is_there(context, *slot))
+            .map(|(slot, _)| slot);
+        Ok(Verdict::all_but(full))
+    },
+};
+
+/// `ServerGroupAffinityFilter`: the host is one of the group's hosts, if it has any.
+pub(super) const AFFINITY: Filter = Filter {
+    name: "ServerGroupAffinityFilter",
+    is_once_per_request: false,
+    runs_on_rebuild: false,
+    compile: |context| {
+        let group = group_of(context, GroupPolicy::Affinity);
+        let Some(group) = group.filter(|group| !group.hosts.is_empty()) else {
+            return Ok(Verdict::All);
+        };
+        let nodes = group.hosts.iter();
+        Ok(Verdict::only(
+            nodes.flat_map(|host| context.hosts.nodes_of(host)),
+        ))
+    },
+};
+
+/// The request's group, if it has the policy.
+fn group_of<'a>(context: &Context<'a>, policy: GroupPolicy) -> Option<&'a ServerGroup> {
+    let group = context.request.instance_group.as_ref()?;
+    (group.policy == Some(policy)).then_some(group)
+}
+
+/// Whether the scheduled instance is on the host already, as in a move.
+fn is_there(context: &Context<'_>, slot: u32) -> bool {
+    context.hosts.hosts_of(context.instance).contains(&slot)
+}
+
+/// The number of members on each host that has any: members named by the request, and those that
+/// hosts report.
+pub(crate) fn members_by_host(context: &Context<'_>, group: &ServerGroup) -> BTreeMap<u32, u32> {
+    let mut counts = BTreeMap::new();
+    let named = group.members.iter().copied();
+    let others = context.hosts.members_of(group.uuid);
+    let others = others.filter(|member| !group.members.contains(member));
+    for member in named.chain(others) {
+        for slot in context.hosts.hosts_of(member) {
+            *counts.entry(*slot).or_default() += 1;
+        }
+    }
+    counts
+}

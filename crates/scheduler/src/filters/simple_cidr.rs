@@ -1,0 +1,144 @@
+//! `SimpleCIDRAffinityFilter`: the host's address lies in a network that hints name.
+
+use std::net::IpAddr;
+
+use super::filter::Filter;
+use crate::context::{Context, hint_field};
+use crate::error::BadRequest;
+use crate::hosts::verdict::Verdict;
+use crate::values::parse_int;
+
+/// The filter as registered in [`super::ALL`].
+pub(super) const FILTER: Filter = Filter {
+    name: "SimpleCIDRAffinityFilter",
+    is_once_per_request: true,
+    runs_on_rebuild: false,
+    compile: |context| {
+        let near = context.single_hint("build_near_host_ip")?;
+        let Some(near) = near.filter(|near| !near.is_empty()) else {
+            return Ok(Verdict::All);
+        };
+        let size = context.single_hint("cidr")?.unwrap_or("/24");
+        let network = Network::parse(near, size)?;
+        let context: Context<'_> = *context;
+        Ok(Verdict::Each(Box::new(move |slot| {
+            let state = context.hosts.get(slot);
+            let address = state.and_then(|state| state.names.ip.as_deref()?.parse().ok());
+            address.is_some_and(|address| network.contains(address))
+        })))
+    },
+};
+
+/// A network: an address and its prefix length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    address: IpAddr,
+    prefix: u32,
+}
+
+fn bits(address: IpAddr) -> (u128, u32) {
+    match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    }
+}
+
+impl Network {
+    /// Parses an address with the suffix from the second hint.
+    fn parse(near: &str, size: &str) -> Result<Self, BadRequest> {
+        let text = format!("{near}{size}");
+        let (address, size) = match text.split_once('/') {
+            None => (text.as_str(), None),
+            Some((address, size)) => (address, Some(size)),
+        };
+        let address: IpAddr = address.parse().map_err(|_| {
+            let field = hint_field("build_near_host_ip");
+            BadRequest::malformed(field, address, "an IP address")
+        })?;
+        let (_, width) = bits(address);
+        let prefix = match size {
+            None => width,
+            Some(size) => prefix_length(address, size).ok_or_else(|| {
+                let expected = "\"/\" with a prefix length or a netmask";
+                BadRequest::malformed(hint_field("cidr"), size, expected)
+            })?,
+        };
+        Ok(Self { address, prefix })
+    }
+
+    fn contains(&self, other: IpAddr) -> bool {
+        let ((own, width), (other, other_width)) = (bits(self.address), bits(other));
+        let ignored = width - self.prefix;
+        width == other_width && (ignored >= 128 || (own ^ other) >> ignored == 0)
+    }
+}
+
+/// The prefix length given as a number, a netmask or an inverted netmask.
+fn prefix_length(address: IpAddr, size: &str) -> Option<u32> {
+    let (_, width) = bits(address);
+    if let Some(number) = parse_int(size) {
+        return u32::try_from(number).ok().filter(|prefix| *prefix <= width);
+    }
+    let mask: IpAddr = size.parse().ok()?;
+    let (mask, mask_width) = bits(mask);
+    if mask_width != width {
+        return None;
+    }
+    let ones = |value: u128| (value << (128 - width)).leading_ones();
+    let all = u128::MAX >> (128 - width);
+    let is_prefix = |value: u128| value == all & !(all.checked_shr(ones(value)).unwrap_or(0));
+    if is_prefix(mask) {
+        return Some(ones(mask));
+    }
+    let inverted = !mask & all;
+    is_prefix(inverted).then(|| ones(inverted))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn contains(near: &str, size: &str, other: &str) -> Option<bool> {
+        let network = Network::parse(near, size).ok()?;
+        Some(network.contains(other.parse().expect("an address")))
+    }
+
+    #[test]
+    fn networks_are_said_with_a_length_or_a_mask() {
+        assert_eq!(contains("10.0.0.5", "/24", "10.0.0.200"), Some(true));
+        assert_eq!(contains("10.0.0.5", "/24", "10.0.1.5"), Some(false));
+        assert_eq!(contains("10.0.0.5", "/+0", "192.168.1.1"), Some(true));
+        assert_eq!(contains("10.0.0.5", "", "10.0.0.5"), Some(true));
+        assert_eq!(contains("10.0.0.5", "/255.255.0.0", "10.0.9.9"), Some(true));
+        assert_eq!(
+            contains("10.0.0.5", "/0.0.255.255", "10.1.9.9"),
+            Some(false)
+        );
+        assert_eq!(contains("fe80::1", "/64", "fe80::2:1"), Some(true));
+        assert_eq!(contains("fe80::1", "/0", "::"), Some(true));
+        assert_eq!(contains("fe80::1", "/64", "10.0.0.5"), Some(false));
+        assert_eq!(contains("::1", "/ffff::", "::2"), Some(true));
+        for (near, size) in [
+            ("10.0.0", "/24"),
+            ("host1", "/24"),
+            ("10.0.0.5", "24"),
+            ("10.0.0.5", "/33"),
+            ("10.0.0.5", "/-1"),
+            ("10.0.0.5", "/255.0.255.0"),
+            ("10.0.0.5", "/ffff::"),
+            ("10.0.0.5/24", "/24"),
+            ("10.0.0.5", "/"),
+        ] {
+            assert_eq!(contains(near, size, "::1"), None, "{near}{size}");
+        }
+    }
+
+    #[test]
+    fn a_mask_of_one_address_is_the_whole_width() {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert_eq!(prefix_length(address, "255.255.255.255"), Some(32));
+        assert_eq!(prefix_length(address, "0.0.0.0"), Some(0));
+    }
+}

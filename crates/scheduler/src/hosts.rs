@@ -1,0 +1,15 @@
+//! What is known of hosts besides their inventories, laid out for filters and weighers.
+//!
+//! [`table::HostTable`] is the whole of it; the other modules are its parts.
+
+pub mod aggregate;
+pub mod amounts;
+pub mod column;
+pub mod fragmentation;
+pub mod packing;
+pub mod places;
+pub mod platform;
+pub mod property_counts;
+pub mod state;
+pub mod table;
+pub mod verdict;

@@ -1,0 +1,110 @@
+//! One number for each host: what weighers read, in the layout in which 64 hosts are read at once.
+
+use crate::block::{BLOCK_HOSTS, at_least};
+
+/// Free memory, MiB, without the allocation ratio.
+pub const RAM_FREE_MB: usize = 0;
+/// Free CPUs, with the allocation ratio.
+pub const CPUS_FREE: usize = 1;
+/// Free disk in MiB, without the allocation ratio.
+pub const DISK_FREE_MB: usize = 2;
+/// Instances in transition (being built, resized, …).
+pub const IO_OPS: usize = 3;
+/// Instances on the host or expected on it.
+pub const INSTANCES: usize = 4;
+/// Builds that failed since the last successful one.
+pub const FAILED_BUILDS: usize = 5;
+/// The hypervisor's version, 0 for none.
+pub const HYPERVISOR_VERSION: usize = 6;
+/// `max(100 - free PCI devices, 1)`, so that few free devices rank high.
+pub const FEW_DEVICES: usize = 7;
+/// The sum of the metrics, each times its ratio.
+pub const METRICS: usize = 8;
+/// The number of columns.
+pub const COUNT: usize = 9;
+
+/// What becomes of a column's value when its host loses free capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// The value falls with the capacity.
+    Falls,
+    /// The value rises by the loss.
+    Rises,
+    /// The value stays: it does not depend on free capacity.
+    Stays,
+}
+
+/// What becomes of a column's value when its host loses free capacity.
+#[must_use]
+pub fn on_loss(column: usize) -> OnLoss {
+    match column {
+        RAM_FREE_MB | CPUS_FREE | DISK_FREE_MB => OnLoss::Falls,
+        FEW_DEVICES => OnLoss::Rises,
+        _ => OnLoss::Stays,
+    }
+}
+
+/// One number for each host, by slot; the length is a multiple of [`BLOCK_HOSTS`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Column {
+    values: Vec<f64>,
+    /// The first value that was set; hosts without a value of their own have it.
+    default: f64,
+    /// The number of hosts with another value.
+    non_default_count: usize,
+}
+
+impl Column {
+    /// The value of a host.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, slot: u32) -> f64 {
+        match self.values.get(slot as usize) {
+            Some(value) => *value,
+            None => self.default,
+        }
+    }
+
+    /// The common value of all hosts, if they all have the same.
+    #[must_use]
+    pub fn uniform(&self) -> Option<f64> {
+        (self.non_default_count == 0).then_some(self.default)
+    }
+
+    /// Sets the value of a host.
+    pub fn set(&mut self, slot: u32, value: f64) {
+        if self.values.is_empty() {
+            self.default = value;
+        }
+        let index = slot as usize;
+        if index >= self.values.len() {
+            self.values
+                .resize((index / BLOCK_HOSTS + 1) * BLOCK_HOSTS, self.default);
+        }
+        let is_default = |value: f64| value.to_bits() == self.default.to_bits();
+        let was_default = is_default(self.values[index]);
+        if was_default && !is_default(value) {
+            self.non_default_count += 1;
+        } else if !was_default && is_default(value) {
+            self.non_default_count -= 1;
+        }
+        self.values[index] = value;
+    }
+
+    /// Which of the 64 hosts of a block have at least this value.
+    #[must_use]
+    pub fn at_least(&self, block: usize, least: f64) -> u64 {
+        at_least(self.block(block), least)
+    }
+
+    /// The 64 values of a block; zeros beyond the last host, which no mask contains.
+    #[must_use]
+    pub(crate) fn block(&self, block: usize) -> &[f64; BLOCK_HOSTS] {
+        static ZEROS: [f64; BLOCK_HOSTS] = [0.0; BLOCK_HOSTS];
+        let start = block * BLOCK_HOSTS;
+        let values = self.values.get(start..start + BLOCK_HOSTS);
+        values
+            .and_then(|values| values.try_into().ok())
+            .unwrap_or(&ZEROS)
+    }
+}

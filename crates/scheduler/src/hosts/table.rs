@@ -1,0 +1,497 @@
+//! The table of all hosts that filters and weighers read, by slot.
+//!
+//! A host's slot is that of its root provider in placement. What a pass over many hosts reads is
+//! stored in [`Column`]s and [`SlotSet`]s; the rest is in one [`HostState`] for each host.
+//!
+//! The table changes in three ways. Agents' updates arrive through [`HostTable::apply`]. Changes
+//! of placement (providers, free amounts, aggregates) are read by [`HostTable::follow`]. Time
+//! advances with [`HostTable::advance`]. An instance that was just claimed counts at once, from
+//! [`HostTable::add_pending_instance`] on, until its host's agent reports it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use hashbrown::HashMap;
+use placewright_placement::slot_set::SlotSet;
+use placewright_placement::touch::{Touch, What};
+use placewright_placement::{ProviderId, State, Timestamp};
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+use crate::config::{self, SchedulerConfig};
+use crate::hosts::aggregate::Aggregates;
+use crate::hosts::amounts::{Amounts, Classes};
+use crate::hosts::column::{self, Column};
+use crate::hosts::packing::DevicePacking;
+use crate::hosts::places::Places;
+use crate::hosts::platform::Platforms;
+use crate::hosts::property_counts::PropertyCounts;
+use crate::hosts::state::{HostState, HostUpdate, NumberedUpdate, Receipt};
+use crate::request::RequestSpec;
+
+mod pending;
+mod track;
+
+use track::SlotList;
+
+type Map<K, V> = HashMap<K, V, foldhash::quality::FixedState>;
+
+/// The derived values that the table maintains because the configuration uses them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DerivedConfig {
+    /// How long a host may be silent before it is down, in microseconds.
+    down_after_us: i64,
+    /// Metrics and their ratios.
+    metrics: Vec<(String, f64)>,
+    /// The raw weight of a host that lacks a metric.
+    metric_unavailable: f64,
+    /// Whether image properties of instances are counted.
+    image_properties: bool,
+}
+
+impl DerivedConfig {
+    /// The derived values that a configuration needs.
+    #[must_use]
+    pub fn of(config: &SchedulerConfig) -> Self {
+        Self {
+            down_after_us: i64::from(config.service_down_time_s) * 1_000_000,
+            metrics: config::pairs(&config.metrics.weight_setting).0,
+            metric_unavailable: config.metrics.weight_of_unavailable,
+            image_properties: config.image_props_weight_multiplier != 0.0,
+        }
+    }
+}
+
+/// A change of a host, for readers that cache results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostChange {
+    /// The slot of the host.
+    pub slot: u32,
+    /// The kind of the change.
+    pub what: What,
+}
+
+impl HostChange {
+    /// A change of unknown kind.
+    fn all_of(slot: u32) -> Self {
+        Self {
+            slot,
+            what: What::Anything,
+        }
+    }
+}
+
+/// The state of all hosts, with columns, sets and indexes derived from it.
+#[derive(Clone, Debug)]
+pub struct HostTable {
+    derived_config: DerivedConfig,
+    hosts: Vec<Option<Box<HostState>>>,
+    slot_of: Map<Uuid, u32>,
+    /// Hosts with agents but without a provider so far.
+    unbound: Map<Uuid, Box<HostState>>,
+    /// Hosts added to `unbound` since placement was last followed; their providers may have
+    /// existed before.
+    recently_unbound: Vec<Uuid>,
+    by_service_host: Map<Box<str>, SlotList>,
+    by_instance: Map<Uuid, SlotList>,
+    by_group: Map<Uuid, BTreeSet<Uuid>>,
+    by_cell: Map<Uuid, SlotSet>,
+    platforms: Platforms,
+    known: SlotSet,
+    enabled: SlotSet,
+    up: SlotSet,
+    usable: SlotSet,
+    lacks_metric: SlotSet,
+    columns: Vec<Column>,
+    amounts: Vec<Amounts>,
+    aggregates: Aggregates,
+    properties: PropertyCounts,
+    places: Places,
+    /// The devices of hosts for the fragmentation weigher, if it is enabled.
+    packing: Option<DevicePacking>,
+    /// A heap of times at which hosts that are up have to be checked again, soonest first.
+    wake_ups: BinaryHeap<Reverse<(Timestamp, u32)>>,
+    /// The hosts that are in `wake_ups`, each once.
+    watched: SlotSet,
+    now: Timestamp,
+    /// The position in placement's touch log up to which it was followed; `None` at first.
+    followed: Option<u64>,
+    /// Placement's resource classes, with the version of its names for which they hold.
+    classes: Option<(u64, Classes)>,
+    /// Changes since the last call of [`Self::drain_changes`].
+    touched: Vec<HostChange>,
+}
+
+impl HostTable {
+    /// An empty table for a configuration.
+    #[must_use]
+    pub fn new(config: &SchedulerConfig) -> Self {
+        Self {
+            derived_config: DerivedConfig::of(config),
+            hosts: Vec::new(),
+            slot_of: Map::default(),
+            unbound: Map::default(),
+            recently_unbound: Vec::new(),
+            by_service_host: Map::default(),
+            by_instance: Map::default(),
+            by_group: Map::default(),
+            by_cell: Map::default(),
+            platforms: Platforms::default(),
+            known: SlotSet::default(),
+            enabled: SlotSet::default(),
+            up: SlotSet::default(),
+            usable: SlotSet::default(),
+            lacks_metric: SlotSet::default(),
+            columns: vec![Column::default(); column::COUNT],
+            amounts: Vec::new(),
+            aggregates: Aggregates::default(),
+            properties: PropertyCounts::default(),
+            places: Places::default(),
+            packing: (config.fragmentation_weight_multiplier != 0.0)
+                .then(|| DevicePacking::new(&config.fragmentation_device_class)),
+            wake_ups: BinaryHeap::new(),
+            watched: SlotSet::default(),
+            now: Timestamp::default(),
+            followed: None,
+            classes: None,
+            touched: Vec::new(),
+        }
+    }
+
+    /// The slots of all hosts.
+    #[must_use]
+    pub fn known(&self) -> &SlotSet {
+        &self.known
+    }
+
+    /// The hosts that are not disabled, up or not.
+    #[must_use]
+    pub fn enabled(&self) -> &SlotSet {
+        &self.enabled
+    }
+
+    /// The hosts that reported lately and were not declared down.
+    #[must_use]
+    pub fn up(&self) -> &SlotSet {
+        &self.up
+    }
+
+    /// The hosts that are both enabled and up.
+    #[must_use]
+    pub fn usable(&self) -> &SlotSet {
+        &self.usable
+    }
+
+    /// The hosts of a cell.
+    #[must_use]
+    pub fn of_cell(&self, cell: Uuid) -> Option<&SlotSet> {
+        self.by_cell.get(&cell)
+    }
+
+    /// The hosts that lack a metric which has a ratio.
+    #[must_use]
+    pub fn lacking_metrics(&self) -> &SlotSet {
+        &self.lacks_metric
+    }
+
+    /// The state of the host in a slot.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, slot: u32) -> Option<&HostState> {
+        self.hosts.get(slot as usize)?.as_deref()
+    }
+
+    /// A host by the UUID of its compute node.
+    #[must_use]
+    pub fn by_uuid(&self, uuid: Uuid) -> Option<(u32, &HostState)> {
+        let slot = *self.slot_of.get(&uuid)?;
+        Some((slot, self.get(slot)?))
+    }
+
+    /// The nodes of a service host, whose name is compared without regard to case.
+    #[must_use]
+    pub fn nodes_of_any_case(&self, service_host: &str) -> &[u32] {
+        self.by_service_host
+            .get(service_host.to_lowercase().as_str())
+            .map_or(&[], |slots| slots.as_slice())
+    }
+
+    /// The nodes of a service host, by its exact name.
+    pub fn nodes_of(&self, service_host: &str) -> impl Iterator<Item = u32> {
+        let nodes = self.nodes_of_any_case(service_host).iter().copied();
+        nodes.filter(move |slot| {
+            let state = self.get(*slot);
+            state.is_some_and(|state| state.names.service_host == service_host)
+        })
+    }
+
+    /// The platforms, and the platform of each host.
+    #[must_use]
+    pub fn platforms(&self) -> &Platforms {
+        &self.platforms
+    }
+
+    /// The hosts that an instance is on; several during a move.
+    #[must_use]
+    pub fn hosts_of(&self, instance: Uuid) -> &[u32] {
+        self.by_instance
+            .get(&instance)
+            .map_or(&[], |slots| slots.as_slice())
+    }
+
+    /// The instances on hosts that are members of a server group, in rising order.
+    pub fn members_of(&self, group: Uuid) -> impl Iterator<Item = Uuid> + '_ {
+        self.by_group.get(&group).into_iter().flatten().copied()
+    }
+
+    /// One past the highest slot of a host.
+    #[must_use]
+    pub fn slot_count(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// All columns; see [`mod@column`] for which is which.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The total and free amounts of a host.
+    #[must_use]
+    pub fn amounts(&self, slot: u32) -> Amounts {
+        self.amounts.get(slot as usize).copied().unwrap_or_default()
+    }
+
+    /// The host aggregates, their metadata and their hosts.
+    #[must_use]
+    pub fn aggregates(&self) -> &Aggregates {
+        &self.aggregates
+    }
+
+    /// All host aggregates, for changing their names and metadata.
+    pub fn aggregates_mut(&mut self) -> &mut Aggregates {
+        &mut self.aggregates
+    }
+
+    /// How many instances of each host have which image property.
+    #[must_use]
+    pub fn properties(&self) -> &PropertyCounts {
+        &self.properties
+    }
+
+    /// The data of the fragmentation weigher, if it is enabled.
+    #[must_use]
+    pub fn packing(&self) -> Option<&DevicePacking> {
+        self.packing.as_ref()
+    }
+
+    /// Records a request, for the statistics of the fragmentation weigher.
+    pub(crate) fn note_request(&mut self, request: &RequestSpec) {
+        if let Some(packing) = &mut self.packing {
+            packing.note(request);
+        }
+    }
+
+    /// The topology: the place of each host at each level.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Whether image properties of instances are counted.
+    #[must_use]
+    pub fn counts_properties(&self) -> bool {
+        self.derived_config.image_properties
+    }
+
+    /// The time up to which hosts were checked.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Drains the hosts whose soft state, amounts or aggregates changed since the last call; a
+    /// host can occur several times. Cached results about them have to be updated.
+    pub fn drain_changes(&mut self) -> impl Iterator<Item = HostChange> + '_ {
+        self.touched.drain(..)
+    }
+
+    /// Applies a change of a host's soft state. A change of an unknown host is ignored: its agent
+    /// must send the complete state first.
+    ///
+    /// Returns whether it was taken.
+    pub fn apply(&mut self, host: Uuid, at: Timestamp, update: &HostUpdate) -> bool {
+        let found = self.take_state(host);
+        if matches!(update, HostUpdate::Gone) {
+            if let Some((slot, state)) = found {
+                let state = match slot {
+                    Some(slot) => {
+                        self.hosts[slot as usize] = Some(state);
+                        self.unbind(slot)
+                    }
+                    None => Some(state),
+                };
+                state.iter().for_each(|state| self.drop_state(state));
+            }
+            return true;
+        }
+        let is_full = matches!(update, HostUpdate::Full(_));
+        let unknown = || is_full.then(|| (None, track::unknown(host)));
+        let Some((slot, mut state)) = found.or_else(unknown) else {
+            return false;
+        };
+        state.heard_at = state.heard_at.max(at);
+        self.change(slot, &mut state, update);
+        self.put_back(slot, state);
+        true
+    }
+
+    /// Applies a change if it is the next one of its agent's stream.
+    pub fn apply_numbered(
+        &mut self,
+        host: Uuid,
+        at: Timestamp,
+        numbered: &NumberedUpdate,
+    ) -> Receipt {
+        let is_full = matches!(numbered.update, HostUpdate::Full(_));
+        let receipt = match self.state(host) {
+            Some(state) => state.receive(numbered),
+            None if is_full => Receipt::Applied,
+            None => Receipt::Gap,
+        };
+        if receipt == Receipt::Applied {
+            self.apply(host, at, &numbered.update);
+            let state = match self.slot_of.get(&host) {
+                Some(slot) => self.hosts[*slot as usize].as_mut(),
+                None => self.unbound.get_mut(&host),
+            };
+            if let Some(state) = state {
+                state.position = (numbered.incarnation, numbered.sequence);
+            }
+        }
+        receipt
+    }
+
+    /// A host's state, with or without a slot.
+    #[must_use]
+    pub fn state(&self, host: Uuid) -> Option<&HostState> {
+        match self.slot_of.get(&host) {
+            Some(slot) => self.get(*slot),
+            None => self.unbound.get(&host).map(|state| &**state),
+        }
+    }
+
+    /// Whether hosts were added since placement was last followed.
+    #[must_use]
+    pub fn has_recently_unbound(&self) -> bool {
+        !self.recently_unbound.is_empty()
+    }
+
+    /// Advances the time: hosts that were silent for too long are down from here on.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+        while let Some(Reverse((due, slot))) = self.wake_ups.peek().copied() {
+            if due >= self.now {
+                break;
+            }
+            self.wake_ups.pop();
+            self.watched.remove(slot);
+            self.refresh_up(slot);
+        }
+    }
+
+    /// Reads what changed in placement since the last time: new and removed providers, free
+    /// amounts, aggregates.
+    pub fn follow(&mut self, state: &State) {
+        let log = state.touched();
+        let is_known = |(structure, _): &(u64, Classes)| *structure == log.structure();
+        let known = self.classes.filter(is_known);
+        let (_, classes) = *self
+            .classes
+            .insert(known.unwrap_or_else(|| (log.structure(), Classes::of(state))));
+        if self.places.follow(state) {
+            for slot in self.known.iter() {
+                self.places.put(state, ProviderId(slot));
+            }
+        }
+        let since = self.followed.and_then(|position| log.since(position));
+        if let Some(changed) = since {
+            let mut changed: SmallVec<[Touch; 16]> = changed.collect();
+            changed.sort_unstable_by_key(|touch| (touch.root, Reverse(touch.what)));
+            changed.dedup_by_key(|touch| touch.root);
+            for touch in changed {
+                self.follow_root(state, &classes, touch);
+            }
+        } else {
+            let highest = state.provider_slots().max(self.hosts.len());
+            for slot in 0..u32::try_from(highest).unwrap_or(u32::MAX) {
+                let touch = Touch {
+                    root: ProviderId(slot),
+                    what: What::Anything,
+                };
+                self.follow_root(state, &classes, touch);
+            }
+        }
+        for host in std::mem::take(&mut self.recently_unbound) {
+            if let Some(root) = state
+                .provider_id(host)
+                .filter(|_| self.unbound.contains_key(&host))
+            {
+                let what = What::Anything;
+                self.follow_root(state, &classes, Touch { root, what });
+            }
+        }
+        self.followed = Some(log.position());
+    }
+
+    fn follow_root(&mut self, state: &State, classes: &Classes, touch: Touch) {
+        let (root, slot) = (touch.root, touch.root.0);
+        if touch.what != What::Anything && self.known.contains(slot) {
+            // The slot still belongs to the same provider, or the change would be of kind
+            // `Anything`.
+            let amounts = Amounts::read_as(state, root, classes);
+            self.put_amounts(slot, amounts);
+            self.follow_devices(state, root, &amounts);
+            self.touched.push(HostChange {
+                slot,
+                what: touch.what,
+            });
+            return;
+        }
+        let provider = state.provider(root).filter(|found| found.root == root);
+        let uuid = provider.map(|provider| provider.uuid);
+        let bound = self.get(slot).map(|host| host.uuid);
+        if bound.is_some() && bound != uuid {
+            // The host's provider is gone, or its slot was reused; its agent may still be running.
+            if let Some(host) = self.unbind(slot) {
+                self.unbound.insert(host.uuid, host);
+            }
+        }
+        let Some(provider) = provider else { return };
+        if let Some(host) = self.unbound.remove(&provider.uuid) {
+            self.bind(slot, host);
+        }
+        if self.get(slot).is_some() {
+            let amounts = Amounts::read_as(state, root, classes);
+            self.set_amounts(slot, amounts);
+            self.follow_devices(state, root, &amounts);
+            let aggregates = provider.aggregates.iter();
+            let uuids = aggregates.filter_map(|id| state.aggregate_uuid(*id).parse().ok());
+            self.aggregates.set_membership(slot, uuids);
+            self.places.put(state, root);
+        }
+    }
+
+    fn follow_devices(&mut self, state: &State, root: ProviderId, amounts: &Amounts) {
+        if let Some(packing) = &mut self.packing {
+            packing.follow(state, root, amounts);
+        }
+    }
+
+    /// Binds a host to a slot directly, for tables without placement, such as in tests.
+    pub fn bind_to_slot(&mut self, host: Uuid, slot: u32) {
+        if let Some(state) = self.unbound.remove(&host) {
+            self.bind(slot, state);
+        }
+    }
+}

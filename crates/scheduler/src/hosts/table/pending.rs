@@ -1,0 +1,33 @@
+//! Instances that were claimed for a host and that its agent has not reported yet.
+
+use uuid::Uuid;
+
+use super::HostTable;
+use crate::hosts::state::InstanceReport;
+
+impl HostTable {
+    /// Counts an instance that was just claimed for a host, until its agent reports it.
+    pub fn add_pending_instance(&mut self, slot: u32, instance: &InstanceReport) {
+        let Some(mut state) = self.hosts.get_mut(slot as usize).and_then(Option::take) else {
+            return;
+        };
+        // If the agent reported the instance before the claim was seen here, it is counted
+        // already.
+        if !state.instances.contains_key(&instance.uuid) {
+            self.put_instance(Some(slot), &mut state, instance, true);
+        }
+        self.put_back(Some(slot), state);
+    }
+
+    /// Removes a pending instance whose claim was released before the agent reported it.
+    pub fn remove_pending_instance(&mut self, slot: u32, instance: Uuid) {
+        let Some(mut state) = self.hosts.get_mut(slot as usize).and_then(Option::take) else {
+            return;
+        };
+        let found = state.instances.get(&instance);
+        if found.is_some_and(|instance| instance.is_pending) {
+            self.take_instance(Some(slot), &mut state, instance);
+        }
+        self.put_back(Some(slot), state);
+    }
+}

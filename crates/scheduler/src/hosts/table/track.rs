@@ -1,0 +1,368 @@
+//! Applies updates, and keeps columns, sets and indexes consistent with the states of hosts.
+
+use std::cmp::Reverse;
+
+use placewright_placement::Timestamp;
+use placewright_placement::slot_set::SlotSet;
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+use super::{DerivedConfig, HostChange, HostTable};
+use crate::hosts::amounts::Amounts;
+use crate::hosts::column;
+use crate::hosts::state::{
+    HostFacts, HostInstance, HostNames, HostReport, HostState, HostUpdate, InstanceReport,
+};
+use crate::image::ImageProperties;
+
+/// A larger number of free PCI devices makes no difference to the weigher.
+const DEVICES_MAX: i64 = 99;
+
+impl HostTable {
+    /// Takes a host's state out of the table in order to change it.
+    pub(super) fn take_state(&mut self, host: Uuid) -> Option<(Option<u32>, Box<HostState>)> {
+        match self.slot_of.get(&host).copied() {
+            Some(slot) => Some((Some(slot), self.hosts[slot as usize].take()?)),
+            None => Some((None, self.unbound.remove(&host)?)),
+        }
+    }
+
+    /// Puts a host's state back and updates everything derived from it.
+    pub(super) fn put_back(&mut self, slot: Option<u32>, state: Box<HostState>) {
+        if let Some(slot) = slot {
+            self.hosts[slot as usize] = Some(state);
+            self.refresh(slot);
+        } else {
+            let uuid = state.uuid;
+            if self.unbound.insert(uuid, state).is_none() {
+                self.recently_unbound.push(uuid);
+            }
+        }
+    }
+
+    /// Applies an update to a state that was taken out.
+    pub(super) fn change(&mut self, slot: Option<u32>, state: &mut HostState, update: &HostUpdate) {
+        match update {
+            HostUpdate::Full(report) => self.replace(slot, state, report),
+            HostUpdate::Facts(facts) => self.replace_facts(slot, state, facts),
+            HostUpdate::Load(load) => state.load = *load,
+            HostUpdate::Metrics(metrics) => state.metrics.clone_from(metrics),
+            HostUpdate::InstanceCame(instance, load) => {
+                state.load = *load;
+                self.put_instance(slot, state, instance, false);
+            }
+            HostUpdate::InstanceWent(uuid, load) => {
+                state.load = *load;
+                self.take_instance(slot, state, *uuid);
+            }
+            HostUpdate::Disabled(reason) => state.disabled.clone_from(reason),
+            HostUpdate::ForcedDown(is_down) => state.is_forced_down = *is_down,
+            HostUpdate::Alive | HostUpdate::Gone => {}
+        }
+    }
+
+    fn replace(&mut self, slot: Option<u32>, state: &mut HostState, report: &HostReport) {
+        self.replace_facts(slot, state, &report.facts);
+        state.load = report.load;
+        state.metrics.clone_from(&report.metrics);
+        state.disabled.clone_from(&report.disabled);
+        state.is_forced_down = report.is_forced_down;
+        // Expected instances that are missing from the report are still under way.
+        let spoken_of =
+            |(uuid, instance): (&Uuid, &HostInstance)| (!instance.is_pending).then_some(*uuid);
+        let gone: Vec<Uuid> = state.instances.iter().filter_map(spoken_of).collect();
+        for uuid in gone {
+            self.take_instance(slot, state, uuid);
+        }
+        for instance in &report.instances {
+            self.put_instance(slot, state, instance, false);
+        }
+    }
+
+    fn replace_facts(&mut self, slot: Option<u32>, state: &mut HostState, facts: &HostFacts) {
+        if state.names != facts.names {
+            if let Some(slot) = slot {
+                self.unlink(slot, &state.names);
+                self.link(slot, &facts.names);
+            }
+            state.names.clone_from(&facts.names);
+        }
+        if *state.platform != facts.platform {
+            state.platform = self.platforms.shared(&facts.platform);
+            if let Some(slot) = slot {
+                self.platforms.set(slot, &state.platform);
+            }
+        }
+        state.stats.clone_from(&facts.stats);
+    }
+
+    /// Adds a host's names to the indexes.
+    fn link(&mut self, slot: u32, names: &HostNames) {
+        let name: Box<str> = names.service_host.to_lowercase().into();
+        let nodes = self.by_service_host.entry(name).or_default();
+        nodes.push(slot);
+        nodes.sort_unstable();
+        self.by_cell.entry(names.cell).or_default().insert(slot);
+    }
+
+    fn unlink(&mut self, slot: u32, names: &HostNames) {
+        let name = names.service_host.to_lowercase();
+        if let Some(nodes) = self.by_service_host.get_mut(name.as_str()) {
+            nodes.retain(|node| *node != slot);
+            if nodes.is_empty() {
+                self.by_service_host.remove(name.as_str());
+            }
+        }
+        if let Some(hosts) = self.by_cell.get_mut(&names.cell) {
+            hosts.remove(slot);
+            if hosts.is_empty() {
+                self.by_cell.remove(&names.cell);
+            }
+        }
+    }
+
+    pub(super) fn put_instance(
+        &mut self,
+        slot: Option<u32>,
+        state: &mut HostState,
+        report: &InstanceReport,
+        is_pending: bool,
+    ) {
+        self.take_instance(slot, state, report.uuid);
+        let properties = if self.derived_config.image_properties {
+            let canonical = ImageProperties::new(report.image_properties.clone());
+            // Properties that no image could have are dropped: no request matches them.
+            self.properties.enter(&canonical.unwrap_or_default())
+        } else {
+            Box::default()
+        };
+        let instance = HostInstance {
+            group: report.group,
+            is_pending,
+            properties,
+        };
+        if let Some(slot) = slot {
+            self.link_instance(slot, report.uuid, &instance);
+        }
+        state.instances.insert(report.uuid, instance);
+    }
+
+    pub(super) fn take_instance(&mut self, slot: Option<u32>, state: &mut HostState, uuid: Uuid) {
+        let Some(instance) = state.instances.remove(&uuid) else {
+            return;
+        };
+        if let Some(slot) = slot {
+            self.unlink_instance(slot, uuid, &instance);
+        }
+        self.properties.leave(&instance.properties);
+    }
+
+    fn link_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
+        self.by_instance.entry(uuid).or_default().push(slot);
+        if let Some(group) = instance.group {
+            self.by_group.entry(group).or_default().insert(uuid);
+        }
+        self.properties.count_in(slot, &instance.properties);
+    }
+
+    fn unlink_instance(&mut self, slot: u32, uuid: Uuid, instance: &HostInstance) {
+        if let Some(hosts) = self.by_instance.get_mut(&uuid) {
+            hosts.retain(|host| *host != slot);
+            if hosts.is_empty() {
+                self.by_instance.remove(&uuid);
+            }
+        }
+        if let Some(group) = instance.group
+            && self.hosts_of(uuid).is_empty()
+            && let Some(members) = self.by_group.get_mut(&group)
+        {
+            members.remove(&uuid);
+            if members.is_empty() {
+                self.by_group.remove(&group);
+            }
+        }
+        self.properties.count_out(slot, &instance.properties);
+    }
+
+    /// Binds a host to its slot.
+    pub(super) fn bind(&mut self, slot: u32, state: Box<HostState>) {
+        let index = slot as usize;
+        if index >= self.hosts.len() {
+            self.hosts.resize_with(index + 1, || None);
+        }
+        self.link(slot, &state.names);
+        self.platforms.set(slot, &state.platform);
+        for (uuid, instance) in &state.instances {
+            self.link_instance(slot, *uuid, instance);
+        }
+        self.slot_of.insert(state.uuid, slot);
+        self.known.insert(slot);
+        self.watched.remove(slot);
+        self.aggregates.set_membership(slot, std::iter::empty());
+        self.hosts[index] = Some(state);
+        self.set_amounts(slot, Amounts::default());
+        self.refresh(slot);
+    }
+
+    /// Removes a host from its slot and returns its state.
+    pub(super) fn unbind(&mut self, slot: u32) -> Option<Box<HostState>> {
+        let state = self.hosts.get_mut(slot as usize)?.take()?;
+        self.unlink(slot, &state.names);
+        self.platforms.forget(slot);
+        for (uuid, instance) in &state.instances {
+            self.unlink_instance(slot, *uuid, instance);
+        }
+        self.slot_of.remove(&state.uuid);
+        self.aggregates.forget(slot);
+        self.places.forget(slot);
+        if let Some(packing) = &mut self.packing {
+            packing.forget(slot);
+        }
+        let sets: [&mut SlotSet; 5] = [
+            &mut self.known,
+            &mut self.enabled,
+            &mut self.up,
+            &mut self.usable,
+            &mut self.lacks_metric,
+        ];
+        for set in sets {
+            set.remove(slot);
+        }
+        for values in &mut self.columns {
+            values.set(slot, 0.0);
+        }
+        self.amounts[slot as usize] = Amounts::default();
+        self.touched.push(HostChange::all_of(slot));
+        Some(state)
+    }
+
+    /// Removes a host without a slot from the indexes.
+    pub(super) fn drop_state(&mut self, state: &HostState) {
+        for instance in state.instances.values() {
+            self.properties.leave(&instance.properties);
+        }
+    }
+
+    /// Sets the amounts of a host.
+    pub fn set_amounts(&mut self, slot: u32, amounts: Amounts) {
+        self.put_amounts(slot, amounts);
+        self.touched.push(HostChange::all_of(slot));
+    }
+
+    /// As [`Self::set_amounts`], for callers that record the change themselves.
+    pub(super) fn put_amounts(&mut self, slot: u32, amounts: Amounts) {
+        let index = slot as usize;
+        if index >= self.amounts.len() {
+            self.amounts.resize(index + 1, Amounts::default());
+        }
+        self.amounts[index] = amounts;
+        let devices = amounts.devices_free.min(DEVICES_MAX);
+        for (number, value) in [
+            (column::RAM_FREE_MB, amounts.ram_free_mb as f64),
+            (column::CPUS_FREE, amounts.cpus_free()),
+            (column::DISK_FREE_MB, amounts.disk_free_mb as f64),
+            (column::FEW_DEVICES, (DEVICES_MAX + 1 - devices) as f64),
+        ] {
+            self.columns[number].set(slot, value);
+        }
+    }
+
+    /// Updates columns and sets from a host's state.
+    fn refresh(&mut self, slot: u32) {
+        let Some(state) = self.hosts[slot as usize].as_deref() else {
+            return;
+        };
+        let expected = state.pending_count();
+        let (metrics, lacks_metric) = self.derived_config.weigh_metrics(state);
+        let version = state.platform.hypervisor_version.unwrap_or(0);
+        for (number, value) in [
+            // An expected instance counts as busy.
+            (
+                column::IO_OPS,
+                f64::from(state.load.io_ops) + f64::from(expected),
+            ),
+            (column::INSTANCES, state.instances.len() as f64),
+            (column::FAILED_BUILDS, f64::from(state.load.failed_builds)),
+            (column::HYPERVISOR_VERSION, f64::from(version)),
+            (column::METRICS, metrics),
+        ] {
+            self.columns[number].set(slot, value);
+        }
+        let is_enabled = state.disabled.is_none();
+        self.enabled.set(slot, is_enabled);
+        self.lacks_metric.set(slot, lacks_metric);
+        self.refresh_up(slot);
+        self.touched.push(HostChange::all_of(slot));
+    }
+
+    /// Updates whether a host is up, and schedules the next check.
+    pub(super) fn refresh_up(&mut self, slot: u32) {
+        let Some(state) = self.hosts.get(slot as usize).and_then(Option::as_deref) else {
+            return;
+        };
+        let due = Timestamp(
+            state
+                .heard_at
+                .0
+                .saturating_add(self.derived_config.down_after_us),
+        );
+        let was_up = self.up.contains(slot);
+        let is_up = !state.is_forced_down && due >= self.now;
+        self.up.set(slot, is_up);
+        self.usable.set(slot, is_up && self.enabled.contains(slot));
+        if is_up != was_up {
+            self.touched.push(HostChange::all_of(slot));
+        }
+        let is_watched = self.watched.contains(slot);
+        if is_up && !is_watched {
+            self.watched.insert(slot);
+            self.wake_ups.push(Reverse((due, slot)));
+        }
+    }
+}
+
+impl DerivedConfig {
+    /// The weighted sum of a host's metrics, and whether one of them is missing.
+    ///
+    /// A missing metric that would count makes it the raw weight of the unavailable.
+    fn weigh_metrics(&self, state: &HostState) -> (f64, bool) {
+        let (mut sum, mut lacks, mut is_unavailable) = (0.0, false, false);
+        for (name, ratio) in &self.metrics {
+            if let Some(value) = state.metric(name) {
+                sum += value * ratio;
+            } else {
+                lacks = true;
+                is_unavailable |= *ratio != 0.0;
+            }
+        }
+        let value = if is_unavailable {
+            self.metric_unavailable
+        } else {
+            sum
+        };
+        (value, lacks)
+    }
+}
+
+impl HostTable {
+    /// The weighted sum of the metrics that a host has; missing ones are skipped.
+    pub(crate) fn sum_of_metrics(&self, slot: u32) -> f64 {
+        let Some(state) = self.get(slot) else {
+            return 0.0;
+        };
+        let metrics = self.derived_config.metrics.iter();
+        let known = metrics.filter_map(|(name, ratio)| Some(state.metric(name)? * ratio));
+        known.fold(0.0, |sum, share| sum + share)
+    }
+}
+
+/// The initial state of a host that has not reported.
+pub(super) fn unknown(uuid: Uuid) -> Box<HostState> {
+    Box::new(HostState {
+        uuid,
+        ..HostState::default()
+    })
+}
+
+/// A short list of slots, usually with one entry.
+pub(super) type SlotList = SmallVec<[u32; 1]>;

@@ -1,0 +1,113 @@
+//! The feasibility tests of one search, so that a block that is visited several times is tested
+//! once.
+
+use crate::block::BLOCK_HOSTS;
+use crate::rank::feasibility::{BlockFeasibility, Feasibility};
+
+/// The number of blocks that are remembered. A search visits few blocks, often the same ones.
+const ENTRIES: usize = 16;
+
+/// A direct-mapped cache of the tests of one search.
+pub(super) struct FeasibilityCache<'a, F> {
+    feasibility: &'a F,
+    entries: [Entry; ENTRIES],
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    block: usize,
+    class: BlockFeasibility,
+    /// The possible hosts of the class that the single request does not exclude.
+    request: u64,
+}
+
+impl<'a, F: Feasibility> FeasibilityCache<'a, F> {
+    pub(super) fn new(feasibility: &'a F) -> Self {
+        let nothing = Entry {
+            block: usize::MAX,
+            class: BlockFeasibility::default(),
+            request: 0,
+        };
+        Self {
+            feasibility,
+            entries: [nothing; ENTRIES],
+        }
+    }
+
+    fn entry(&mut self, block: usize) -> &mut Entry {
+        let entry = &mut self.entries[block % ENTRIES];
+        if entry.block != block {
+            let class = self.feasibility.class_block(block);
+            let request = match class.possible() {
+                0 => 0,
+                mask => self.feasibility.request_block(block, mask),
+            };
+            *entry = Entry {
+                block,
+                class,
+                request,
+            };
+        }
+        entry
+    }
+
+    /// The hosts of a block that are or may be feasible for the class.
+    pub(super) fn possible_for_class(&mut self, block: usize) -> u64 {
+        self.entry(block).class.possible()
+    }
+
+    /// The hosts of a block that satisfy everything of the class but capacity.
+    pub(super) fn eligible(&self, block: usize) -> u64 {
+        self.feasibility.class_eligible(block)
+    }
+
+    /// The hosts of a block that are or may be feasible for the class, and that masks do not
+    /// exclude for the single request.
+    pub(super) fn possible_for_request(&mut self, block: usize) -> u64 {
+        self.entry(block).request
+    }
+
+    /// Whether a host is feasible for the class. The exact test is made once and remembered.
+    pub(super) fn is_feasible_for_class(&mut self, block: usize, bit: usize) -> bool {
+        let one = 1 << bit;
+        if self.entries[block % ENTRIES].block != block {
+            return self.feasibility.is_feasible_for_class(slot_of(block, bit));
+        }
+        let class = self.entry(block).class;
+        if class.undecided & one == 0 {
+            return class.feasible & one != 0;
+        }
+        let is_feasible = self.feasibility.decide_for_class(slot_of(block, bit));
+        let entry = self.entry(block);
+        entry.class.undecided &= !one;
+        entry.class.feasible |= u64::from(is_feasible) << bit;
+        is_feasible
+    }
+
+    /// Whether a host that is feasible for the class is feasible for the single request too.
+    pub(super) fn is_feasible_for_request(&mut self, block: usize, bit: usize) -> bool {
+        if self.entries[block % ENTRIES].block != block {
+            let one = 1 << bit;
+            return self.feasibility.request_block(block, one) == one
+                && self
+                    .feasibility
+                    .is_feasible_for_request(slot_of(block, bit));
+        }
+        let entry = self.entry(block);
+        if entry.request >> bit & 1 == 0 {
+            return false;
+        }
+        let is_feasible = self
+            .feasibility
+            .is_feasible_for_request(slot_of(block, bit));
+        if !is_feasible {
+            self.entry(block).request &= !(1 << bit);
+        }
+        is_feasible
+    }
+}
+
+/// The slot of a host by its block and its place there.
+pub(super) fn slot_of(block: usize, bit: usize) -> u32 {
+    u32::try_from(block * BLOCK_HOSTS + bit).unwrap_or(u32::MAX)
+}

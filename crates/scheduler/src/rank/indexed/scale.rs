@@ -1,0 +1,25 @@
+//! The scales by which raw values become shares of the score.
+
+use smallvec::SmallVec;
+
+/// A small vector with one entry for each term.
+pub(super) type PerTerm<T> = SmallVec<[T; 6]>;
+
+/// The affine map from raw values to shares of the score, given the range over some hosts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scale {
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) factor: f64,
+}
+
+impl Scale {
+    pub(super) fn new(multiplier: f64, low: f64, high: f64) -> Self {
+        let factor = if high > low {
+            multiplier / (high - low)
+        } else {
+            0.0
+        };
+        Self { low, high, factor }
+    }
+}

@@ -1,0 +1,169 @@
+//! The index finds what the plain definition of the score says, whatever changed in between.
+
+use proptest::prelude::*;
+
+use placewright_placement::touch::What;
+
+use placewright_placement::slot_set::SlotSet;
+
+use super::{ChangeLog, ClassIndex, Fleet, HostChange, ScoreCache};
+use crate::hosts::column::Column;
+use crate::rank::Ranked;
+use crate::rank::feasibility::{BlockFeasibility, Feasibility};
+use crate::weighers::Term;
+
+/// A change of one host: slot, feasible, values.
+type Change = (u32, bool, [u8; 3]);
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    prop::collection::vec(
+        (0u32..2500, prop::bool::weighted(0.8), any::<[u8; 3]>()),
+        0..40,
+    )
+}
+
+/// A [`Feasibility`] by predicates for the class and for the single request; hosts with odd slots
+/// are undecided, so that both tests are exercised.
+struct ByPredicates<C, R>(C, R);
+
+impl<C: Fn(u32) -> bool, R: Fn(u32) -> bool> Feasibility for ByPredicates<C, R> {
+    fn class_block(&self, block: usize) -> BlockFeasibility {
+        let start = u32::try_from(block * 64).expect("small");
+        let feasible = (0..64).fold(0, |word, bit| {
+            word | u64::from(bit % 2 == 0 && (self.0)(start + bit)) << bit
+        });
+        BlockFeasibility {
+            feasible,
+            undecided: 0xaaaa_aaaa_aaaa_aaaa,
+        }
+    }
+
+    fn class_eligible(&self, _: usize) -> u64 {
+        u64::MAX
+    }
+
+    fn decide_for_class(&self, slot: u32) -> bool {
+        (self.0)(slot)
+    }
+
+    fn is_feasible_for_class(&self, slot: u32) -> bool {
+        (self.0)(slot)
+    }
+
+    fn request_block(&self, block: usize, mask: u64) -> u64 {
+        let start = u32::try_from(block * 64).expect("small");
+        let here = |bit: u32| !bit.is_multiple_of(3) || (self.1)(start + bit);
+        (0..64).fold(0, |word, bit| {
+            word | (mask >> bit & u64::from(here(bit))) << bit
+        })
+    }
+
+    fn is_feasible_for_request(&self, slot: u32) -> bool {
+        (self.1)(slot)
+    }
+}
+
+/// The best hosts, by scoring all of them.
+fn brute_force(
+    terms: &[Term],
+    feasible: &[bool],
+    columns: &[Column],
+    admits: &impl Fn(u32) -> bool,
+    count: usize,
+) -> Vec<Ranked> {
+    let slots: Vec<u32> = (0..feasible.len())
+        .map(|slot| u32::try_from(slot).expect("small"))
+        .filter(|slot| feasible[*slot as usize] && admits(*slot))
+        .collect();
+    let mut ranked: Vec<Ranked> = slots
+        .iter()
+        .map(|slot| Ranked {
+            slot: *slot,
+            score: 0.0,
+        })
+        .collect();
+    for term in terms {
+        let raw = |slot: &u32| {
+            let raw = columns[term.column].get(*slot);
+            raw.max(term.low.unwrap_or(raw))
+                .min(term.high.unwrap_or(f64::INFINITY))
+        };
+        let low = term
+            .low
+            .unwrap_or_else(|| slots.iter().map(raw).fold(f64::INFINITY, f64::min));
+        let high = term
+            .high
+            .unwrap_or_else(|| slots.iter().map(raw).fold(f64::NEG_INFINITY, f64::max));
+        if high <= low {
+            continue;
+        }
+        let factor = term.multiplier / (high - low);
+        for host in &mut ranked {
+            host.score += factor * (raw(&host.slot) - low);
+        }
+    }
+    ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.slot.cmp(&b.slot)));
+    ranked.truncate(count);
+    ranked
+}
+
+proptest! {
+    #[test]
+    fn finds_what_looking_at_all_hosts_finds(
+        start in changes(),
+        rounds in prop::collection::vec((changes(), prop::collection::vec(0u32..2500, 0..5), 1usize..6, prop::sample::select(vec![1u32, 1, 1, 3, 70])), 1..12),
+        (coarse, starts_at_zero) in any::<(bool, bool)>(),
+    ) {
+        let terms = vec![
+            Term { column: 0, multiplier: 1.0, low: Some(0.0), high: None },
+            Term { column: 1, multiplier: 2.5, low: Some(0.0), high: None },
+            Term { column: 2, multiplier: -1.0, low: starts_at_zero.then_some(0.0), high: None },
+        ];
+        let mut columns = vec![Column::default(); 3];
+        let mut feasible = vec![false; 2500];
+        // Coarse values produce many ties.
+        let value = |byte: u8| if coarse { f64::from(byte / 64) } else { f64::from(byte) };
+        let set = |columns: &mut Vec<Column>, feasible: &mut Vec<bool>, change: &Change| {
+            feasible[change.0 as usize] = change.1;
+            for (column, byte) in columns.iter_mut().zip(change.2) {
+                column.set(change.0, value(byte));
+            }
+        };
+        for change in &start {
+            set(&mut columns, &mut feasible, change);
+        }
+        let blocks = feasible.len().div_ceil(64);
+        let mut hosts = SlotSet::default();
+        (0..2500).for_each(|slot| { hosts.insert(slot); });
+        let mut log = ChangeLog::default();
+        let mut scores = ScoreCache::new(terms.clone());
+        // Two indexes share a table of scores, and one of them is rarely asked.
+        let mut indexes: [Option<ClassIndex>; 2] = [None, None];
+        for (round, (changes, left_out, count, rare)) in rounds.iter().enumerate() {
+            for change in changes {
+                set(&mut columns, &mut feasible, change);
+                let what = if change.1 { What::Room } else { What::LessRoom };
+                log.note(std::iter::once(HostChange { slot: change.0, what }));
+            }
+            // One host in `rare` is feasible, except for some that are left out.
+            let is_wanted = |slot: u32| slot.is_multiple_of(*rare) && !left_out.contains(&slot);
+            let odd_class = round % 3 == 2;
+            let does = |slot: u32| {
+                feasible.get(slot as usize).copied().unwrap_or(false) && !(odd_class && slot.is_multiple_of(5))
+            };
+            let feasibility = ByPredicates(does, is_wanted);
+            let index = &mut indexes[usize::from(odd_class)];
+            let fleet = Fleet { log: &log, columns: &columns, hosts: &hosts };
+            let known = index.take().and_then(|mut index| {
+                let is_known = index.catch_up(blocks, &fleet);
+                is_known.then_some(index)
+            });
+            let index = index
+                .insert(known.unwrap_or_else(|| ClassIndex::new(&terms, blocks, &fleet)));
+            let found = index.best(&mut scores, *count, &feasibility, &fleet);
+            let admits = |slot: u32| is_wanted(slot) && does(slot);
+            let expected = brute_force(&terms, &feasible, &columns, &admits, *count);
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

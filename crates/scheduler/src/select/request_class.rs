@@ -1,0 +1,125 @@
+//! Classes of requests: which requests are equal for the purpose of a search.
+//!
+//! A request's server group and topology rules say which other instances matter to one instance;
+//! the prepared query does not depend on them. Requests that differ in nothing else are of one
+//! class.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use crate::request::RequestSpec;
+
+/// A hash that is equal for requests of one class. It leaves out what rarely differs.
+pub(super) fn hash_of(request: &RequestSpec) -> u64 {
+    let mut hasher = foldhash::quality::FixedState::default().build_hasher();
+    request.flavor.vcpus.hash(&mut hasher);
+    request.flavor.memory_mb.hash(&mut hasher);
+    request.flavor.root_gb.hash(&mut hasher);
+    request.flavor.extra_specs.hash(&mut hasher);
+    request.is_bfv.hash(&mut hasher);
+    request.project_id.hash(&mut hasher);
+    request.availability_zone.hash(&mut hasher);
+    request.scheduler_hints.hash(&mut hasher);
+    if let Some(wanted) = &request.requested_destination {
+        wanted.cell.hash(&mut hasher);
+        wanted.aggregates.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Requests with more bytes of texts and items are not kept, because clients choose the length of
+/// lists.
+const BYTES_MAX: usize = 64 << 10;
+const ITEM_BYTES: usize = 64;
+
+/// Whether a request is small enough to be kept.
+pub(super) fn has_cacheable_size(request: &RequestSpec) -> bool {
+    let texts = |map: &mut dyn Iterator<Item = (&String, &String)>| -> usize {
+        map.map(|(key, value)| key.len() + value.len() + ITEM_BYTES)
+            .sum()
+    };
+    let listed = |list: &[String]| -> usize { list.iter().map(|one| one.len() + ITEM_BYTES).sum() };
+    let hints = request.scheduler_hints.iter();
+    let hints: usize = hints
+        .map(|(key, list)| key.len() + ITEM_BYTES + listed(list))
+        .sum();
+    let properties = request
+        .image
+        .iter()
+        .flat_map(|image| image.properties.iter());
+    let properties: usize = properties
+        .map(|(key, value)| key.len() + value.len() + ITEM_BYTES)
+        .sum();
+    let wanted = request.requested_destination.iter();
+    let aggregates: usize = wanted
+        .flat_map(|wanted| &wanted.aggregates)
+        .map(|any| any.len() + 1)
+        .sum();
+    let groups = request.requested_resources.len() + request.pci_requests.len();
+    let profiles = request.device_profiles.len() + request.topology_rules.len();
+    texts(&mut request.flavor.extra_specs.iter())
+        + hints
+        + properties
+        + listed(&request.ignore_hosts)
+        + (aggregates + request.siblings.len()) * ITEM_BYTES
+        + (groups + profiles) * 16 * ITEM_BYTES
+        <= BYTES_MAX
+}
+
+/// Whether the prepared form depends on single hosts or networks too, so that it cannot be kept.
+pub(super) fn depends_on_hosts_or_networks(request: &RequestSpec) -> bool {
+    let names_host = request
+        .requested_destination
+        .as_ref()
+        .is_some_and(|wanted| wanted.host.is_some() || wanted.node.is_some());
+    names_host || request.is_forced() || !request.requested_networks.is_empty()
+}
+
+/// Whether two requests are equal except for the members of the server group and the topology
+/// rules.
+pub(super) fn is_same_class(one: &RequestSpec, other: &RequestSpec) -> bool {
+    let RequestSpec {
+        flavor,
+        image,
+        is_bfv,
+        project_id,
+        user_id,
+        availability_zone,
+        num_instances,
+        ignore_hosts,
+        force_hosts,
+        force_nodes,
+        requested_destination,
+        scheduler_hints,
+        instance_group: _,
+        requested_resources,
+        request_level_params,
+        pci_requests,
+        requested_networks,
+        device_profiles,
+        // Evaluated in each search, together with the instances that they are about.
+        topology_rules: _,
+        siblings: _,
+    } = one;
+    let group = |request: &RequestSpec| {
+        let group = request.instance_group.as_ref();
+        group.map(|group| (group.policy, group.max_server_per_host))
+    };
+    *flavor == other.flavor
+        && *image == other.image
+        && *is_bfv == other.is_bfv
+        && *project_id == other.project_id
+        && *user_id == other.user_id
+        && *availability_zone == other.availability_zone
+        && *num_instances == other.num_instances
+        && *ignore_hosts == other.ignore_hosts
+        && *force_hosts == other.force_hosts
+        && *force_nodes == other.force_nodes
+        && *requested_destination == other.requested_destination
+        && *scheduler_hints == other.scheduler_hints
+        && group(one) == group(other)
+        && *requested_resources == other.requested_resources
+        && *request_level_params == other.request_level_params
+        && *pci_requests == other.pci_requests
+        && *requested_networks == other.requested_networks
+        && *device_profiles == other.device_profiles
+}

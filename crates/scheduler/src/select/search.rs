@@ -1,0 +1,75 @@
+//! One search: the best hosts for one query of a request.
+
+use std::cell::RefCell;
+
+use placewright_placement::CandidateQuery;
+use placewright_placement::slot_set::SlotSet;
+
+use super::class_cache::{IndexKey, QueryCaches};
+use super::scope::SelectRefusal;
+use super::search_context::{RequestContext, SearchContext};
+use super::tree_results::StateVersion;
+use crate::rank::indexed::{Indexed, SharedScores};
+use crate::rank::linear::Linear;
+use crate::rank::weights::Weights;
+use crate::rank::{Ranked, Ranker};
+
+/// The ranker that is used.
+pub(super) enum RankingMethod<'w> {
+    /// An index where possible.
+    Indexed,
+    /// The linear one, which reports the weights if asked to.
+    Linear(Option<&'w mut Weights>),
+}
+
+/// The best hosts for a query, best first. If hosts are `named`, no other host can be feasible, and
+/// they are so few that each is weighed.
+pub(super) fn best(
+    context: &RequestContext<'_>,
+    query: &CandidateQuery,
+    named: Option<&SlotSet>,
+    mut caches: QueryCaches<'_>,
+    shared: &mut SharedScores,
+    method: &mut RankingMethod<'_>,
+) -> Result<Vec<Ranked>, SelectRefusal> {
+    let Some(search) = caches.search(context.state, query)? else {
+        return Ok(Vec::new());
+    };
+    let version = StateVersion::of(context.state, &search);
+    caches.trees.start(caches.key, version);
+    let feasibility = SearchContext {
+        request: context,
+        search: &search,
+        query,
+        trees: RefCell::new(caches.trees),
+    };
+    let (blocks, count) = (search.words(), context.scope.count);
+    let is_indexed = matches!(method, RankingMethod::Indexed) && named.is_none();
+    let terms = is_indexed.then(|| context.compiled.weighers.terms());
+    if let Some(terms) = terms.flatten() {
+        let (scores, fleet) = shared.of(&terms, context.hosts);
+        let valid_for = IndexKey {
+            query: caches.key,
+            aggregates: context.hosts.aggregates().version(),
+            cell: context.scope.cell,
+            state: version,
+        };
+        let (cached, is_one_off) = (caches.index, caches.is_one_off);
+        let mut ranker = Indexed {
+            index: cached.ready(valid_for, terms, blocks, &fleet, is_one_off),
+            scores,
+            fleet,
+        };
+        return Ok(ranker.best(count, &feasibility));
+    }
+    let mut ranker = Linear {
+        blocks,
+        weighers: &context.compiled.weighers,
+        among: named,
+        weights: match method {
+            RankingMethod::Indexed => None,
+            RankingMethod::Linear(weights) => weights.as_deref_mut(),
+        },
+    };
+    Ok(ranker.best(count, &feasibility))
+}

@@ -1,0 +1,276 @@
+//! Placement constraints that follow from a request besides amounts: zones, tenants, image types.
+//!
+//! Pre-filters run before the search and make it smaller. Each has a switch; the defaults are
+//! Nova's. Source: Nova 34, `scheduler/request_filter.py`. Deliberately different:
+//!
+//! - An image property without a standard trait is ignored with a warning; Nova drops the
+//!   traits of all other properties with it.
+//! - The trait of an IOMMU model is the one that its hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova
+//!   looks for `COMPUTE_VIOMMU_…`, which does not exist.
+//! - A zone that no aggregate carries is refused unless it is the default one. Nova's API refuses
+//!   it too, but its scheduler would look everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::error::{BadRequest, Warning};
+use crate::request::RequestSpec;
+use crate::translate::guest_requirements::GuestRequirements;
+use crate::translate::target::{ComputeNode, Target};
+use crate::translate::translation::Translation;
+
+mod aggregate;
+mod capability;
+
+/// The first version of the compute service that marks its providers with `OWNER_NOVA`.
+pub const COMPUTE_VERSION_OWNER: u32 = 73;
+
+/// The switches of the pre-filters, under the names in Nova's configuration or code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrefilterOptions {
+    /// Only hosts in the tenant's own aggregates, where it has some (metadata `filter_tenant_id…`).
+    pub limit_tenants_to_placement_aggregate: bool,
+    /// Refuse tenants that have no aggregate of their own.
+    pub placement_aggregate_required_for_tenants: bool,
+    /// Only hosts in the zone that was asked for.
+    pub map_az_to_placement_aggregate: bool,
+    /// The zone of hosts without another one; requesting it restricts nothing.
+    pub default_availability_zone: String,
+    /// Only hosts that can use the image's disk format.
+    pub query_placement_for_image_type_support: bool,
+    /// Only hosts that are not disabled.
+    pub compute_status_filter: bool,
+    /// No hosts in aggregates that are reserved for a trait that the request does not require.
+    pub enable_isolated_aggregate_filtering: bool,
+    /// Only hosts with the device models of the image.
+    pub image_metadata_prefilter: bool,
+    /// Only hosts that support accelerators, where the flavor has some.
+    pub accelerators_filter: bool,
+    /// Only hosts that support packed virtqueues, where they are requested.
+    pub packed_virtqueue_filter: bool,
+    /// Only hosts in the segments of routed networks.
+    pub query_placement_for_routed_network_aggregates: bool,
+    /// Only hosts that support remote-managed ports, where the request has one.
+    pub remote_managed_ports_filter: bool,
+    /// Only hosts that can encrypt local disks, where that is requested.
+    pub ephemeral_encryption_filter: bool,
+    /// Only hosts with virtio sound devices, where one is asked for.
+    pub virtio_sound_filter: bool,
+    /// Only hosts with the requested security mode of TPM secrets.
+    pub tpm_secret_security_filter: bool,
+    /// Only providers of the compute service's own, once all of its agents mark them.
+    pub owner_nova_filter: bool,
+}
+
+impl Default for PrefilterOptions {
+    fn default() -> Self {
+        Self {
+            limit_tenants_to_placement_aggregate: false,
+            placement_aggregate_required_for_tenants: false,
+            map_az_to_placement_aggregate: true,
+            default_availability_zone: "nova".to_owned(),
+            query_placement_for_image_type_support: false,
+            compute_status_filter: true,
+            enable_isolated_aggregate_filtering: false,
+            image_metadata_prefilter: false,
+            accelerators_filter: true,
+            packed_virtqueue_filter: true,
+            query_placement_for_routed_network_aggregates: false,
+            remote_managed_ports_filter: true,
+            ephemeral_encryption_filter: true,
+            virtio_sound_filter: true,
+            tpm_secret_security_filter: true,
+            owner_nova_filter: true,
+        }
+    }
+}
+
+/// A pre-filter, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(
+    missing_docs,
+    reason = "the names are those of `PrefilterOptions` and of Nova"
+)]
+pub enum Prefilter {
+    RequireTenantAggregate,
+    MapAzToPlacementAggregate,
+    RequireImageTypeSupport,
+    ComputeStatus,
+    IsolateAggregates,
+    TransformImageMetadata,
+    Accelerators,
+    PackedVirtqueue,
+    RoutedNetworks,
+    RemoteManagedPorts,
+    EphemeralEncryption,
+    VirtioSound,
+    TpmSecretSecurity,
+    OwnerNova,
+}
+
+/// The environment of the pre-filters and the [target](crate::translate::target): facts about the
+/// fleet.
+pub trait Environment {
+    /// Visits every host aggregate with its metadata, in rising order of UUID.
+    fn each_aggregate(&self, visit: &mut dyn FnMut(Uuid, &BTreeMap<String, String>));
+
+    /// The aggregates of a network segment's provider; `None` if there is no such provider.
+    fn segment_aggregates(&self, segment: Uuid) -> Option<Vec<Uuid>>;
+
+    /// The lowest version among all compute services; 0 if there are none.
+    fn compute_version_min(&self) -> u32;
+
+    /// The compute nodes that match a request's host or node.
+    fn compute_nodes(&self, target: Target<'_>) -> Vec<ComputeNode>;
+}
+
+/// Why a pre-filter excludes every host.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PrefilterRefusal {
+    /// The tenant must have an aggregate and has none.
+    #[error("no hosts available for tenant {project:?}: it has no aggregate of its own")]
+    NoTenantAggregate {
+        /// The project that has no aggregate.
+        project: String,
+    },
+    /// No aggregate carries the zone.
+    #[error("availability_zone: there is no zone {zone:?}")]
+    NoSuchZone {
+        /// The zone that no aggregate has.
+        zone: String,
+    },
+    /// A segment of a routed network is in no aggregate.
+    #[error("no aggregate found for segment {segment} of a routed network")]
+    NoSegmentAggregate {
+        /// The network segment without an aggregate.
+        segment: Uuid,
+    },
+    /// The request contradicts itself.
+    #[error(transparent)]
+    BadRequest(#[from] BadRequest),
+}
+
+impl PrefilterRefusal {
+    /// The field to blame, where the request itself is wrong.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::BadRequest(bad) => Some(bad.field()),
+            Self::NoSuchZone { .. } => Some("availability_zone"),
+            Self::NoTenantAggregate { .. } | Self::NoSegmentAggregate { .. } => None,
+        }
+    }
+}
+
+/// The constraints that the pre-filters add to a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddedConstraints {
+    /// Traits that the host itself must have.
+    pub root_required: BTreeSet<String>,
+    /// Traits that the host itself must not have.
+    pub root_forbidden: BTreeSet<String>,
+    /// UUIDs of aggregates: the host is in one of each inner list.
+    pub aggregates: Vec<Vec<Uuid>>,
+    /// UUIDs of aggregates: the host is in none.
+    pub forbidden_aggregates: BTreeSet<Uuid>,
+    /// A trait that every provider of a PCI device must have.
+    pub pci_required: Option<&'static str>,
+    /// The pre-filters that were enabled and applied to the request.
+    pub applied: Vec<Prefilter>,
+    /// Parts of the request that were ignored.
+    pub warnings: Vec<Warning>,
+}
+
+/// The input of a pre-filter.
+struct PrefilterInput<'a> {
+    spec: &'a RequestSpec,
+    requirements: GuestRequirements<'a>,
+    translation: &'a Translation,
+    options: &'a PrefilterOptions,
+    environment: &'a dyn Environment,
+}
+
+/// A pre-filter. It returns whether it applied to the request.
+type Step = fn(&PrefilterInput<'_>, &mut AddedConstraints) -> Result<bool, PrefilterRefusal>;
+
+const STEPS: [(Prefilter, Step); 14] = [
+    (Prefilter::RequireTenantAggregate, aggregate::tenant),
+    (Prefilter::MapAzToPlacementAggregate, aggregate::zone),
+    (Prefilter::RequireImageTypeSupport, capability::image_type),
+    (Prefilter::ComputeStatus, capability::compute_status),
+    (Prefilter::IsolateAggregates, aggregate::isolated),
+    (Prefilter::TransformImageMetadata, capability::image_devices),
+    (Prefilter::Accelerators, capability::accelerators),
+    (Prefilter::PackedVirtqueue, capability::packed_rings),
+    (Prefilter::RoutedNetworks, aggregate::routed_networks),
+    (
+        Prefilter::RemoteManagedPorts,
+        capability::remote_managed_ports,
+    ),
+    (Prefilter::EphemeralEncryption, capability::disk_encryption),
+    (Prefilter::VirtioSound, capability::sound),
+    (Prefilter::TpmSecretSecurity, capability::tpm_secret),
+    (Prefilter::OwnerNova, capability::owner),
+];
+
+/// Runs the pre-filters that are switched on.
+///
+/// # Errors
+///
+/// [`PrefilterRefusal`] where one of them leaves no host.
+pub fn apply(
+    spec: &RequestSpec,
+    translation: &Translation,
+    options: &PrefilterOptions,
+    environment: &dyn Environment,
+) -> Result<AddedConstraints, PrefilterRefusal> {
+    let input = PrefilterInput {
+        spec,
+        requirements: GuestRequirements::of(spec),
+        translation,
+        options,
+        environment,
+    };
+    let mut added = AddedConstraints::default();
+    for (name, step) in STEPS {
+        if step(&input, &mut added)? {
+            added.applied.push(name);
+        }
+    }
+    Ok(added)
+}
+
+impl AddedConstraints {
+    /// Adds the constraints to a translated request and its fallback.
+    pub fn add_to(&self, translation: &mut Translation) {
+        let pci_groups = &translation.pci_groups;
+        let forms = [
+            Some(&mut translation.request),
+            translation.fallback.as_mut(),
+        ];
+        for request in forms.into_iter().flatten() {
+            let (required, forbidden) = (&self.root_required, &self.root_forbidden);
+            request.root_required.extend(required.iter().cloned());
+            request.root_forbidden.extend(forbidden.iter().cloned());
+            if !self.aggregates.is_empty() || !self.forbidden_aggregates.is_empty() {
+                let group = request.group("");
+                group.aggregates.extend(self.aggregates.iter().cloned());
+                group
+                    .forbidden_aggregates
+                    .extend(&self.forbidden_aggregates);
+            }
+            let Some(name) = self.pci_required else {
+                continue;
+            };
+            let groups = request.suffixed.iter_mut();
+            for group in groups.filter(|group| pci_groups.contains(&group.requester_id)) {
+                group.require(name);
+            }
+        }
+        translation.warnings.extend(self.warnings.iter().cloned());
+    }
+}

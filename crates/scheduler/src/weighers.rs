@@ -1,0 +1,56 @@
+//! Weighers: each assigns every host a value, and the normalised values add up to the score.
+//!
+//! To add a weigher, write a file in `weighers/` and add a line to [`ALL`]. A weigher is compiled
+//! once for a request and returns a [`RawValues`], which says where every host's value is found.
+//!
+//! The score of a host is the sum over weighers of `multiplier * (value - low) / (high - low)`,
+//! where `low` and `high` are the declared ends, or else the minimum and maximum over the hosts
+//! that are compared. A weigher counts nothing where all hosts have the same value, and none
+//! counts where fewer than two hosts are compared.
+
+pub use term::Term;
+pub use weigher::{
+    Compile, Compiled, CompiledWeighers, RawValues, Scale, Scales, Share, Weigher, rank,
+};
+
+mod build_failure;
+mod cpu;
+mod cross_cell;
+mod disk;
+mod hypervisor_version;
+mod image_properties;
+mod io_ops;
+pub(crate) mod metrics;
+mod num_instances;
+mod packing;
+mod pci;
+mod ram;
+mod soft_affinity;
+mod term;
+mod topology;
+mod weigher;
+
+/// Every weigher there is, in the order in which shares are added up.
+pub static ALL: &[&Weigher] = &[
+    &ram::WEIGHER,
+    &cpu::WEIGHER,
+    &disk::WEIGHER,
+    &io_ops::WEIGHER,
+    &metrics::WEIGHER,
+    &soft_affinity::AFFINITY,
+    &soft_affinity::ANTI_AFFINITY,
+    &build_failure::WEIGHER,
+    &cross_cell::WEIGHER,
+    &pci::WEIGHER,
+    &hypervisor_version::WEIGHER,
+    &num_instances::WEIGHER,
+    &image_properties::WEIGHER,
+    &topology::WEIGHER,
+    &packing::WEIGHER,
+];
+
+/// A weigher by its name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Weigher> {
+    ALL.iter().copied().find(|weigher| weigher.name == name)
+}

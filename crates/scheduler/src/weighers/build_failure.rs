@@ -1,0 +1,15 @@
+//! `BuildFailureWeigher`: failed builds, the fewer the better.
+
+use super::weigher::{RawValues, Weigher};
+use crate::hosts::column;
+
+/// The weigher as registered in [`super::ALL`].
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "BuildFailureWeigher",
+    multiplier_key: "build_failure_weight_multiplier",
+    multiplier: |config| config.build_failure_weight_multiplier,
+    is_subtracted: true,
+    low: None,
+    high: None,
+    compile: |_| Ok(RawValues::Column(column::FAILED_BUILDS)),
+};

@@ -1,0 +1,27 @@
+//! `CrossCellWeigher`: a move stays in its cell where it can.
+
+use placewright_placement::slot_set::SlotSet;
+
+use super::weigher::{RawValues, Weigher};
+
+/// The weigher as registered in [`super::ALL`].
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "CrossCellWeigher",
+    multiplier_key: "cross_cell_move_weight_multiplier",
+    multiplier: |config| config.cross_cell_move_weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |context| {
+        let destination = context.request.requested_destination.as_ref();
+        let destination = destination.filter(|wanted| wanted.allow_cross_cell_move);
+        let Some(cell) = destination.and_then(|wanted| wanted.cell) else {
+            return Ok(RawValues::Constant(0.0));
+        };
+        let at_home: Option<&SlotSet> = context.hosts.of_cell(cell);
+        Ok(RawValues::Each(Box::new(move |slot| {
+            let is_at_home = at_home.is_some_and(|hosts| hosts.contains(slot));
+            if is_at_home { 1.0 } else { -1.0 }
+        })))
+    },
+};

@@ -1,0 +1,15 @@
+//! `DiskWeigher`: free disk.
+
+use super::weigher::{RawValues, Weigher};
+use crate::hosts::column;
+
+/// The weigher as registered in [`super::ALL`].
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "DiskWeigher",
+    multiplier_key: "disk_weight_multiplier",
+    multiplier: |config| config.disk_weight_multiplier,
+    is_subtracted: false,
+    low: Some(0.0),
+    high: None,
+    compile: |_| Ok(RawValues::Column(column::DISK_FREE_MB)),
+};

@@ -1,0 +1,15 @@
+//! `HypervisorVersionWeigher`: the hypervisor's version, the newer the better.
+
+use super::weigher::{RawValues, Weigher};
+use crate::hosts::column;
+
+/// The weigher as registered in [`super::ALL`].
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "HypervisorVersionWeigher",
+    multiplier_key: "hypervisor_version_weight_multiplier",
+    multiplier: |config| config.hypervisor_version_weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |_| Ok(RawValues::Column(column::HYPERVISOR_VERSION)),
+};

@@ -1,0 +1,15 @@
+//! `IoOpsWeigher`: busy instances; few are better by default.
+
+use super::weigher::{RawValues, Weigher};
+use crate::hosts::column;
+
+/// The weigher as registered in [`super::ALL`].
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "IoOpsWeigher",
+    multiplier_key: "io_ops_weight_multiplier",
+    multiplier: |config| config.io_ops_weight_multiplier,
+    is_subtracted: false,
+    low: Some(0.0),
+    high: None,
+    compile: |_| Ok(RawValues::Column(column::IO_OPS)),
+};

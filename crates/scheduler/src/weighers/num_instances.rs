@@ -1,0 +1,15 @@
+//! `NumInstancesWeigher`: instances; off unless a multiplier says whether many or few are better.
+
+use super::weigher::{RawValues, Weigher};
+use crate::hosts::column;
+
+/// The weigher as registered in [`super::ALL`].
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "NumInstancesWeigher",
+    multiplier_key: "num_instances_weight_multiplier",
+    multiplier: |config| config.num_instances_weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |_| Ok(RawValues::Column(column::INSTANCES)),
+};

@@ -1,0 +1,16 @@
+//! `PCIWeigher`: prefers few free PCI devices, so that hosts with many stay free for requests that
+//! need many.
+
+use super::weigher::{RawValues, Weigher};
+use crate::hosts::column;
+
+/// The weigher as registered in [`super::ALL`].
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "PCIWeigher",
+    multiplier_key: "pci_weight_multiplier",
+    multiplier: |config| config.pci_weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |_| Ok(RawValues::Column(column::FEW_DEVICES)),
+};

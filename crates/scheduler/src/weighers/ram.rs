@@ -1,0 +1,15 @@
+//! `RAMWeigher`: free memory, without the allocation ratio.
+
+use super::weigher::{RawValues, Weigher};
+use crate::hosts::column;
+
+/// The weigher as registered in [`super::ALL`].
+pub(super) const WEIGHER: Weigher = Weigher {
+    name: "RAMWeigher",
+    multiplier_key: "ram_weight_multiplier",
+    multiplier: |config| config.ram_weight_multiplier,
+    is_subtracted: false,
+    low: Some(0.0),
+    high: None,
+    compile: |_| Ok(RawValues::Column(column::RAM_FREE_MB)),
+};

@@ -1,0 +1,44 @@
+//! The soft policies of server groups: members on the host count for it, or against it.
+
+use super::weigher::{RawValues, Weigher};
+use crate::context::Context;
+use crate::filters::members_by_host;
+use crate::request::GroupPolicy;
+
+/// `ServerGroupSoftAffinityWeigher` as registered in [`super::ALL`].
+pub(super) const AFFINITY: Weigher = Weigher {
+    name: "ServerGroupSoftAffinityWeigher",
+    multiplier_key: "soft_affinity_weight_multiplier",
+    multiplier: |config| config.soft_affinity_weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |context| Ok(members(context, GroupPolicy::SoftAffinity, 1.0)),
+};
+
+/// `ServerGroupSoftAntiAffinityWeigher` as registered in [`super::ALL`].
+pub(super) const ANTI_AFFINITY: Weigher = Weigher {
+    name: "ServerGroupSoftAntiAffinityWeigher",
+    multiplier_key: "soft_anti_affinity_weight_multiplier",
+    multiplier: |config| config.soft_anti_affinity_weight_multiplier,
+    is_subtracted: false,
+    low: None,
+    high: None,
+    compile: |context| Ok(members(context, GroupPolicy::SoftAntiAffinity, -1.0)),
+};
+
+/// The number of members of the request's group on every host, times `sign`, if the group has the
+/// policy.
+fn members<'a>(context: &Context<'a>, policy: GroupPolicy, sign: f64) -> RawValues<'a> {
+    let group = context.request.instance_group.as_ref();
+    let Some(group) = group.filter(|group| group.policy == Some(policy)) else {
+        return RawValues::Constant(0.0);
+    };
+    let counts = members_by_host(context, group).into_iter();
+    RawValues::Sparse {
+        few: counts
+            .map(|(slot, count)| (slot, sign * f64::from(count)))
+            .collect(),
+        rest: 0.0,
+    }
+}

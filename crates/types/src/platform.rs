@@ -1,0 +1,17 @@
+//! The platform of a host: its hardware and hypervisor.
+
+use serde::{Deserialize, Serialize};
+
+/// The hardware and the hypervisor of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Platform {
+    /// What runs the instances: `QEMU`, `ironic`, …
+    pub hypervisor_type: Option<String>,
+    /// The hypervisor's version as one number: 6002001 for 6.2.1.
+    pub hypervisor_version: Option<i32>,
+    /// The CPU's description, a JSON object as text.
+    pub cpu_info: Option<String>,
+    /// The supported guests: architecture, hypervisor type and machine mode of each.
+    pub supported_instances: Vec<[String; 3]>,
+}
