@@ -56,7 +56,7 @@ mod tests {
     fn only_a_movable_clock_moves() {
         let (system, movable) = (Clock::default(), Clock::movable());
         let hour = Duration::from_secs(3600);
-        for clock in [&system, &movable.clone()] {
+        for clock in [&system, &movable] {
             clock.advance(hour);
         }
         let ahead_us = movable.now().0 - system.now().0;
