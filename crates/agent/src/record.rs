@@ -17,17 +17,17 @@ use std::path::{Path, PathBuf};
 use placewright_conductor::cell_conductor::Order;
 use placewright_conductor::ids::NUMBER_END;
 use placewright_conductor::{Amounts, HostId, InstanceId};
-use serde::{Deserialize, Serialize};
+use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
+use serde::Deserialize;
 use thiserror::Error;
 use uuid::Uuid;
 
 use crate::private;
 
-/// A guest on one host: the instance, and which of its guests.
-pub type GuestKey = (InstanceId, u32);
+pub use placewright_records::guests::GuestKey;
 
 /// The recorded state of a guest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
     /// How far the guest's build or removal has come.
     pub state: GuestState,
@@ -40,7 +40,7 @@ pub struct Guest {
 }
 
 /// The state of a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestState {
     /// It is being built, or a build or removal failed. After a restart it is removed.
     Making,
@@ -126,16 +126,10 @@ pub enum RecordError {
     InUse(PathBuf),
 }
 
-/// An entry of the file. The order of variants and fields is part of the format.
-#[derive(Serialize, Deserialize)]
-enum Entry {
-    Put(HostId, GuestKey, Guest),
-    Erase(HostId, GuestKey),
-    Session(u64),
-}
-
-/// The first bytes of a file; the last of them is the version of the format.
-const HEAD: &[u8; 8] = b"pwguest\x01";
+/// The first bytes of a file. After them comes the version of its entries.
+const HEAD: &[u8; 7] = b"pwguest";
+/// The length of the head with the version.
+const HEAD_BYTES: usize = HEAD.len() + 1;
 /// The longest valid entry; a greater length means damage.
 const ENTRY_BYTES_MAX: usize = 16 << 20;
 /// The smallest size at which a file is compacted.
@@ -199,19 +193,19 @@ impl Record {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(wrong)?;
         let mut record = Self::in_memory();
-        let good = if bytes.len() < HEAD.len() {
+        let (version, good) = if bytes.len() < HEAD_BYTES {
             file.set_len(0).map_err(wrong)?;
             file.seek(SeekFrom::Start(0)).map_err(wrong)?;
-            file.write_all(HEAD).map_err(wrong)?;
-            HEAD.len()
-        } else if bytes.starts_with(HEAD) {
-            let good = record.read(&bytes);
+            file.write_all(&head()).map_err(wrong)?;
+            (guests::VERSION, HEAD_BYTES)
+        } else {
+            let version =
+                version_of(&bytes).ok_or_else(|| RecordError::Foreign(path.to_owned()))?;
+            let good = record.read(&bytes, version);
             if is_damaged(&bytes[good..]) {
                 keep_aside(path, &bytes, good).map_err(wrong)?;
             }
-            good
-        } else {
-            return Err(RecordError::Foreign(path.to_owned()));
+            (version, good)
         };
         let good = good as u64;
         file.set_len(good).map_err(wrong)?;
@@ -225,17 +219,22 @@ impl Record {
             bytes: good,
             bytes_compact: 0,
         });
-        record.compact_if_old().map_err(wrong)?;
+        if version == guests::VERSION {
+            record.compact_if_old().map_err(wrong)?;
+        } else {
+            // Entries of two versions cannot be in one file.
+            record.compact().map_err(wrong)?;
+        }
         Ok(record)
     }
 
     /// Reads entries up to the first incomplete one, and returns the offset of that.
-    fn read(&mut self, bytes: &[u8]) -> usize {
-        let mut at = HEAD.len();
-        while let Some((entry, next)) = read_entry(bytes, at) {
+    fn read(&mut self, bytes: &[u8], version: u8) -> usize {
+        let mut at = HEAD_BYTES;
+        while let Some((entry, next)) = read_entry(bytes, at, version) {
             match entry {
                 Entry::Put(host, key, guest) => {
-                    self.guests.insert((host, key), guest);
+                    self.guests.insert((host, key), guest.into());
                 }
                 Entry::Erase(host, key) => {
                     self.guests.remove(&(host, key));
@@ -272,7 +271,7 @@ impl Record {
 
     /// Sets the state of a guest. It is on disk after [`Self::write`].
     pub fn keep(&mut self, host: HostId, key: GuestKey, guest: &Guest) {
-        self.append(&Entry::Put(host, key, guest.clone()));
+        self.append(&Entry::Put(host, key, guest.into()));
         self.guests.insert((host, key), guest.clone());
     }
 
@@ -323,18 +322,23 @@ impl Record {
         }
     }
 
-    /// Rewrites the file with the present guests if most of its entries are obsolete.
+    /// Rewrites the file if most of its entries are obsolete.
     fn compact_if_old(&mut self) -> io::Result<()> {
+        let is_old = self.file.as_ref().is_some_and(|kept| {
+            kept.bytes >= COMPACT_BYTES_MIN && kept.bytes >= kept.bytes_compact.saturating_mul(4)
+        });
+        if is_old { self.compact() } else { Ok(()) }
+    }
+
+    /// Replaces the file by one that has the present guests only, in the present version.
+    fn compact(&mut self) -> io::Result<()> {
         let Some(kept) = &mut self.file else {
             return Ok(());
         };
-        if kept.bytes < COMPACT_BYTES_MIN || kept.bytes < kept.bytes_compact.saturating_mul(4) {
-            return Ok(());
-        }
-        let mut bytes = HEAD.to_vec();
+        let mut bytes = head().to_vec();
         write_entry(&mut bytes, &Entry::Session(self.session));
         for ((host, key), guest) in &self.guests {
-            write_entry(&mut bytes, &Entry::Put(*host, *key, guest.clone()));
+            write_entry(&mut bytes, &Entry::Put(*host, *key, guest.into()));
         }
         let path = kept.path.with_extension("new");
         let mut file = private::options().truncate(true).open(&path)?;
@@ -373,6 +377,60 @@ impl Kept {
     }
 }
 
+/// The head of a file that this release writes.
+fn head() -> [u8; HEAD_BYTES] {
+    let mut head = [guests::VERSION; HEAD_BYTES];
+    head[..HEAD.len()].copy_from_slice(HEAD);
+    head
+}
+
+/// The version of a file's entries, if this release can read it.
+fn version_of(bytes: &[u8]) -> Option<u8> {
+    let version = *bytes.strip_prefix(HEAD)?.first()?;
+    (1..=guests::VERSION).contains(&version).then_some(version)
+}
+
+impl From<&Guest> for GuestRow {
+    fn from(guest: &Guest) -> Self {
+        Self {
+            state: guest.state.into(),
+            amounts: guest.amounts.clone(),
+            group: guest.group,
+            image_properties: guest.image_properties.clone(),
+        }
+    }
+}
+
+impl From<GuestRow> for Guest {
+    fn from(row: GuestRow) -> Self {
+        Self {
+            state: row.state.into(),
+            amounts: row.amounts,
+            group: row.group,
+            image_properties: row.image_properties,
+        }
+    }
+}
+
+/// Declares the names under which states are on record, in both directions.
+macro_rules! on_record {
+    ($($state:ident),*) => {
+        impl From<GuestState> for GuestStateName {
+            fn from(state: GuestState) -> Self {
+                match state { $( GuestState::$state => Self::$state, )* }
+            }
+        }
+
+        impl From<GuestStateName> for GuestState {
+            fn from(name: GuestStateName) -> Self {
+                match name { $( GuestStateName::$state => Self::$state, )* }
+            }
+        }
+    };
+}
+
+on_record!(Making, Prepared, Running, Left, Offloaded, Unsure);
+
 /// Whether the bytes after the last good entry are more than an entry that was cut off by a kill.
 fn is_damaged(rest: &[u8]) -> bool {
     let length = rest.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
@@ -400,10 +458,7 @@ fn keep_aside(path: &Path, bytes: &[u8], good: usize) -> io::Result<()> {
 
 /// Appends an entry: its length, its checksum and its bytes.
 fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
-    // Writing plain data to memory cannot fail.
-    let Ok(body) = postcard::to_stdvec(entry) else {
-        return;
-    };
+    let body = guests::encode(entry);
     let Some(length) = u32::try_from(body.len())
         .ok()
         .filter(|_| body.len() <= ENTRY_BYTES_MAX)
@@ -420,7 +475,7 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
     bytes.extend_from_slice(&body);
 }
 
-fn read_entry(bytes: &[u8], at: usize) -> Option<(Entry, usize)> {
+fn read_entry(bytes: &[u8], at: usize, version: u8) -> Option<(Entry, usize)> {
     let number = |from: usize| {
         let bytes = bytes.get(from..from + 4)?;
         bytes.try_into().ok().map(u32::from_le_bytes)
@@ -435,5 +490,5 @@ fn read_entry(bytes: &[u8], at: usize) -> Option<(Entry, usize)> {
     if crc32fast::hash(body) != checksum {
         return None;
     }
-    Some((postcard::from_bytes(body).ok()?, end))
+    Some((guests::decode(version, body).ok()?, end))
 }

@@ -4,9 +4,9 @@ use std::io;
 
 use placewright_conductor::Reply;
 use placewright_conductor::cell_conductor::{self, Change, Event, Refusal, State, Undo};
-use placewright_conductor::table::{self, ReadError};
 use placewright_engine::{DecodeError, LoadError, Machine};
 use placewright_placement::Timestamp;
+use placewright_records::{ReadError, cell as form};
 
 /// The state of a cell: its instances, hosts and jobs.
 #[derive(Debug)]
@@ -48,11 +48,11 @@ impl Machine for CellMachine {
     }
 
     fn encode(changes: &[Change], out: &mut Vec<u8>) {
-        table::encode(changes, out);
+        form::encode(changes, out);
     }
 
     fn decode(record: &[u8]) -> Result<Vec<Change>, DecodeError> {
-        table::decode(record).map_err(|error| match error {
+        form::decode(record).map_err(|error| match error {
             ReadError::NewerVersion { found, supported } => DecodeError::Newer {
                 found: found.into(),
                 supported: supported.into(),
@@ -64,11 +64,11 @@ impl Machine for CellMachine {
     }
 
     fn save(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        self.0.save(out)
+        form::save(&self.0, out)
     }
 
     fn load(input: &mut dyn io::Read) -> Result<Self, LoadError> {
-        State::load(input).map(Self).map_err(|error| match error {
+        form::load(input).map(Self).map_err(|error| match error {
             ReadError::Io(error) => LoadError::Io(error),
             ReadError::NewerVersion { found, supported } => LoadError::Newer {
                 found: found.into(),
@@ -79,6 +79,6 @@ impl Machine for CellMachine {
     }
 
     fn digest(&self) -> u128 {
-        self.0.digest()
+        form::digest(&self.0)
     }
 }

@@ -159,7 +159,7 @@ fn decode_all(journal: &mut SqliteJournal, problems: &mut Vec<String>) -> anyhow
     let first = journal.first_held()?;
     // Damage was reported by the check before; here it only ends the reading.
     let _ = journal.read(first, &mut |sequence, record| {
-        if let Err(error) = placewright_conductor::Control::decode(record)
+        if let Err(error) = placewright_records::control::decode(record)
             // It may be the store of a cell.
             && CellMachine::decode(record).is_err()
         {

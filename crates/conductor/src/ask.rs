@@ -5,14 +5,12 @@
 //! answer, a smaller one gets [`Answer::Stale`]: an ask takes effect once, however often it is
 //! delivered (idempotence).
 
-use serde::{Deserialize, Serialize};
-
 use crate::fault::Fault;
 use crate::ids::{InstanceId, MigrationId};
 use crate::spec::Candidate;
 
 /// One request of a cell to placement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The instance whose allocations are concerned.
     pub instance: InstanceId,
@@ -23,7 +21,7 @@ pub struct Ask {
 }
 
 /// The change of allocations that a cell requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
     /// Claim the first of these that fits, in place of the instance's present allocations.
     Swap {
@@ -47,7 +45,7 @@ pub enum Want {
 }
 
 /// The side of a move that the instance stays on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keep {
     /// The source: the allocations held by the migration go back to the instance.
     Source,
@@ -56,7 +54,7 @@ pub enum Keep {
 }
 
 /// The answer to an ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The instance holds the candidate at this index, and nothing else.
     Swapped {

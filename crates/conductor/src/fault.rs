@@ -1,12 +1,11 @@
 //! Failures, and the history of attempts.
 
 use placewright_placement::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::ids::HostId;
 
 /// Why an instance or a move is not as requested, for its owner.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// An HTTP status: 404 if no host was found, 500 for a failure.
     pub code: u16,
@@ -19,7 +18,7 @@ pub struct Fault {
 }
 
 /// An entry of an instance's history: its `create`, a `resize`, …
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// The name of the action in the compute API.
     pub name: String,
@@ -34,7 +33,7 @@ pub struct Action {
 }
 
 /// One step requested from a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Try {
     /// The host that was asked.
     pub host: HostId,

@@ -20,7 +20,6 @@ pub mod control;
 pub mod fault;
 pub mod ids;
 pub mod message;
-mod packed;
 pub mod spec;
 pub mod super_conductor;
 pub mod table;

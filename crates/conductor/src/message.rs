@@ -1,13 +1,12 @@
 //! Messages from control to a cell. Each may be delivered any number of times.
 
 use placewright_placement::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::ids::{InstanceId, MigrationId};
 use crate::spec::{Candidate, Spec};
 
 /// A message to the cell of an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Take over an instance and build it.
     Create(Box<Create>),
@@ -50,7 +49,7 @@ pub enum Message {
 }
 
 /// A claimed instance that a cell has to build.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
     /// The UUID of the instance.
     pub instance: InstanceId,
@@ -65,7 +64,7 @@ pub struct Create {
 }
 
 /// A move whose target is claimed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveOrder {
     /// The UUID of the instance.
     pub instance: InstanceId,
@@ -82,7 +81,7 @@ pub struct MoveOrder {
 }
 
 /// The kind of a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MoveKind {
     /// To another host, with the guest stopped.
     ColdMigrate,
@@ -97,7 +96,7 @@ pub enum MoveKind {
 }
 
 /// The decision on a move that waits for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The instance stays on the target.
     Confirm,
@@ -106,7 +105,7 @@ pub enum Verdict {
 }
 
 /// The reply of a cell to a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The cell has the message in its journal (possibly for a long time).
     Accepted,
@@ -130,7 +129,7 @@ impl Message {
 }
 
 /// A message with its time of sending.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// The time of this delivery. A cell refuses to create instances from messages sent before the
     /// time from which on it remembers deletions.

@@ -31,8 +31,9 @@ fn fingerprint(world: &World, budget: Budget) -> u64 {
     let mut packets: Vec<String> = world.network.iter().map(|p| format!("{p:?}")).collect();
     packets.sort();
     let consumers: Vec<_> = world.control.placement.all_consumers().collect();
-    let cells: Vec<u128> = world.cells.values().map(|cell| cell.digest()).collect();
-    let conductor = world.control.conductor.digest();
+    let cells = world.cells.values();
+    let cells: Vec<u128> = cells.map(placewright_records::cell::digest).collect();
+    let conductor = placewright_records::control::digest_of_conductor(&world.control);
     let text = format!(
         "{conductor}{cells:?}{:?}{packets:?}{consumers:?}{budget:?}",
         world.agents,

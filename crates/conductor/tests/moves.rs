@@ -89,8 +89,11 @@ fn life(how: How) -> (Vec<(u128, u128)>, usize) {
     };
     let mut digests = Vec::new();
     let mut note = |play: &Play| {
-        let cell = play.world.cells[&cell(0)].digest();
-        digests.push((play.world.control.digest(), cell));
+        let cell = placewright_records::cell::digest(&play.world.cells[&cell(0)]);
+        digests.push((
+            placewright_records::control::digest(&play.world.control),
+            cell,
+        ));
     };
     play.world.failing = vec![host(0, 0)];
     play.world.create(&[1]);

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::io;
 
 use placewright_conductor::control::{Change, Command, Control, Outcome, Refusal, Undo};
-use placewright_conductor::table::ReadError;
 use placewright_engine::{DecodeError, Engine, LoadError, Machine, SubmitError};
 use placewright_placement as placement;
+use placewright_records::{ReadError, control as form};
 
 /// The state of control: placement and the super conductor, with one order of commands. A store
 /// that was written by placement alone is read as one with an empty conductor.
@@ -63,11 +63,11 @@ impl Machine for ControlMachine {
     }
 
     fn encode(changes: &[Change], out: &mut Vec<u8>) {
-        Control::encode(changes, out);
+        form::encode(changes, out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Vec<Change>, DecodeError> {
-        Control::decode(bytes).map_err(|error| match error {
+        form::decode(bytes).map_err(|error| match error {
             ReadError::NewerVersion { found, supported } => DecodeError::Newer {
                 found: found.into(),
                 supported: supported.into(),
@@ -79,11 +79,11 @@ impl Machine for ControlMachine {
     }
 
     fn save(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        self.0.save(out)
+        form::save(&self.0, out)
     }
 
     fn load(input: &mut dyn io::Read) -> Result<Self, LoadError> {
-        Control::load(input).map(Self).map_err(|error| match error {
+        form::load(input).map(Self).map_err(|error| match error {
             ReadError::Io(error) => LoadError::Io(error),
             ReadError::NewerVersion { found, supported } => LoadError::Newer {
                 found: found.into(),
@@ -94,6 +94,6 @@ impl Machine for ControlMachine {
     }
 
     fn digest(&self) -> u128 {
-        self.0.digest()
+        form::digest(&self.0)
     }
 }

@@ -201,7 +201,7 @@ fn take_entries(parts: &Parts, entries: &Entries) {
     let mut changes: Vec<Change> = Vec::new();
     for (sequence, record) in entries.iter() {
         // Most entries concern placement only and call for nothing here.
-        if !Control::may_concern_conductor(record) {
+        if !placewright_records::control::may_concern_conductor(record) {
             continue;
         }
         match ControlMachine::decode(record) {

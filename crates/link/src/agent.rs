@@ -3,7 +3,6 @@
 use placewright_conductor::cell_conductor::{Failure, Order};
 use placewright_conductor::{HostId, InstanceId};
 use placewright_types::host_state::NumberedUpdate;
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::Coming;
@@ -29,7 +28,7 @@ pub struct AgentConnection {
 
 /// A message from an agent to its cell. The protocol that an agent has to follow is described in
 /// `placewright_conductor::cell_conductor`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ToCell {
     /// A host begins a session, and with it reports all its guests.
     Started(Box<HostStart>),
@@ -71,7 +70,7 @@ pub enum ToCell {
 }
 
 /// The first message of a host's session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStart {
     /// The host: the UUID of its root provider.
     pub host: HostId,
@@ -84,7 +83,7 @@ pub struct HostStart {
 }
 
 /// A message from a cell to an agent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ToAgent {
     /// Asks for a step of a build, move or rebuild.
     Step {

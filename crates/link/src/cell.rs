@@ -4,7 +4,6 @@ use placewright_conductor::cell_conductor::{JobKind, Place, Stage, VmState};
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, Fault, HostId, InstanceId, MigrationId, Reply, Spec};
 use placewright_types::host_state::NumberedUpdate;
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::Coming;
@@ -34,7 +33,7 @@ pub trait CellLink: Send + Sync + 'static {
 }
 
 /// An operation that a cell decides alone; control only passes it on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Shelves an instance: takes it off its host and releases its resources.
     Shelve {
@@ -71,7 +70,7 @@ pub enum Act {
 }
 
 /// An event of a cell's subscription stream; see [`CellLink::follow`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum CellNews {
     /// An instance was created, changed or removed.
     Instance {
@@ -106,7 +105,7 @@ pub enum CellNews {
 }
 
 /// The state of an instance, as its cell sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceView {
     /// The lifecycle state: building, active, error and so on.
     pub vm_state: VmState,
@@ -127,7 +126,7 @@ pub struct InstanceView {
 }
 
 /// A job of an instance: a build, move, shelving, rebuild or deletion under way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobView {
     /// The kind of job.
     pub kind: JobKind,
@@ -140,7 +139,7 @@ pub struct JobView {
 }
 
 /// The state of a host, as its cell sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostView {
     /// The host's name; none until its agent has reported it since the cell's start.
     pub name: Option<String>,

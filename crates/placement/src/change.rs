@@ -1,6 +1,5 @@
 //! Facts: the changes made by a decision, complete enough to be applied without any rule.
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::group::{Distance, Level, Rule};
@@ -9,9 +8,8 @@ use crate::inventory::Inventory;
 
 /// One fact, as stored in the journal.
 ///
-/// The order of variants and fields is the journal's format: append new variants at the end and
-/// never change an old one (`tests/golden.rs` guards it).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// `placewright-records` declares its form.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A resource class exists under this number and name.
     ClassCreated {
@@ -174,7 +172,7 @@ pub enum Change {
 }
 
 /// One amount that a consumer holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationFact {
     /// The provider that the amount is taken from.
     pub provider: Uuid,

@@ -38,7 +38,6 @@ pub mod intern;
 pub mod inventory;
 pub mod names;
 pub mod provider_query;
-pub mod record;
 pub mod refusal;
 pub mod slot_set;
 pub mod slots;

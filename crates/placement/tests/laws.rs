@@ -7,7 +7,9 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{command, fresh};
-use placewright_placement::{Change, Command, Consumer, State, decide, record};
+use placewright_conductor::control;
+use placewright_placement::{Change, Command, Consumer, State, decide};
+use placewright_records::control as form;
 use proptest::prelude::*;
 
 fn commands() -> impl Strategy<Value = Vec<Command>> {
@@ -229,8 +231,10 @@ proptest! {
         live.save(&mut snapshot).unwrap();
         for (index, command) in commands.iter().enumerate() {
             if let Some(changes) = run(&mut live, command) {
+                let changes: Vec<control::Change> =
+                    changes.into_iter().map(control::Change::Placement).collect();
                 let mut bytes = Vec::new();
-                record::encode(&changes, &mut bytes);
+                form::encode(&changes, &mut bytes);
                 journal.push(bytes);
             }
             if index == cut {
@@ -241,8 +245,10 @@ proptest! {
         }
         let replay = |mut state: State, from: usize| {
             for bytes in &journal[from..] {
-                for change in record::decode(bytes).unwrap() {
-                    state.apply(&change);
+                for change in form::decode(bytes).unwrap() {
+                    if let control::Change::Placement(change) = change {
+                        state.apply(&change);
+                    }
                 }
             }
             check_indexes(&state);

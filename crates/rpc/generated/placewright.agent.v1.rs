@@ -2,10 +2,15 @@
 /// From an agent to its cell.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromAgent {
-    /// The version of the protocol that the agent speaks: 1. A cell refuses versions that it does not
+    /// The version of the protocol that this batch is in: 1. A cell refuses versions that it does not
     /// know, with FAILED_PRECONDITION and those that it does.
     #[prost(uint32, tag = "1")]
     pub version: u32,
+    /// In the first batch: the newest version of the protocol that the agent speaks. The agent speaks
+    /// the oldest that it knows until the cell names another. Agents that speak one version only need
+    /// not say this.
+    #[prost(uint32, tag = "3")]
+    pub newest: u32,
     /// What it says, in order.
     #[prost(message, repeated, tag = "2")]
     pub messages: ::prost::alloc::vec::Vec<AgentMessage>,
@@ -277,6 +282,10 @@ pub struct Disabled {
 pub struct FromCell {
     #[prost(message, repeated, tag = "1")]
     pub messages: ::prost::alloc::vec::Vec<CellMessage>,
+    /// The version that the agent shall speak from now on: the highest that both know. Said once, to
+    /// agents that told their newest; 0 otherwise.
+    #[prost(uint32, tag = "2")]
+    pub version: u32,
 }
 /// One thing that a cell asks for.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -3,16 +3,23 @@
 pub struct IdentifyRequest {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Identity {
-    /// The cell's UUID, as text.
+    /// The cell's UUID, as text; empty for placement.
     #[prost(string, tag = "1")]
     pub cell: ::prost::alloc::string::String,
-    /// The version of payloads that it speaks.
+    /// The oldest version of payloads that it speaks: the only one that releases without the next
+    /// fields look at, and speak.
     #[prost(uint32, tag = "2")]
     pub version: u32,
+    /// The versions of payloads that it speaks: all from the oldest to the newest.
+    #[prost(uint32, tag = "3")]
+    pub oldest: u32,
+    #[prost(uint32, tag = "4")]
+    pub newest: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Payload {
-    /// The version of the form of `body`, which is in postcard. Others are refused with FAILED_PRECONDITION.
+    /// The version of the form of `body`. One that the server does not speak is refused with
+    /// FAILED_PRECONDITION; the answer has the version of the call.
     #[prost(uint32, tag = "1")]
     pub version: u32,
     #[prost(bytes = "bytes", tag = "2")]
@@ -695,6 +702,28 @@ pub mod placement_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
+        /// What it speaks. Releases without this call speak version 2.
+        pub async fn identify(
+            &mut self,
+            request: impl tonic::IntoRequest<super::IdentifyRequest>,
+        ) -> std::result::Result<tonic::Response<super::Identity>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/placewright.cell.v1.Placement/Identify",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("placewright.cell.v1.Placement", "Identify"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Asks; answered when the answers are durable.
         pub async fn ask(
             &mut self,
@@ -732,6 +761,11 @@ pub mod placement_server {
     /// Generated trait containing gRPC methods that should be implemented for use with PlacementServer.
     #[async_trait]
     pub trait Placement: std::marker::Send + std::marker::Sync + 'static {
+        /// What it speaks. Releases without this call speak version 2.
+        async fn identify(
+            &self,
+            request: tonic::Request<super::IdentifyRequest>,
+        ) -> std::result::Result<tonic::Response<super::Identity>, tonic::Status>;
         /// Asks; answered when the answers are durable.
         async fn ask(
             &self,
@@ -815,6 +849,51 @@ pub mod placement_server {
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
             match req.uri().path() {
+                "/placewright.cell.v1.Placement/Identify" => {
+                    #[allow(non_camel_case_types)]
+                    struct IdentifySvc<T: Placement>(pub Arc<T>);
+                    impl<
+                        T: Placement,
+                    > tonic::server::UnaryService<super::IdentifyRequest>
+                    for IdentifySvc<T> {
+                        type Response = super::Identity;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::IdentifyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Placement>::identify(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = IdentifySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/placewright.cell.v1.Placement/Ask" => {
                     #[allow(non_camel_case_types)]
                     struct AskSvc<T: Placement>(pub Arc<T>);

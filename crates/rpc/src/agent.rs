@@ -4,6 +4,7 @@ mod decode;
 mod encode;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use placewright_link::{AgentConnection, AgentLink, Coming, ToAgent, ToCell};
 use placewright_tasks::{Contained, spawn_contained};
@@ -13,13 +14,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::PROTOCOL_VERSION;
 use crate::bounds::{At, LIST_MAX};
 use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
 use crate::error::{link_error, status};
 use crate::proto::agent::agents_client::AgentsClient;
 use crate::proto::agent::agents_server::Agents;
 use crate::proto::agent::{AgentMessage, CellMessage, FromAgent, FromCell};
+use crate::{PROTOCOL_OLDEST, PROTOCOL_VERSION};
 
 /// The most messages that one batch on the stream holds.
 const MESSAGES_AT_ONCE: usize = 256;
@@ -57,7 +58,8 @@ impl AgentLink for AgentClient {
                 // A first message is sent at once, so that a wrong version or token is detected
                 // here.
                 let hello = FromAgent {
-                    version: PROTOCOL_VERSION,
+                    version: PROTOCOL_OLDEST,
+                    newest: PROTOCOL_VERSION,
                     messages: Vec::new(),
                 };
                 // The channel is new and empty, so there is room.
@@ -71,9 +73,10 @@ impl AgentLink for AgentClient {
             let (to_agent, from_cell) = mpsc::channel(MESSAGES_WAITING);
             let peer = peer.clone();
             spawn_contained(Contained::GrpcStream, async move {
+                let spoken = AtomicU32::new(PROTOCOL_OLDEST);
                 tokio::select! {
-                    () = send_to_cell(from_agent, to_network.clone()) => {}
-                    ended = receive_from_cell(orders, to_agent, &to_network) => {
+                    () = send_to_cell(from_agent, to_network.clone(), &spoken) => {}
+                    ended = receive_from_cell(orders, to_agent, &to_network, &spoken) => {
                         if let Err(status) = ended {
                             let error = link_error(&peer.name, &status);
                             tracing::warn!(%error, "the connection to the cell ended");
@@ -86,13 +89,18 @@ impl AgentLink for AgentClient {
     }
 }
 
-async fn send_to_cell(mut messages: mpsc::Receiver<ToCell>, to: mpsc::Sender<FromAgent>) {
+async fn send_to_cell(
+    mut messages: mpsc::Receiver<ToCell>,
+    to: mpsc::Sender<FromAgent>,
+    spoken: &AtomicU32,
+) {
     let mut some = Vec::with_capacity(MESSAGES_AT_ONCE);
     while messages.recv_many(&mut some, MESSAGES_AT_ONCE).await > 0 {
         let encoded = some.drain(..).map(encode::to_cell);
         for messages in batches(encoded, AgentMessage::encoded_len) {
             let batch = FromAgent {
-                version: PROTOCOL_VERSION,
+                version: spoken.load(Ordering::Relaxed),
+                newest: 0,
                 messages,
             };
             if to.send(batch).await.is_err() {
@@ -106,6 +114,7 @@ async fn receive_from_cell(
     mut orders: Streaming<FromCell>,
     to: mpsc::Sender<ToAgent>,
     to_network: &mpsc::Sender<FromAgent>,
+    spoken: &AtomicU32,
 ) -> Result<(), Status> {
     loop {
         let batch = tokio::select! {
@@ -113,6 +122,11 @@ async fn receive_from_cell(
             () = to.closed() => return Ok(()),
         };
         let Some(batch) = batch else { return Ok(()) };
+        match batch.version {
+            0 => {}
+            PROTOCOL_OLDEST..=PROTOCOL_VERSION => spoken.store(batch.version, Ordering::Relaxed),
+            other => return Err(not_known(other)),
+        }
         At::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
             let message = match decode::to_agent(message) {
@@ -128,7 +142,7 @@ async fn receive_from_cell(
                     let why = refused.why.message();
                     tracing::error!(why, "what the cell said is refused");
                     if let Some(answer) = refused.answer {
-                        refuse(answer, to_network).await;
+                        refuse(answer, to_network, spoken).await;
                     }
                     continue;
                 }
@@ -141,9 +155,10 @@ async fn receive_from_cell(
 }
 
 /// Reports to the cell that one of its steps could not be decoded.
-async fn refuse(answer: ToCell, to: &mpsc::Sender<FromAgent>) {
+async fn refuse(answer: ToCell, to: &mpsc::Sender<FromAgent>, spoken: &AtomicU32) {
     let batch = FromAgent {
-        version: PROTOCOL_VERSION,
+        version: spoken.load(Ordering::Relaxed),
+        newest: 0,
         messages: vec![encode::to_cell(answer)],
     };
     // A closed channel means that the connection is gone; there is nobody left to tell.
@@ -177,7 +192,7 @@ async fn serve(
 ) {
     let AgentConnection { to_cell, from_cell } = connection;
     let ended = tokio::select! {
-        ended = receive_from_agent(from_agent, to_cell) => ended,
+        ended = receive_from_agent(from_agent, to_cell, &to_network) => ended,
         () = send_to_agent(from_cell, &to_network) => Ok(()),
     };
     if let Err(status) = ended {
@@ -190,6 +205,7 @@ async fn serve(
 async fn receive_from_agent(
     mut from_agent: Streaming<FromAgent>,
     to_cell: mpsc::Sender<ToCell>,
+    to_network: &mpsc::Sender<Result<FromCell, Status>>,
 ) -> Result<(), Status> {
     loop {
         let batch = tokio::select! {
@@ -197,11 +213,16 @@ async fn receive_from_agent(
             () = to_cell.closed() => return Ok(()),
         };
         let Some(batch) = batch else { return Ok(()) };
-        if batch.version != PROTOCOL_VERSION {
-            return Err(Status::failed_precondition(format!(
-                "version {} of the protocol is not known here; this cell speaks {PROTOCOL_VERSION}",
-                batch.version
-            )));
+        if !(PROTOCOL_OLDEST..=PROTOCOL_VERSION).contains(&batch.version) {
+            return Err(not_known(batch.version));
+        }
+        if batch.newest != 0 {
+            let agreed = FromCell {
+                messages: Vec::new(),
+                version: batch.newest.clamp(PROTOCOL_OLDEST, PROTOCOL_VERSION),
+            };
+            // A closed channel means that the agent is gone; the stream ends then.
+            let _ = to_network.send(Ok(agreed)).await;
         }
         At::message("messages").count(batch.messages.len(), LIST_MAX)?;
         for message in batch.messages {
@@ -228,11 +249,23 @@ async fn send_to_agent(
         }
         let encoded = some.drain(..).map(encode::to_agent);
         for messages in batches(encoded, CellMessage::encoded_len) {
-            if to.send(Ok(FromCell { messages })).await.is_err() {
+            let batch = FromCell {
+                messages,
+                version: 0,
+            };
+            if to.send(Ok(batch)).await.is_err() {
                 return;
             }
         }
     }
+}
+
+/// Refuses a version of the protocol.
+fn not_known(version: u32) -> Status {
+    Status::failed_precondition(format!(
+        "version {version} of the protocol is not known here; this release speaks \
+         {PROTOCOL_OLDEST} to {PROTOCOL_VERSION}"
+    ))
 }
 
 /// Groups messages into batches of limited number and size.

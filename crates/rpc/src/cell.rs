@@ -5,19 +5,22 @@ use std::sync::Arc;
 use placewright_conductor::message::Envelope;
 use placewright_conductor::{Action, CellId, InstanceId, Reply};
 use placewright_link::{Act, CellLink, CellNews, Coming, LinkError};
+use placewright_records::Form;
+use placewright_records::message::Versions;
 use placewright_tasks::{Contained, spawn_contained};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-use crate::PAYLOAD_VERSION;
+use crate::bounds::Bounded;
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
 use crate::error::{link_error, status};
-use crate::payload::{pack, pack_for, parts, refused, unpack, unpack_from, unpack_good};
+use crate::payload::{pack, pack_for, pack_parts, refused, unpack, unpack_from, unpack_good};
 use crate::proto::cell::cell_client::CellClient as Client;
 use crate::proto::cell::cell_server::Cell;
 use crate::proto::cell::{IdentifyRequest, Identity, Payload};
+use crate::versions::{Agreed, identity};
 
 /// The most events that one message on the stream holds.
 const NEWS_AT_ONCE: usize = 256;
@@ -33,6 +36,7 @@ type Connected = Client<tonic::transport::Channel>;
 #[derive(Clone, Debug)]
 pub struct CellClient {
     peer: Peer,
+    agreed: Agreed,
 }
 
 impl CellClient {
@@ -42,8 +46,10 @@ impl CellClient {
     ///
     /// The address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
-        let peer = Peer::new("the cell", options)?;
-        Ok(Self { peer })
+        Ok(Self {
+            peer: Peer::new("the cell", options)?,
+            agreed: Agreed::default(),
+        })
     }
 
     fn client(&self) -> Connected {
@@ -57,34 +63,79 @@ impl CellClient {
         }
     }
 
-    async fn deliver_some(&self, messages: Vec<Envelope>) -> Result<Vec<Reply>, LinkError> {
-        let (peer, count) = (&self.peer, messages.len());
-        let payload = pack_for(&peer.name, &messages)?;
-        let deliver = |mut to: Connected, request| async move { to.deliver(request).await };
-        let answer = peer.call(&self.client(), &payload, deliver).await?;
-        let replies: Vec<Reply> = unpack_from(&peer.name, "replies", &answer)?;
-        if replies.len() != count {
-            return Err(self.refused(format!(
-                "it gave {} replies to {count} messages",
-                replies.len()
-            )));
+    /// Asks the cell for its identity, and agrees with it on a version.
+    async fn identify(&self) -> Result<(Identity, u32), LinkError> {
+        let identify = |mut to: Connected, request| async move { to.identify(request).await };
+        let asked = IdentifyRequest {};
+        let identity = self.peer.call(&self.client(), &asked, identify).await?;
+        let here = self.peer.options.versions;
+        let version = self.agreed.agree(here, &self.peer.name, &identity)?;
+        Ok((identity, version))
+    }
+
+    async fn version(&self) -> Result<u32, LinkError> {
+        match self.agreed.version() {
+            Some(version) => Ok(version),
+            None => Ok(self.identify().await?.1),
+        }
+    }
+
+    fn unpack<T: Form + Bounded>(
+        &self,
+        what: &'static str,
+        payload: &Payload,
+    ) -> Result<T, LinkError> {
+        unpack_from(self.peer.options.versions, &self.peer.name, what, payload)
+    }
+
+    async fn deliver_all(&self, messages: &[Envelope]) -> Result<Vec<Reply>, LinkError> {
+        let peer = &self.peer;
+        let mut replies = Vec::with_capacity(messages.len());
+        let parts = pack_parts(self.version().await?, messages);
+        for (count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
+            let deliver = |mut to: Connected, request| async move { to.deliver(request).await };
+            let answer = peer.call(&self.client(), &payload, deliver).await?;
+            let mut some: Vec<Reply> = self.unpack("replies", &answer)?;
+            if some.len() != count {
+                return Err(self.refused(format!(
+                    "it gave {} replies to {count} messages",
+                    some.len()
+                )));
+            }
+            replies.append(&mut some);
         }
         Ok(replies)
+    }
+
+    async fn act_now(&self, act: &Act) -> Result<Reply, LinkError> {
+        let payload = pack_for(&self.peer.name, self.version().await?, act)?;
+        let act = |mut to: Connected, request| async move { to.act(request).await };
+        let answer = self.peer.call(&self.client(), &payload, act).await?;
+        self.unpack("reply", &answer)
+    }
+
+    async fn actions_of(&self, instance: InstanceId) -> Result<Vec<Action>, LinkError> {
+        let payload = pack_for(&self.peer.name, self.version().await?, &instance)?;
+        let actions = |mut to: Connected, request| async move { to.actions(request).await };
+        let answer = self.peer.call(&self.client(), &payload, actions).await?;
+        self.unpack("actions", &answer)
+    }
+
+    async fn follow_now(&self) -> Result<mpsc::Receiver<CellNews>, LinkError> {
+        let peer = &self.peer;
+        let payload = pack_for(&peer.name, self.version().await?, &())?;
+        let follow = |mut to: Connected, request| async move { to.follow(request).await };
+        let news = peer.call(&self.client(), &payload, follow).await?;
+        let (to, from) = mpsc::channel(NEWS_WAITING);
+        spawn_contained(Contained::GrpcStream, receive(peer.clone(), news, to));
+        Ok(from)
     }
 }
 
 impl CellLink for CellClient {
     fn cell(&self) -> Coming<'_, CellId> {
         Box::pin(async {
-            let identify = |mut to: Connected, request| async move { to.identify(request).await };
-            let asked = IdentifyRequest {};
-            let identity = self.peer.call(&self.client(), &asked, identify).await?;
-            if identity.version != PAYLOAD_VERSION {
-                return Err(self.refused(format!(
-                    "it speaks version {} of the protocol, this release {PAYLOAD_VERSION}",
-                    identity.version
-                )));
-            }
+            let (identity, _) = self.agreed.checked(self.identify().await)?;
             let uuid = Uuid::parse_str(&identity.cell);
             let uuid = uuid.map_err(|_| self.refused("it does not say its UUID".into()))?;
             Ok(CellId(uuid))
@@ -92,45 +143,19 @@ impl CellLink for CellClient {
     }
 
     fn deliver(&self, messages: Vec<Envelope>) -> Coming<'_, Vec<Reply>> {
-        Box::pin(async move {
-            let mut replies = Vec::with_capacity(messages.len());
-            for part in parts(messages) {
-                replies.append(&mut self.deliver_some(part).await?);
-            }
-            Ok(replies)
-        })
+        Box::pin(async move { self.agreed.checked(self.deliver_all(&messages).await) })
     }
 
     fn act(&self, act: Act) -> Coming<'_, Reply> {
-        Box::pin(async move {
-            let peer = &self.peer;
-            let payload = pack_for(&peer.name, &act)?;
-            let act = |mut to: Connected, request| async move { to.act(request).await };
-            let answer = peer.call(&self.client(), &payload, act).await?;
-            unpack_from(&peer.name, "reply", &answer)
-        })
+        Box::pin(async move { self.agreed.checked(self.act_now(&act).await) })
     }
 
     fn actions(&self, instance: InstanceId) -> Coming<'_, Vec<Action>> {
-        Box::pin(async move {
-            let peer = &self.peer;
-            let payload = pack_for(&peer.name, &instance)?;
-            let actions = |mut to: Connected, request| async move { to.actions(request).await };
-            let answer = peer.call(&self.client(), &payload, actions).await?;
-            unpack_from(&peer.name, "actions", &answer)
-        })
+        Box::pin(async move { self.agreed.checked(self.actions_of(instance).await) })
     }
 
     fn follow(&self) -> Coming<'_, mpsc::Receiver<CellNews>> {
-        Box::pin(async {
-            let peer = &self.peer;
-            let payload = pack_for(&peer.name, &())?;
-            let follow = |mut to: Connected, request| async move { to.follow(request).await };
-            let news = peer.call(&self.client(), &payload, follow).await?;
-            let (to, from) = mpsc::channel(NEWS_WAITING);
-            spawn_contained(Contained::GrpcStream, receive(peer.clone(), news, to));
-            Ok(from)
-        })
+        Box::pin(async { self.agreed.checked(self.follow_now().await) })
     }
 }
 
@@ -155,7 +180,7 @@ async fn receive(peer: Peer, mut news: Streaming<Payload>, to: mpsc::Sender<Cell
                 return;
             }
         };
-        let batch: Vec<CellNews> = match unpack_good("news", &payload) {
+        let batch: Vec<CellNews> = match unpack_good(peer.options.versions, "news", &payload) {
             Ok(batch) => batch,
             Err(status) => {
                 let error = refused(&peer.name, &status);
@@ -172,36 +197,39 @@ async fn receive(peer: Peer, mut news: Streaming<Payload>, to: mpsc::Sender<Cell
 }
 
 /// The gRPC service that exposes a cell to control.
-pub(crate) struct CellService(pub(crate) Arc<dyn CellLink>);
+pub(crate) struct CellService {
+    pub(crate) cell: Arc<dyn CellLink>,
+    pub(crate) here: Versions,
+}
 
 #[tonic::async_trait]
 impl Cell for CellService {
     async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<Identity>, Status> {
-        let cell = self.0.cell().await.map_err(|error| status(&error))?;
-        Ok(Response::new(Identity {
-            cell: cell.to_string(),
-            version: PAYLOAD_VERSION,
-        }))
+        let cell = self.cell.cell().await.map_err(|error| status(&error))?;
+        Ok(Response::new(identity(self.here, cell.to_string())))
     }
 
     async fn deliver(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let messages: Vec<Envelope> = unpack("messages", request.get_ref())?;
-        let replies = self.0.deliver(messages).await;
+        let payload = request.get_ref();
+        let messages: Vec<Envelope> = unpack(self.here, "messages", payload)?;
+        let replies = self.cell.deliver(messages).await;
         let replies = replies.map_err(|error| status(&error))?;
-        Ok(Response::new(pack(&replies)?))
+        Ok(Response::new(pack(payload.version, &replies)?))
     }
 
     async fn act(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let act: Act = unpack("act", request.get_ref())?;
-        let reply = self.0.act(act).await.map_err(|error| status(&error))?;
-        Ok(Response::new(pack(&reply)?))
+        let payload = request.get_ref();
+        let act: Act = unpack(self.here, "act", payload)?;
+        let reply = self.cell.act(act).await.map_err(|error| status(&error))?;
+        Ok(Response::new(pack(payload.version, &reply)?))
     }
 
     async fn actions(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let instance: InstanceId = unpack("instance", request.get_ref())?;
-        let actions = self.0.actions(instance).await;
+        let payload = request.get_ref();
+        let instance: InstanceId = unpack(self.here, "instance", payload)?;
+        let actions = self.cell.actions(instance).await;
         let actions = actions.map_err(|error| status(&error))?;
-        Ok(Response::new(pack(&actions)?))
+        Ok(Response::new(pack(payload.version, &actions)?))
     }
 
     type FollowStream = ReceiverStream<Result<Payload, Status>>;
@@ -210,16 +238,21 @@ impl Cell for CellService {
         &self,
         request: Request<Payload>,
     ) -> Result<Response<Self::FollowStream>, Status> {
-        let () = unpack("follow", request.get_ref())?;
-        let news = self.0.follow().await.map_err(|error| status(&error))?;
+        let version = request.get_ref().version;
+        let () = unpack(self.here, "follow", request.get_ref())?;
+        let news = self.cell.follow().await.map_err(|error| status(&error))?;
         let (to, from) = mpsc::channel(MESSAGES_WAITING);
-        spawn_contained(Contained::GrpcStream, send(news, to));
+        spawn_contained(Contained::GrpcStream, send(version, news, to));
         Ok(Response::new(ReceiverStream::new(from)))
     }
 }
 
 /// Sends events until the cell's stream ends or the subscriber goes away.
-async fn send(mut news: mpsc::Receiver<CellNews>, to: mpsc::Sender<Result<Payload, Status>>) {
+async fn send(
+    version: u32,
+    mut news: mpsc::Receiver<CellNews>,
+    to: mpsc::Sender<Result<Payload, Status>>,
+) {
     let mut some = Vec::with_capacity(NEWS_AT_ONCE);
     loop {
         let taken = tokio::select! {
@@ -229,10 +262,20 @@ async fn send(mut news: mpsc::Receiver<CellNews>, to: mpsc::Sender<Result<Payloa
         if taken == 0 {
             return;
         }
-        for part in parts(std::mem::take(&mut some)) {
-            if to.send(pack(&part)).await.is_err() {
+        match pack_parts(version, &some) {
+            Ok(parts) => {
+                for (_, part) in parts {
+                    if to.send(Ok(part)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Err(status) => {
+                // A closed channel means that the subscriber is gone.
+                let _ = to.send(Err(status)).await;
                 return;
             }
         }
+        some.clear();
     }
 }

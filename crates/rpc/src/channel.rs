@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use placewright_records::message::Versions;
 use thiserror::Error;
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
@@ -34,6 +35,9 @@ pub struct ClientOptions {
     /// A subscription ends when nothing arrived for so long; heartbeats come each second. Default 5
     /// s.
     pub silence_timeout: Duration,
+    /// The versions of messages between control and cells that are spoken. Default: all that this
+    /// release knows.
+    pub versions: Versions,
 }
 
 impl ClientOptions {
@@ -46,6 +50,7 @@ impl ClientOptions {
             connect_timeout: Duration::from_secs(3),
             call_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(5),
+            versions: Versions::HERE,
         }
     }
 }

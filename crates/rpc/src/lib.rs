@@ -22,6 +22,7 @@ mod payload;
 mod placement;
 mod serve;
 mod token;
+mod versions;
 
 /// Code generated from the `.proto` files. It is kept in `generated/`, because its generator takes longer to
 /// build than this crate; `tests/generated.rs` compares them.
@@ -59,9 +60,11 @@ pub use placement::PlacementClient;
 pub use serve::{ServeError, ServeOptions, Services, serve};
 pub use token::{Token, TokenError};
 
-/// The version of the agents' protocol that this release implements.
+/// The oldest and the newest version of the agents' protocol that this release speaks.
+pub const PROTOCOL_OLDEST: u32 = 1;
+/// See [`PROTOCOL_OLDEST`].
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// The version of the payloads between control and cells. It is raised with each change of a type
-/// in `placewright_link` or of the types that those contain.
-pub const PAYLOAD_VERSION: u32 = 2;
+/// The newest version of the payloads between control and cells that this release speaks. Each is
+/// declared in `placewright_records`.
+pub const PAYLOAD_VERSION: u32 = placewright_records::message::Versions::HERE.newest;

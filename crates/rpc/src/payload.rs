@@ -1,47 +1,77 @@
-//! Encoding of the messages between control and cells: postcard bytes with a version.
+//! Payloads of the messages between control and cells: a version, and bytes in its form.
 
 use placewright_link::LinkError;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use placewright_records::Form;
+use placewright_records::message::{self, Part, Versions};
 use tonic::Status;
 
-use crate::PAYLOAD_VERSION;
 use crate::bounds::{Absurd, At, Bounded, LIST_MAX};
 use crate::channel::BATCH_BYTES;
 use crate::proto::cell::Payload;
+use crate::versions::check;
 
-/// Encodes a value as a payload of the present version.
-pub(crate) fn pack<T: Serialize>(value: &T) -> Result<Payload, Status> {
-    let body = postcard::to_stdvec(value);
-    let body = body.map_err(|error| Status::internal(format!("cannot be written: {error}")))?;
-    Ok(Payload {
-        version: PAYLOAD_VERSION,
-        body: body.into(),
-    })
+/// Encodes a value as a payload.
+pub(crate) fn pack<T: Form>(version: u32, value: &T) -> Result<Payload, Status> {
+    let body = message::encode(version, value).ok_or_else(|| no_such(version))?;
+    let body = body.into();
+    Ok(Payload { version, body })
 }
 
 /// Encodes a value for a call; `peer` names the server in the error.
-pub(crate) fn pack_for<T: Serialize>(peer: &str, value: &T) -> Result<Payload, LinkError> {
-    pack(value).map_err(|status| crate::error::link_error(peer, &status))
+pub(crate) fn pack_for<T: Form>(peer: &str, version: u32, value: &T) -> Result<Payload, LinkError> {
+    pack(version, value).map_err(|status| crate::error::link_error(peer, &status))
+}
+
+/// Encodes a list as payloads, none of which is much larger than a batch should be. Each comes with
+/// the number of its items.
+pub(crate) fn pack_parts<T: Form>(
+    version: u32,
+    list: &[T],
+) -> Result<impl Iterator<Item = (usize, Payload)> + use<T>, Status> {
+    let parts = message::encode_parts(version, list, BATCH_BYTES);
+    let parts = parts.ok_or_else(|| no_such(version))?;
+    let payload = move |Part { count, bytes }| {
+        let body = bytes.into();
+        (count, Payload { version, body })
+    };
+    Ok(parts.into_iter().map(payload))
+}
+
+/// The error for a version that was agreed on and cannot be written, which never happens.
+fn no_such(version: u32) -> Status {
+    Status::internal(format!("version {version} cannot be written"))
 }
 
 /// Decodes a payload and checks it against the limits. `what` names it in errors.
-pub(crate) fn unpack<T: DeserializeOwned + Bounded>(
+pub(crate) fn unpack<T: Form + Bounded>(
+    here: Versions,
     what: &'static str,
     payload: &Payload,
 ) -> Result<T, Status> {
-    let unpacked: T = read(what, payload)?;
+    check_before::<T>(here, what, payload)?;
+    let unpacked = message::decode(payload.version, &payload.body);
+    let unpacked: T = unpacked.map_err(|error| unreadable(what, error))?;
     unpacked.check(At::message(what))?;
     Ok(unpacked)
 }
 
-/// Decodes a list and drops the items that are beyond the limits, because the others do not depend
-/// on them.
-pub(crate) fn unpack_good<T: DeserializeOwned + Bounded>(
+/// Decodes a list and drops the items that are beyond the limits or that only a later release
+/// knows, because the others do not depend on them.
+pub(crate) fn unpack_good<T: Form + Bounded>(
+    here: Versions,
     what: &'static str,
     payload: &Payload,
 ) -> Result<Vec<T>, Status> {
-    let mut list: Vec<T> = read(what, payload)?;
+    check_before::<Vec<T>>(here, what, payload)?;
+    let unpacked = message::decode_known(payload.version, &payload.body);
+    let (mut list, unknown): (Vec<T>, usize) = unpacked.map_err(|error| unreadable(what, error))?;
+    if unknown > 0 {
+        tracing::warn!(
+            unknown,
+            what,
+            "a peer said things that this release does not know"
+        );
+    }
     let mut bad = None;
     let before = list.len();
     list.retain(|one| match one.check(At::message(what)) {
@@ -62,31 +92,35 @@ pub(crate) fn unpack_good<T: DeserializeOwned + Bounded>(
     Ok(list)
 }
 
-fn read<T: DeserializeOwned + Bounded>(what: &'static str, payload: &Payload) -> Result<T, Status> {
-    if payload.version != PAYLOAD_VERSION {
-        return Err(Status::failed_precondition(format!(
-            "version {} of the protocol is not known here; this release speaks {PAYLOAD_VERSION}",
-            payload.version
-        )));
-    }
-    // Checked before decoding: an item of one byte here may take a hundred bytes in memory.
+/// Checks the version and the length of a list. That is done before decoding: an item of one byte
+/// here may take a hundred bytes in memory.
+fn check_before<T: Bounded>(
+    here: Versions,
+    what: &'static str,
+    payload: &Payload,
+) -> Result<(), Status> {
+    check(here, payload.version)?;
     if T::IS_LIST
-        && let Ok((count, _)) = postcard::take_from_bytes::<u64>(&payload.body)
+        && let Some(count) = message::claimed_count(&payload.body)
     {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         At::message(what).count(count, LIST_MAX)?;
     }
-    let unpacked = postcard::from_bytes(&payload.body);
-    unpacked.map_err(|error| Status::invalid_argument(format!("{what}: cannot be read: {error}")))
+    Ok(())
+}
+
+fn unreadable(what: &'static str, error: placewright_records::FormError) -> Status {
+    Status::invalid_argument(format!("{what}: cannot be read: {error}"))
 }
 
 /// Decodes a server's answer; `peer` names the server in the error.
-pub(crate) fn unpack_from<T: DeserializeOwned + Bounded>(
+pub(crate) fn unpack_from<T: Form + Bounded>(
+    here: Versions,
     peer: &str,
     what: &'static str,
     payload: &Payload,
 ) -> Result<T, LinkError> {
-    unpack(what, payload).map_err(|status| refused(peer, &status))
+    unpack(here, what, payload).map_err(|status| refused(peer, &status))
 }
 
 /// The error for an answer of a server that cannot be decoded.
@@ -95,22 +129,4 @@ pub(crate) fn refused(peer: &str, status: &Status) -> LinkError {
         peer: peer.to_owned(),
         why: status.message().to_owned(),
     }
-}
-
-/// Splits a list so that no part is much larger than a batch should be.
-pub(crate) fn parts<T: Serialize>(list: Vec<T>) -> Vec<Vec<T>> {
-    let (mut parts, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for one in list {
-        let size = postcard::experimental::serialized_size(&one).unwrap_or(BATCH_BYTES);
-        if bytes > 0 && bytes + size > BATCH_BYTES {
-            parts.push(std::mem::take(&mut part));
-            bytes = 0;
-        }
-        bytes += size.max(1);
-        part.push(one);
-    }
-    if !part.is_empty() {
-        parts.push(part);
-    }
-    parts
 }

@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use placewright_conductor::{Answer, Ask};
 use placewright_link::{Coming, LinkError, PlacementLink};
+use placewright_records::message::Versions;
 use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 use crate::channel::{ClientOptions, EndpointError, MESSAGE_BYTES_MAX, Peer};
-use crate::error::status;
-use crate::payload::{pack, pack_for, parts, unpack, unpack_from};
-use crate::proto::cell::Payload;
+use crate::error::{link_error, status};
+use crate::payload::{pack, pack_parts, unpack, unpack_from};
 use crate::proto::cell::placement_client::PlacementClient as Client;
 use crate::proto::cell::placement_server::Placement;
+use crate::proto::cell::{IdentifyRequest, Identity, Payload};
+use crate::versions::{Agreed, first_identity, identity};
 
 /// A client of placement, for cells.
 #[derive(Clone, Debug)]
 pub struct PlacementClient {
     peer: Peer,
+    agreed: Agreed,
 }
 
 impl PlacementClient {
@@ -27,23 +30,52 @@ impl PlacementClient {
     ///
     /// The address is not valid.
     pub fn new(options: ClientOptions) -> Result<Self, EndpointError> {
-        let peer = Peer::new("placement", options)?;
-        Ok(Self { peer })
+        Ok(Self {
+            peer: Peer::new("placement", options)?,
+            agreed: Agreed::default(),
+        })
     }
 
-    async fn ask_some(&self, asks: Vec<Ask>) -> Result<Vec<Answer>, LinkError> {
+    fn client(&self) -> Client<Channel> {
+        Client::new(self.peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    /// The version that is spoken with placement; on the first call they agree on it.
+    async fn version(&self) -> Result<u32, LinkError> {
+        if let Some(version) = self.agreed.version() {
+            return Ok(version);
+        }
         let peer = &self.peer;
-        let count = asks.len();
-        let payload = pack_for(&peer.name, &asks)?;
-        let client = Client::new(peer.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let ask = |mut to: Client<Channel>, request| async move { to.ask(request).await };
-        let answer = peer.call(&client, &payload, ask).await?;
-        let answers: Vec<Answer> = unpack_from(&peer.name, "answers", &answer)?;
-        if answers.len() != count {
-            return Err(LinkError::Refused {
-                peer: peer.name.clone(),
-                why: format!("it gave {} answers to {count} asks", answers.len()),
-            });
+        let identify = |mut to: Client<Channel>, request| async move {
+            match to.identify(request).await {
+                Err(status) if status.code() == Code::Unimplemented => {
+                    Ok(Response::new(first_identity()))
+                }
+                answered => answered,
+            }
+        };
+        let asked = IdentifyRequest {};
+        let identity = peer.call(&self.client(), &asked, identify).await?;
+        self.agreed
+            .agree(peer.options.versions, &peer.name, &identity)
+    }
+
+    async fn ask_all(&self, asks: &[Ask]) -> Result<Vec<Answer>, LinkError> {
+        let peer = &self.peer;
+        let mut answers = Vec::with_capacity(asks.len());
+        let parts = pack_parts(self.version().await?, asks);
+        for (count, payload) in parts.map_err(|status| link_error(&peer.name, &status))? {
+            let ask = |mut to: Client<Channel>, request| async move { to.ask(request).await };
+            let answer = peer.call(&self.client(), &payload, ask).await?;
+            let here = peer.options.versions;
+            let mut some: Vec<Answer> = unpack_from(here, &peer.name, "answers", &answer)?;
+            if some.len() != count {
+                return Err(LinkError::Refused {
+                    peer: peer.name.clone(),
+                    why: format!("it gave {} answers to {count} asks", some.len()),
+                });
+            }
+            answers.append(&mut some);
         }
         Ok(answers)
     }
@@ -51,24 +83,27 @@ impl PlacementClient {
 
 impl PlacementLink for PlacementClient {
     fn ask(&self, asks: Vec<Ask>) -> Coming<'_, Vec<Answer>> {
-        Box::pin(async move {
-            let mut answers = Vec::with_capacity(asks.len());
-            for part in parts(asks) {
-                answers.append(&mut self.ask_some(part).await?);
-            }
-            Ok(answers)
-        })
+        Box::pin(async move { self.agreed.checked(self.ask_all(&asks).await) })
     }
 }
 
 /// The gRPC service that exposes placement to cells.
-pub(crate) struct PlacementService(pub(crate) Arc<dyn PlacementLink>);
+pub(crate) struct PlacementService {
+    pub(crate) placement: Arc<dyn PlacementLink>,
+    pub(crate) here: Versions,
+}
 
 #[tonic::async_trait]
 impl Placement for PlacementService {
+    async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<Identity>, Status> {
+        Ok(Response::new(identity(self.here, String::new())))
+    }
+
     async fn ask(&self, request: Request<Payload>) -> Result<Response<Payload>, Status> {
-        let asks: Vec<Ask> = unpack("asks", request.get_ref())?;
-        let answers = self.0.ask(asks).await.map_err(|error| status(&error))?;
-        Ok(Response::new(pack(&answers)?))
+        let payload = request.get_ref();
+        let asks: Vec<Ask> = unpack(self.here, "asks", payload)?;
+        let answers = self.placement.ask(asks).await;
+        let answers = answers.map_err(|error| status(&error))?;
+        Ok(Response::new(pack(payload.version, &answers)?))
     }
 }

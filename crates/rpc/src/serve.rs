@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use placewright_link::{AgentLink, CellLink, PlacementLink};
 use placewright_net::Limits;
+use placewright_records::message::Versions;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tonic::service::interceptor::InterceptedService;
@@ -55,6 +56,9 @@ pub struct ServeOptions {
     pub first_byte_timeout: Duration,
     /// Time-out for the first call that passes authentication. Default 30 s.
     pub first_call_timeout: Duration,
+    /// The versions of messages between control and cells that are spoken. Default: all that this
+    /// release knows.
+    pub versions: Versions,
 }
 
 impl Default for ServeOptions {
@@ -70,6 +74,7 @@ impl Default for ServeOptions {
             },
             first_byte_timeout: Duration::from_secs(10),
             first_call_timeout: Duration::from_secs(30),
+            versions: Versions::HERE,
         }
     }
 }
@@ -95,8 +100,9 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let check = || Check(options.token.clone());
+    let here = options.versions;
     let cell = services.cell.map(|cell| {
-        let server = CellServer::new(CellService(cell));
+        let server = CellServer::new(CellService { cell, here });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
         InterceptedService::new(server, check())
     });
@@ -106,7 +112,7 @@ pub async fn serve(
         InterceptedService::new(server, check())
     });
     let placement = services.placement.map(|placement| {
-        let server = PlacementServer::new(PlacementService(placement));
+        let server = PlacementServer::new(PlacementService { placement, here });
         let server = server.max_decoding_message_size(MESSAGE_BYTES_MAX);
         InterceptedService::new(server, check())
     });

@@ -20,6 +20,7 @@ use placewright_conductor::{Answer, Ask, CellId, HostId, Message};
 use placewright_journal::MemoryJournal;
 use placewright_link::{CellLink as _, Coming, PlacementLink};
 use placewright_placement::Timestamp;
+use placewright_records::message;
 use placewright_rpc::proto::agent as proto;
 use placewright_rpc::proto::agent::agents_client::AgentsClient;
 use placewright_rpc::proto::cell::Payload;
@@ -163,6 +164,7 @@ async fn say(url: &str, messages: Vec<proto::AgentMessage>) -> Option<tonic::Sta
     let mut client = AgentsClient::connect(url.to_owned()).await.unwrap();
     let batch = proto::FromAgent {
         version: 1,
+        newest: 0,
         messages,
     };
     let joined = client.join(tokio_stream::iter([batch])).await;
@@ -210,9 +212,12 @@ async fn a_cell_outlives_agents_that_say_anything() {
     let (to, batches) = tokio::sync::mpsc::channel(4);
     let messages = hosts.iter().map(|host| started(host, session)).collect();
     let version = 1;
-    to.send(proto::FromAgent { version, messages })
-        .await
-        .unwrap();
+    let batch = proto::FromAgent {
+        version,
+        newest: 0,
+        messages,
+    };
+    to.send(batch).await.unwrap();
     let stream = tokio_stream::wrappers::ReceiverStream::new(batches);
     let _orders = client.join(stream).await.unwrap();
     let up = async {
@@ -236,22 +241,23 @@ async fn a_cell_outlives_a_control_that_says_anything() {
     count_panics();
     let (cell, url) = cell().await;
     let mut client = RawCell::connect(url).await.unwrap();
-    let payload = |body: Vec<u8>| Payload {
-        version: PAYLOAD_VERSION,
+    let payload_of = |version, body: Vec<u8>| Payload {
+        version,
         body: body.into(),
     };
+    let payload = |body| payload_of(PAYLOAD_VERSION, body);
     let claim = u64::MAX;
     let instance = placewright_conductor::InstanceId(Uuid::from_u128(1));
     let absurd = vec![Envelope {
         sent_at: Timestamp(1),
         message: Message::Delete { instance, claim },
     }];
-    let body = postcard::to_stdvec(&absurd).unwrap();
+    let body = message::encode(PAYLOAD_VERSION, &absurd).unwrap();
     let status = client.deliver(payload(body)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("delete.claim"), "{status}");
     // A list that claims to be longer than the limit is rejected before it is decoded.
-    let body = postcard::to_stdvec(&u64::MAX).unwrap();
+    let body = message::encode(PAYLOAD_VERSION, &u64::MAX).unwrap();
     let status = client.deliver(payload(body)).await.unwrap_err();
     assert!(status.message().contains("at most 100000"), "{status}");
 
@@ -260,10 +266,12 @@ async fn a_cell_outlives_a_control_that_says_anything() {
         let messages: Vec<Envelope> = (0..rng.below(3))
             .map(|_| hostile::envelope(&mut rng))
             .collect();
-        let mut body = postcard::to_stdvec(&messages).unwrap();
+        let version = PAYLOAD_VERSION - u32::from(round % 3 == 0);
+        let mut body = message::encode(version, &messages).unwrap();
         if round % 2 == 1 {
             rng.mutate(&mut body);
         }
+        let payload = |body| payload_of(version, body);
         let answered = match rng.below(4) {
             0 => client.act(payload(body)).await.map(drop),
             1 => client.actions(payload(body)).await.map(drop),

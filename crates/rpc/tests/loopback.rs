@@ -286,7 +286,11 @@ async fn an_agent_that_makes_no_sense_is_told_so_and_cut_off() {
             AgentMessage { kind: Some(kind) },
             AgentMessage { kind: None },
         ];
-        FromAgent { version, messages }
+        FromAgent {
+            version,
+            newest: 0,
+            messages,
+        }
     };
     let good = instance(1).to_string();
     for (said, code, named) in [

@@ -12,9 +12,10 @@ use placewright_conductor::message::Envelope;
 use placewright_conductor::super_conductor::{self, Effect, NewBuild, Wish};
 use placewright_conductor::{
     Amounts, Answer, Ask, Candidate, CellId, Fault, HostId, InstanceId, Message, MigrationId,
-    MoveKind, Reply, Rules, Spec, table,
+    MoveKind, Reply, Rules, Spec,
 };
 use placewright_placement::{self as placement, Inventory, Timestamp};
+use placewright_records as records;
 use uuid::Uuid;
 
 use crate::random::Rng;
@@ -194,15 +195,23 @@ impl World {
             return Ok(outcome);
         }
         let mut record = Vec::new();
-        Control::encode(&changes, &mut record);
-        let changes: Vec<Change> = Control::decode(&record).unwrap();
-        let before = self.rng.0.is_multiple_of(64).then(|| self.control.digest());
+        records::control::encode(&changes, &mut record);
+        let changes: Vec<Change> = records::control::decode(&record).unwrap();
+        let before = self
+            .rng
+            .0
+            .is_multiple_of(64)
+            .then(|| records::control::digest(&self.control));
         let mut undos: Vec<_> = changes.iter().map(|one| self.control.apply(one)).collect();
         if let Some(before) = before {
             while let Some(undo) = undos.pop() {
                 self.control.undo(undo);
             }
-            assert_eq!(self.control.digest(), before, "undone: {command:?}");
+            assert_eq!(
+                records::control::digest(&self.control),
+                before,
+                "undone: {command:?}"
+            );
             for change in &changes {
                 self.control.apply(change);
             }
@@ -264,15 +273,19 @@ impl World {
         let decided = cell_conductor::decide(state, event, self.at, &self.options, &mut changes);
         let reply = decided.ok()?;
         let mut record = Vec::new();
-        table::encode(&changes, &mut record);
-        let changes: Vec<cell_conductor::Change> = table::decode(&record).unwrap();
-        let before = self.rng.0.is_multiple_of(64).then(|| state.digest());
+        records::cell::encode(&changes, &mut record);
+        let changes: Vec<cell_conductor::Change> = records::cell::decode(&record).unwrap();
+        let before = self
+            .rng
+            .0
+            .is_multiple_of(64)
+            .then(|| records::cell::digest(state));
         let mut undos: Vec<_> = changes.iter().map(|one| state.apply(one)).collect();
         if let Some(before) = before {
             while let Some(undo) = undos.pop() {
                 state.undo(undo);
             }
-            assert_eq!(state.digest(), before, "undone: {event:?}");
+            assert_eq!(records::cell::digest(state), before, "undone: {event:?}");
             for change in &changes {
                 state.apply(change);
             }
@@ -469,14 +482,14 @@ impl World {
 
     pub fn reload(&mut self) {
         let mut bytes = Vec::new();
-        self.control.save(&mut bytes).unwrap();
-        let digest = self.control.digest();
-        self.control = Control::load(&mut bytes.as_slice()).unwrap();
-        assert_eq!(self.control.digest(), digest);
+        records::control::save(&self.control, &mut bytes).unwrap();
+        let digest = records::control::digest(&self.control);
+        self.control = records::control::load(&mut bytes.as_slice()).unwrap();
+        assert_eq!(records::control::digest(&self.control), digest);
         for state in self.cells.values_mut() {
             let mut bytes = Vec::new();
-            state.save(&mut bytes).unwrap();
-            let read = cell_conductor::State::load(&mut bytes.as_slice()).unwrap();
+            records::cell::save(state, &mut bytes).unwrap();
+            let read = records::cell::load(&mut bytes.as_slice()).unwrap();
             assert_eq!(read, *state);
             *state = read;
         }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use placewright_placement::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::state::{Change, Job, JobKind, Next, Place, Stage, State, Step};
 use crate::ask::{Ask, Want};
@@ -14,7 +13,7 @@ use crate::spec::{Amounts, Spec};
 
 /// An external action that the state requires. It is required until an event removes its reason,
 /// and must be idempotent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Request a step from an agent.
     Agent {
@@ -53,7 +52,7 @@ pub enum EffectPlace {
 }
 
 /// The request for a step, as sent to an agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// The instance that the step concerns.
     pub instance: InstanceId,

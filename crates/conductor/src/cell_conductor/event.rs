@@ -1,7 +1,6 @@
 //! The events of a cell.
 
 use placewright_placement::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::ask::Answer;
 use crate::fault::Fault;
@@ -94,7 +93,7 @@ pub enum Event {
 }
 
 /// The failure of a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// A description of the failure, as a sentence.
     pub message: String,

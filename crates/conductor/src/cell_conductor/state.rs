@@ -1,7 +1,6 @@
 //! The tables of a cell.
 
 use placewright_placement::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::ask::Keep;
 use crate::fault::{Action, Fault};
@@ -34,14 +33,14 @@ tables! {
 }
 
 /// Data of the cell as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Deletions before this time are forgotten; messages sent earlier create nothing.
     pub forgotten_before: Timestamp,
 }
 
 /// A host, as known from its agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The number of the agent's current session.
     pub session: u64,
@@ -50,7 +49,7 @@ pub struct Host {
 }
 
 /// An instance of the cell.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
     /// The instance's lifecycle state.
     pub vm_state: VmState,
@@ -75,7 +74,7 @@ pub struct Instance {
 }
 
 /// The lifecycle state of an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VmState {
     /// The first build is not finished.
     Building,
@@ -91,7 +90,7 @@ pub enum VmState {
 
 /// A guest: an instance on a particular host. An instance that moves has two, possibly on one
 /// host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The host that has, or should have, the guest.
     pub host: HostId,
@@ -100,7 +99,7 @@ pub struct Place {
 }
 
 /// The job of an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The kind of the job.
     pub kind: JobKind,
@@ -131,7 +130,7 @@ pub struct Job {
 }
 
 /// The kind of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobKind {
     /// The first build of the instance.
     Build,
@@ -146,7 +145,7 @@ pub enum JobKind {
 }
 
 /// The stage of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Control is looking for a target.
     Reserved,
@@ -163,7 +162,7 @@ pub enum Stage {
 }
 
 /// A step that an agent carries out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Check what only the target can check, and prepare it.
     Prepare,
@@ -180,7 +179,7 @@ pub enum Step {
 }
 
 /// The continuation after guests are gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Next {
     /// Release the allocations of the instance.
     Release,
@@ -191,7 +190,7 @@ pub enum Next {
 }
 
 /// The target of a build or move.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The host and the allocations on it.
     pub candidate: Candidate,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use placewright_placement::Timestamp;
 use placewright_placement::group::Rule;
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::listing::Listing;
@@ -76,7 +75,7 @@ impl State {
 }
 
 /// A cell, as operators configured it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The name that operators see.
     pub name: String,
@@ -95,7 +94,7 @@ impl Cell {
 }
 
 /// The cell of a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostMapping {
     /// The UUID of its cell.
     pub cell: CellId,
@@ -104,7 +103,7 @@ pub struct HostMapping {
 }
 
 /// An instance that no cell has accepted yet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildRequest {
     /// The UUID of the API request; its instances are scheduled together.
     pub reservation: Uuid,
@@ -113,7 +112,7 @@ pub struct BuildRequest {
 }
 
 /// The stage of a build request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildStage {
     /// Waits for a host.
     Waiting,
@@ -127,7 +126,7 @@ pub enum BuildStage {
 }
 
 /// What control knows of an instance during its whole life.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Its cell; `None` until a host is claimed, and cell0 if none is found.
     pub cell: Option<CellId>,
@@ -150,21 +149,21 @@ pub struct Mapping {
 }
 
 /// An instance of cell0, for which no host was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buried {
     /// Why no host was found, with the explanation.
     pub fault: Fault,
 }
 
 /// An instance that its cell still has to delete.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     /// The time of the delete request.
     pub at: Timestamp,
 }
 
 /// A move that is under way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The instance that is moved.
     pub instance: InstanceId,
@@ -183,7 +182,7 @@ pub struct Move {
 }
 
 /// The stage of a move.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoveStage {
     /// The cell has to reserve the instance.
     Requested,
@@ -205,7 +204,7 @@ pub enum MoveStage {
 }
 
 /// The record of a move, kept as long as its instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The instance that is or was moved.
     pub instance: InstanceId,
@@ -228,7 +227,7 @@ pub struct Migration {
 }
 
 /// The outcome of a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigrationStatus {
     /// No target is claimed yet.
     Accepted,
@@ -258,7 +257,7 @@ impl MigrationStatus {
 ///
 /// Only the cell knows whether it is complete, which it reports by the digest of the instance's
 /// spec. A failed one stays here without effect, until the next one or the end of the instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuild {
     /// The specification that the rebuild requests.
     pub spec: Spec,
@@ -270,7 +269,7 @@ pub struct Rebuild {
 }
 
 /// A flavor of the compute API.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flavor {
     /// The name, unique among flavors.
     pub name: String,
@@ -295,7 +294,7 @@ pub struct Flavor {
 }
 
 /// A public key of a user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keypair {
     /// Either `ssh` or `x509`.
     pub kind: String,
@@ -308,7 +307,7 @@ pub struct Keypair {
 }
 
 /// A server group of the compute API.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerGroup {
     /// The name that its creator gave it.
     pub name: String,
@@ -327,7 +326,7 @@ pub struct ServerGroup {
 }
 
 /// The topology rules of a server group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupTopology {
     /// The rules as text, as the creator of the group wrote them. The hard ones are among
     /// [`ServerGroup::rules`] too.
@@ -335,7 +334,7 @@ pub struct GroupTopology {
 }
 
 /// A host aggregate of the compute API.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
     /// The name that operators see.
     pub name: String,
@@ -350,7 +349,7 @@ pub struct Aggregate {
 }
 
 /// The name and annotations of an instance, once they differ from its spec.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels {
     /// The display name of the instance.
     pub name: String,
@@ -369,7 +368,7 @@ pub struct Labels {
 }
 
 /// A locked instance can be changed by administrators only, until it is unlocked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
     /// Whether the owner locked it rather than an administrator.
     pub by_owner: bool,
@@ -378,7 +377,7 @@ pub struct Lock {
 }
 
 /// The administrative state of a compute service.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Whether the host accepts no new instances.
     pub disabled: bool,

@@ -420,7 +420,10 @@ impl Peer {
     /// Sends messages; false if the agent is gone.
     pub(crate) async fn say(&mut self, messages: Vec<proto::CellMessage>) -> bool {
         self.orders
-            .send(Ok(proto::FromCell { messages }))
+            .send(Ok(proto::FromCell {
+                messages,
+                version: 0,
+            }))
             .await
             .is_ok()
     }

@@ -1,9 +1,13 @@
-//! The journal's format does not change: a record written by an older release is read by a newer
-//! one. If this test fails, an existing variant or field was changed; add a new one instead.
+//! Placement's facts: what each release wrote is read for ever, as in `golden.rs`.
 
+mod common;
+
+use common::{assert_writes, golden};
+use placewright_conductor::control;
 use placewright_placement::change::AllocationFact;
 use placewright_placement::group::{Distance, Level, Relation, Rule, Scope};
-use placewright_placement::{Change, ClassId, ConsumerUuid, Inventory, Timestamp, TraitId, record};
+use placewright_placement::{Change, ClassId, ConsumerUuid, Inventory, Timestamp, TraitId};
+use placewright_records::control as form;
 use uuid::Uuid;
 
 #[expect(clippy::too_many_lines, reason = "one entry a kind of change")]
@@ -136,39 +140,42 @@ fn later_ones() -> Vec<Change> {
     ]
 }
 
-#[test]
-fn later_changes_read_as_they_always_did() {
-    let mut bytes = Vec::new();
-    record::encode(&later_ones(), &mut bytes);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, include_str!("golden/record_1_later.hex").trim());
-    assert_eq!(
-        record::decode(&bytes).expect("it was just written"),
-        later_ones()
-    );
+fn of_control(changes: Vec<Change>) -> Vec<control::Change> {
+    changes
+        .into_iter()
+        .map(control::Change::Placement)
+        .collect()
 }
 
 #[test]
-fn a_record_of_version_1_reads_as_it_always_did() {
-    let mut bytes = Vec::new();
-    record::encode(&one_of_each(), &mut bytes);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, include_str!("golden/record_1.hex").trim());
-    assert_eq!(
-        record::decode(&bytes).expect("it was just written"),
-        one_of_each()
-    );
+fn records_of_placement_read_as_they_always_did() {
+    for (name, changes) in [
+        ("placement_4", one_of_each()),
+        ("placement_4_later", later_ones()),
+    ] {
+        let changes = of_control(changes);
+        let mut bytes = Vec::new();
+        form::encode(&changes, &mut bytes);
+        assert_writes(name, &bytes);
+        assert!(!form::may_concern_conductor(&bytes), "{name}");
+    }
+    for (name, changes) in [
+        ("placement_1", one_of_each()),
+        ("placement_1_later", later_ones()),
+        ("placement_4", one_of_each()),
+        ("placement_4_later", later_ones()),
+    ] {
+        let bytes = golden(name);
+        assert_eq!(form::decode(&bytes).unwrap(), of_control(changes), "{name}");
+    }
 }
 
 #[test]
 fn a_newer_or_damaged_record_is_refused_with_a_reason() {
-    let mut bytes = Vec::new();
-    record::encode(&one_of_each(), &mut bytes);
+    let mut bytes = golden("placement_1");
     bytes[0] = 99;
-    let error = record::decode(&bytes)
-        .expect_err("a newer version")
-        .to_string();
+    let error = form::decode(&bytes).unwrap_err().to_string();
     assert!(error.contains("version 99"), "{error}");
-    assert!(record::decode(&[]).is_err());
-    assert!(record::decode(&[1, 3, 250]).is_err());
+    assert!(form::decode(&[]).is_err());
+    assert!(form::decode(&[1, 3, 250]).is_err());
 }

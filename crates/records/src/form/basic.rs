@@ -1,0 +1,228 @@
+//! The forms of numbers, texts, lists and the like.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{Form, FormError, Layout, Reader, Writer};
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Form for $number {
+            #[inline]
+            fn write(&self, out: &mut Writer) {
+                out.number(u64::from(*self));
+            }
+
+            #[inline]
+            fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+                Self::try_from(from.number()?).map_err(|_| FormError::Bad("a number"))
+            }
+        }
+    )*};
+}
+
+numbers!(u16, u32, u64);
+
+/// A message that says all by being sent.
+impl Form for () {
+    fn write(&self, _: &mut Writer) {}
+
+    fn read(_: &mut Reader<'_>) -> Result<Self, FormError> {
+        Ok(())
+    }
+}
+
+impl Form for u8 {
+    fn write(&self, out: &mut Writer) {
+        out.raw(&[*self]);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        from.array().map(|[byte]| byte)
+    }
+}
+
+/// Zigzag: numbers near zero, of either sign, are short.
+impl Form for i64 {
+    #[inline]
+    fn write(&self, out: &mut Writer) {
+        out.number(((self << 1) ^ (self >> 63)).cast_unsigned());
+    }
+
+    #[inline]
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        let number = from.number()?;
+        Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+    }
+}
+
+impl Form for i32 {
+    fn write(&self, out: &mut Writer) {
+        i64::from(*self).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        Self::try_from(i64::read(from)?).map_err(|_| FormError::Bad("a number"))
+    }
+}
+
+impl Form for f64 {
+    fn write(&self, out: &mut Writer) {
+        out.raw(&self.to_le_bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        from.array().map(Self::from_le_bytes)
+    }
+}
+
+impl Form for bool {
+    fn write(&self, out: &mut Writer) {
+        out.raw(&[u8::from(*self)]);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        match from.array()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [_] => Err(FormError::Bad("a yes or no")),
+        }
+    }
+}
+
+impl Form for String {
+    fn write(&self, out: &mut Writer) {
+        out.text(self, "");
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        from.text().map(str::to_owned)
+    }
+}
+
+/// Sixteen bytes; the positional layout has their number before them.
+impl Form for Uuid {
+    #[inline]
+    fn write(&self, out: &mut Writer) {
+        if out.layout() == Layout::Positional {
+            out.length(16);
+        }
+        out.raw(self.as_bytes());
+    }
+
+    #[inline]
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        if from.layout() == Layout::Positional && from.number()? != 16 {
+            return Err(FormError::Bad("a UUID"));
+        }
+        from.array().map(Self::from_bytes)
+    }
+}
+
+impl<T: Form> Form for Option<T> {
+    fn write(&self, out: &mut Writer) {
+        self.is_some().write(out);
+        if let Some(value) = self {
+            value.write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        if bool::read(from)? {
+            return T::read(from).map(Some);
+        }
+        Ok(None)
+    }
+}
+
+impl<T: Form> Form for Box<T> {
+    fn write(&self, out: &mut Writer) {
+        (**self).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        T::read(from).map(Self::new)
+    }
+}
+
+impl<T: Form> Form for Vec<T> {
+    fn write(&self, out: &mut Writer) {
+        write_list(self, out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        let count = from.length()?;
+        // Not more room than the bytes could fill: an item takes more of it than of them.
+        let room = count.min(1 + from.left() / size_of::<T>().max(1));
+        let mut list = Self::with_capacity(room);
+        for _ in 0..count {
+            list.push(T::read(from)?);
+        }
+        Ok(list)
+    }
+}
+
+/// Appends a list: the number of its items, and the items.
+pub(crate) fn write_list<T: Form>(list: &[T], out: &mut Writer) {
+    out.length(list.len());
+    for item in list {
+        item.write(out);
+    }
+}
+
+impl<T: Form, const N: usize> Form for [T; N] {
+    fn write(&self, out: &mut Writer) {
+        for item in self {
+            item.write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        let items: Vec<T> = (0..N).map(|_| T::read(from)).collect::<Result<_, _>>()?;
+        items.try_into().map_err(|_| FormError::Bad("a list"))
+    }
+}
+
+impl<K: Form + Ord, V: Form> Form for BTreeMap<K, V> {
+    fn write(&self, out: &mut Writer) {
+        out.length(self.len());
+        for (key, value) in self {
+            key.write(out);
+            value.write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        let count = from.length()?;
+        let mut map = Self::new();
+        for _ in 0..count {
+            let key = K::read(from)?;
+            map.insert(key, V::read(from)?);
+        }
+        Ok(map)
+    }
+}
+
+impl<A: Form, B: Form> Form for (A, B) {
+    fn write(&self, out: &mut Writer) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        Ok((A::read(from)?, B::read(from)?))
+    }
+}
+
+impl<A: Form, B: Form, C: Form> Form for (A, B, C) {
+    fn write(&self, out: &mut Writer) {
+        self.0.write(out);
+        self.1.write(out);
+        self.2.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        Ok((A::read(from)?, B::read(from)?, C::read(from)?))
+    }
+}

@@ -1,0 +1,162 @@
+//! Reading of values. Nothing in the bytes is trusted.
+
+use super::{Form, FormError, Layout};
+
+/// Bytes from which values are taken, in one layout.
+#[derive(Clone, Debug)]
+pub struct Reader<'b> {
+    bytes: &'b [u8],
+    layout: Layout,
+}
+
+impl<'b> Reader<'b> {
+    /// A reader of some bytes.
+    #[must_use]
+    pub fn new(bytes: &'b [u8], layout: Layout) -> Self {
+        Self { bytes, layout }
+    }
+
+    /// The layout in which rows were written.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// How many bytes are left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes some bytes as they are.
+    ///
+    /// # Errors
+    ///
+    /// There are not as many.
+    pub fn raw(&mut self, count: usize) -> Result<&'b [u8], FormError> {
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(FormError::Ended)?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    /// Takes a fixed number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// There are not as many.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FormError> {
+        let (taken, rest) = self.bytes.split_first_chunk().ok_or(FormError::Ended)?;
+        self.bytes = rest;
+        Ok(*taken)
+    }
+
+    /// Takes a number without sign.
+    ///
+    /// # Errors
+    ///
+    /// The bytes end, or the number is larger than 64 bits.
+    #[inline]
+    pub fn number(&mut self) -> Result<u64, FormError> {
+        match self.bytes.split_first() {
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.bytes = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_number(),
+        }
+    }
+
+    fn long_number(&mut self) -> Result<u64, FormError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            let bits = u64::from(byte & 0x7f);
+            if (bits << shift) >> shift != bits {
+                return Err(FormError::Bad("a number"));
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(FormError::Bad("a number"))
+    }
+
+    /// Takes the number of items or bytes that follow. Each takes at least one byte, so there are
+    /// never more of them than bytes.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer bytes left.
+    pub fn length(&mut self) -> Result<usize, FormError> {
+        let length = self.number()?;
+        let length = usize::try_from(length).map_err(|_| FormError::Ended)?;
+        if length > self.bytes.len() {
+            return Err(FormError::Ended);
+        }
+        Ok(length)
+    }
+
+    /// Takes a text.
+    ///
+    /// # Errors
+    ///
+    /// The bytes end, or are no UTF-8.
+    pub fn text(&mut self) -> Result<&'b str, FormError> {
+        let length = self.length()?;
+        std::str::from_utf8(self.raw(length)?).map_err(|_| FormError::Bad("a text"))
+    }
+
+    /// Takes a row. What `read` leaves of it was added by a later release, and is passed over.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`. The row is passed over all the same in the growing layout.
+    #[inline]
+    pub fn row<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, FormError>,
+    ) -> Result<T, FormError> {
+        if self.layout == Layout::Positional {
+            return read(self);
+        }
+        let length = self.length()?;
+        let mut row = Self {
+            bytes: self.raw(length)?,
+            layout: self.layout,
+        };
+        read(&mut row)
+    }
+
+    /// Takes a field that the positional layout does not have, and that an older writer may not
+    /// have had either: then it is the default.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such value.
+    pub fn added<T: Form + Default>(&mut self) -> Result<T, FormError> {
+        if self.layout == Layout::Positional || self.is_at_end() {
+            return Ok(T::default());
+        }
+        T::read(self)
+    }
+
+    /// Checks that nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// Something is.
+    pub fn end(&self) -> Result<(), FormError> {
+        if self.is_at_end() {
+            Ok(())
+        } else {
+            Err(FormError::Trailing)
+        }
+    }
+}

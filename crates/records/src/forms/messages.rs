@@ -1,0 +1,85 @@
+//! What control and cells say to each other.
+
+use placewright_conductor::message::{Create, Envelope, Message, MoveOrder, Reply};
+use placewright_conductor::{Ask, Want};
+use placewright_link::{Act, CellNews, HostView, InstanceView, JobView};
+
+row!(Envelope { sent_at, message });
+row!(Create {
+    instance,
+    spec,
+    selection,
+    alternates,
+    claim
+});
+row!(MoveOrder {
+    instance,
+    migration,
+    selection,
+    alternates,
+    spec,
+    claim
+});
+row!(Ask {
+    instance,
+    number,
+    want
+});
+row!(InstanceView {
+    vm_state,
+    job,
+    spec,
+    guest,
+    zone,
+    fault,
+    created_at,
+    updated_at
+});
+row!(JobView {
+    kind,
+    migration,
+    stage,
+    target
+});
+row!(HostView {
+    name,
+    is_up,
+    heard_at
+});
+
+choice!(Message {
+    0 Create(create),
+    1 Delete { instance, claim },
+    2 Reserve { instance, migration, kind, turn },
+    3 Move(order),
+    4 Cancel { instance, migration },
+    5 Conclude { instance, migration, verdict },
+});
+
+choice!(Reply {
+    0 Accepted,
+    1 Refused(why),
+});
+
+choice!(Want {
+    0 Swap { candidates },
+    1 Release { last },
+    2 Settle { migration, keep, fault },
+});
+
+choice!(Act {
+    0 Shelve { instance },
+    1 Rebuild { instance, spec },
+    2 RemoveHost { host },
+    3 Reconcile { host },
+    4 RefuseRebuild { instance, fault },
+});
+
+choice!(CellNews {
+    0 Instance { instance, view },
+    1 Host { host, view },
+    2 State { host, update },
+    3 Alive { hosts },
+    4 Complete,
+    5 Heartbeat,
+});

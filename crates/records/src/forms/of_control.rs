@@ -1,0 +1,137 @@
+//! The rows of control's conductor, and the facts that write them.
+
+use placewright_conductor::super_conductor::{
+    Aggregate, BuildRequest, BuildStage, Buried, Cell, Change, Deletion, Flavor, GroupTopology,
+    HostMapping, Keypair, Labels, Lock, Mapping, Migration, MigrationStatus, Move, MoveStage,
+    Rebuild, ServerGroup, Service,
+};
+
+row!(Cell {
+    name,
+    disabled,
+    down_since
+});
+row!(HostMapping { cell, name });
+row!(BuildRequest { reservation, stage });
+row!(Mapping {
+    cell,
+    project,
+    user,
+    created_at,
+    is_deleting,
+    claim,
+    answer,
+    turn,
+    migrations,
+});
+row!(Buried { fault });
+row!(Deletion { at });
+row!(Move {
+    instance,
+    kind,
+    stage,
+    spec,
+    turn,
+    held,
+    verdict
+});
+row!(Migration {
+    instance,
+    kind,
+    status,
+    cell,
+    source,
+    target,
+    created_at,
+    updated_at,
+    fault,
+});
+row!(Rebuild { spec, at, seen });
+row!(Flavor {
+    name,
+    vcpus,
+    memory_mb,
+    root_gb,
+    ephemeral_gb,
+    swap_mb,
+    is_public,
+    projects,
+    description,
+    extra_specs,
+});
+row!(Keypair {
+    kind,
+    public_key,
+    fingerprint,
+    created_at
+});
+row!(ServerGroup {
+    name,
+    project,
+    user,
+    policy,
+    max_server_per_host,
+    rules,
+    members
+});
+row!(GroupTopology { rules });
+row!(Aggregate {
+    name,
+    hosts,
+    metadata,
+    created_at,
+    updated_at
+});
+row!(Labels {
+    name,
+    description,
+    metadata,
+    tags,
+    hostname,
+    lock,
+    updated_at
+});
+row!(Lock { by_owner, reason });
+row!(Service {
+    disabled,
+    disabled_reason,
+    forced_down,
+    updated_at
+});
+
+choice!(BuildStage {
+    0 Waiting,
+    1 Placed { selection, alternates },
+});
+
+choice!(MoveStage {
+    0 Requested,
+    1 Reserved,
+    2 Placed { selection, alternates, claim },
+    3 InCell,
+    4 Cancelling,
+});
+
+names!(MigrationStatus { 0 Accepted, 1 Running, 2 Confirmed, 3 Reverted, 4 Error });
+
+// The key of the row, and its content; none if it is removed.
+choice!(Change {
+    0 Cell(key, row),
+    1 Host(key, row),
+    2 HostName(key, row),
+    3 Build(key, row),
+    4 Spec(key, row),
+    5 Mapping(key, row),
+    6 Buried(key, row),
+    7 Deletion(key, row),
+    8 Move(key, row),
+    9 Migration(key, row),
+    10 Flavor(key, row),
+    11 Keypair(key, row),
+    12 Group(key, row),
+    13 Aggregate(key, row),
+    14 Service(key, row),
+    15 Labels(key, row),
+    16 GroupTopology(key, row),
+    17 Rebuild(key, row),
+});

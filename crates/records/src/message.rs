@@ -1,0 +1,135 @@
+//! The messages between control and cells, in each version that this release speaks.
+//!
+//! Version 2 is the positional layout, version 3 the growing one. Peers tell each other which they
+//! speak, and use the highest that both do, so that two successive releases work together. In the
+//! growing layout a field can be added without a new version. A new version is for what an older
+//! peer must not be sent at all: a new variant of a message, for instance.
+
+use crate::form::{Form, FormError, Layout, Reader, Writer};
+
+/// The versions that a role speaks: all from the oldest to the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// The oldest version.
+    pub oldest: u32,
+    /// The newest version.
+    pub newest: u32,
+}
+
+impl Versions {
+    /// What this release speaks.
+    pub const HERE: Self = Self {
+        oldest: 2,
+        newest: 3,
+    };
+
+    /// The highest version that both sides speak, if there is any.
+    #[must_use]
+    pub fn common(self, other: Self) -> Option<u32> {
+        let highest = self.newest.min(other.newest);
+        (highest >= self.oldest.max(other.oldest)).then_some(highest)
+    }
+
+    /// Whether a version is among them.
+    #[must_use]
+    pub fn include(self, version: u32) -> bool {
+        (self.oldest..=self.newest).contains(&version)
+    }
+}
+
+/// The layout of a version that this release speaks.
+fn layout(version: u32) -> Option<Layout> {
+    match version {
+        2 => Some(Layout::Positional),
+        3 => Some(Layout::Growing),
+        _ => None,
+    }
+}
+
+/// The bytes of a message; none if this release does not speak the version.
+#[must_use]
+pub fn encode<T: Form>(version: u32, message: &T) -> Option<Vec<u8>> {
+    let mut out = Writer::new(Vec::new(), layout(version)?);
+    message.write(&mut out);
+    Some(out.into_bytes())
+}
+
+/// A part of a list, encoded as a list of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// How many items it has.
+    pub count: usize,
+    /// The encoded list.
+    pub bytes: Vec<u8>,
+}
+
+/// The bytes of a list, in parts that have not many more than `bytes_max`; none if this release
+/// does not speak the version.
+#[must_use]
+pub fn encode_parts<T: Form>(version: u32, list: &[T], bytes_max: usize) -> Option<Vec<Part>> {
+    let layout = layout(version)?;
+    let (mut parts, mut count) = (Vec::new(), 0);
+    let mut items = Writer::new(Vec::new(), layout);
+    for (index, item) in list.iter().enumerate() {
+        item.write(&mut items);
+        count += 1;
+        if items.bytes.len() >= bytes_max || index + 1 == list.len() {
+            let mut out = Writer::new(Vec::with_capacity(items.bytes.len() + 5), layout);
+            out.length(count);
+            out.raw(&items.bytes);
+            items.bytes.clear();
+            parts.push(Part {
+                count: std::mem::take(&mut count),
+                bytes: out.into_bytes(),
+            });
+        }
+    }
+    Some(parts)
+}
+
+/// The number of items that an encoded list claims to have.
+#[must_use]
+pub fn claimed_count(bytes: &[u8]) -> Option<u64> {
+    // The same in both layouts.
+    Reader::new(bytes, Layout::Growing).number().ok()
+}
+
+/// Reads a message.
+///
+/// # Errors
+///
+/// The bytes are no such message, or of a version that this release does not speak.
+pub fn decode<T: Form>(version: u32, bytes: &[u8]) -> Result<T, FormError> {
+    let mut from = reader(version, bytes)?;
+    let message = T::read(&mut from)?;
+    from.end()?;
+    Ok(message)
+}
+
+/// Reads a list, and passes over items that a later release added. Returns how many those are too.
+///
+/// # Errors
+///
+/// The bytes are no such list, or of a version that this release does not speak.
+pub fn decode_known<T: Form>(version: u32, bytes: &[u8]) -> Result<(Vec<T>, usize), FormError> {
+    let mut from = reader(version, bytes)?;
+    let (mut list, mut unknown) = (Vec::new(), 0);
+    for _ in 0..from.length()? {
+        match T::read(&mut from) {
+            Ok(item) => list.push(item),
+            // Only the growing layout knows where the next item begins.
+            Err(FormError::Unknown { .. }) if from.layout() == Layout::Growing => unknown += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    from.end()?;
+    Ok((list, unknown))
+}
+
+fn reader(version: u32, bytes: &[u8]) -> Result<Reader<'_>, FormError> {
+    let layout = layout(version).ok_or(FormError::Unknown {
+        what: "version",
+        number: version.into(),
+    })?;
+    Ok(Reader::new(bytes, layout))
+}

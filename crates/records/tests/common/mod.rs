@@ -1,0 +1,37 @@
+//! The golden files.
+
+#![allow(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a helper that fails is a test that fails"
+)]
+
+use std::path::Path;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let hex = hex.trim().as_bytes();
+    hex.chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// The bytes of a file that exists.
+pub fn golden(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    bytes_of(&std::fs::read_to_string(folder.join(format!("{name}.hex"))).unwrap())
+}
+
+/// Compares what this release writes with the file of the version.
+pub fn assert_writes(name: &str, bytes: &[u8]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let file = folder.join(format!("{name}.hex"));
+    if !file.exists() {
+        std::fs::write(&file, hex(bytes) + "\n").unwrap();
+        panic!("{} was written: commit it", file.display());
+    }
+    assert_eq!(hex(bytes), hex(&golden(name)), "{name}");
+}

@@ -1,0 +1,270 @@
+//! A field is added to one record of each kind, and written and read both ways: by an older reader
+//! what a newer writer wrote, and by a newer reader what an older writer wrote.
+//!
+//! The newer release is played by [`Next`]: the row of today, and one field more.
+
+mod values;
+
+use std::fmt::Debug;
+
+use placewright_conductor::cell_conductor::{self as cell_conductor, Instance};
+use placewright_conductor::message::Envelope;
+use placewright_conductor::super_conductor::{self, Mapping};
+use placewright_conductor::{InstanceId, control};
+use placewright_link::CellNews;
+use placewright_placement::change::AllocationFact;
+use placewright_placement::{self as placement, ClassId};
+use placewright_records::guests::{Entry, GuestRow, GuestStateName};
+use placewright_records::message::{self, Versions};
+use placewright_records::{Form, FormError, Layout, Reader, Writer, cell, control as form, guests};
+use values::{CELL, HOST, INSTANCE, amounts};
+
+/// A row as a later release has it: with a field after those of today.
+#[derive(Clone, Debug, PartialEq)]
+struct Next<T> {
+    row: T,
+    added: Option<String>,
+}
+
+impl<T> Next<T> {
+    fn new(row: T) -> Self {
+        Self {
+            row,
+            added: Some("of a later release".into()),
+        }
+    }
+}
+
+/// The fields of a row, without its length.
+fn fields(row: &impl Form) -> Vec<u8> {
+    let mut out = Writer::new(Vec::new(), Layout::Growing);
+    row.write(&mut out);
+    let bytes = out.into_bytes();
+    let mut from = Reader::new(&bytes, Layout::Growing);
+    let length = from.length().unwrap();
+    assert_eq!(from.left(), length);
+    from.raw(length).unwrap().to_vec()
+}
+
+impl<T: Form> Form for Next<T> {
+    fn write(&self, out: &mut Writer) {
+        if out.layout() == Layout::Positional {
+            return self.row.write(out);
+        }
+        let today = fields(&self.row);
+        out.row(|out| {
+            out.raw(&today);
+            let end = out.position();
+            let end = out.added(&self.added, end);
+            out.cut(end);
+        });
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
+        from.row(|from| {
+            // The row of today ends where its fields end: what is left is the added one.
+            let whole = from.left();
+            let bytes = from.raw(whole)?;
+            let today = (0..=whole).find_map(|end| {
+                let mut out = Writer::new(Vec::new(), Layout::Growing);
+                out.row(|out| out.raw(&bytes[..end]));
+                let framed = out.into_bytes();
+                let row = T::read(&mut Reader::new(&framed, Layout::Growing)).ok()?;
+                (fields(&row).len() == end).then_some((row, end))
+            });
+            let (row, end) = today.ok_or(FormError::Ended)?;
+            let added = Reader::new(&bytes[end..], Layout::Growing).added()?;
+            Ok(Self { row, added })
+        })
+    }
+}
+
+fn written(value: &impl Form) -> Vec<u8> {
+    let mut out = Writer::new(Vec::new(), Layout::Growing);
+    value.write(&mut out);
+    out.into_bytes()
+}
+
+fn read<T: Form>(bytes: &[u8]) -> T {
+    let mut from = Reader::new(bytes, Layout::Growing);
+    let value = T::read(&mut from).unwrap();
+    from.end().unwrap();
+    value
+}
+
+/// Both ways, for a row by itself.
+fn assert_grows<T: Form + Clone + PartialEq + Debug>(row: T) {
+    let next = Next::new(row.clone());
+    let bytes = written(&next);
+    assert_eq!(read::<T>(&bytes), row, "an older reader");
+    assert_eq!(read::<Next<T>>(&bytes), next, "a newer reader");
+    let of_today = read::<Next<T>>(&written(&row));
+    let added = None;
+    assert_eq!(of_today, Next { row, added }, "an older writer");
+    // A newer writer that has nothing new to say writes as an older one.
+    assert_eq!(written(&of_today), written(&of_today.row));
+}
+
+fn mapping() -> Mapping {
+    let rows = values::instances_of_control();
+    rows.into_iter()
+        .find_map(|row| match row {
+            super_conductor::Change::Mapping(_, row) => row.map(|row| *row),
+            _ => None,
+        })
+        .unwrap()
+}
+
+fn instance() -> Instance {
+    let rows = values::of_cell();
+    rows.into_iter()
+        .find_map(|row| match row {
+            cell_conductor::Change::Instance(_, row) => row.map(|row| *row),
+            _ => None,
+        })
+        .unwrap()
+}
+
+fn guest() -> GuestRow {
+    GuestRow {
+        state: GuestStateName::Running,
+        amounts: amounts(),
+        group: None,
+        image_properties: Vec::new(),
+    }
+}
+
+/// A variant of a choice as a later release writes it.
+fn variant(number: u64, write: impl Fn(&mut Writer)) -> Vec<u8> {
+    let mut out = Writer::new(Vec::new(), Layout::Growing);
+    out.variant(number, |out| write(out));
+    out.into_bytes()
+}
+
+#[test]
+fn a_row_of_each_kind_grows() {
+    assert_grows(mapping());
+    assert_grows(instance());
+    assert_grows(values::spec());
+    assert_grows(guest());
+    assert_grows(AllocationFact {
+        provider: HOST.0,
+        class: ClassId(3),
+        amount: 4,
+    });
+    for envelope in values::envelopes() {
+        assert_grows(envelope);
+    }
+    for act in values::acts() {
+        assert_grows(act);
+    }
+    for ask in values::asks() {
+        assert_grows(ask);
+    }
+    for event in values::news() {
+        assert_grows(event);
+    }
+    for change in values::of_cell() {
+        assert_grows(change);
+    }
+}
+
+#[test]
+fn a_record_of_control_with_a_field_that_was_added_is_read() {
+    let fact = variant(5, |out| {
+        INSTANCE.write(out);
+        Some(Next::new(mapping())).write(out);
+    });
+    let claim = variant(14, |out| {
+        INSTANCE.consumer().write(out);
+        "why".to_owned().write(out);
+    });
+    let record = [&[form::RECORD_VERSION, 1, 0][..], &claim, &[1], &fact].concat();
+    let removed = placement::Change::ConsumerRemoved {
+        consumer: INSTANCE.consumer(),
+    };
+    let mapped = super_conductor::Change::Mapping(INSTANCE, Some(Box::new(mapping())));
+    let changes = [
+        control::Change::Placement(removed),
+        control::Change::Conductor(mapped),
+    ];
+    assert_eq!(form::decode(&record).unwrap(), changes);
+}
+
+#[test]
+fn a_record_of_a_cell_with_a_field_that_was_added_is_read() {
+    let fact = variant(2, |out| {
+        INSTANCE.write(out);
+        Some(Next::new(instance())).write(out);
+    });
+    let record = [&[cell::RECORD_VERSION][..], &fact].concat();
+    let changed = cell_conductor::Change::Instance(INSTANCE, Some(Box::new(instance())));
+    assert_eq!(cell::decode(&record).unwrap(), [changed]);
+}
+
+#[test]
+fn snapshots_with_a_field_that_was_added_are_read() {
+    let element = |fact: Vec<u8>| {
+        let bytes = [&[0][..], &fact].concat();
+        let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
+        [&[3][..], &length, &bytes, &[0; 4]].concat()
+    };
+    let of_cell = element(variant(2, |out| {
+        INSTANCE.write(out);
+        Some(Next::new(instance())).write(out);
+    }));
+    let state = cell::load(&mut of_cell.as_slice()).unwrap();
+    assert_eq!(state.instances()[&INSTANCE], instance());
+    let mut of_control = Vec::new();
+    placement::State::default().save(&mut of_control).unwrap();
+    of_control.extend(element(variant(5, |out| {
+        INSTANCE.write(out);
+        Some(Next::new(mapping())).write(out);
+    })));
+    let state = form::load(&mut of_control.as_slice()).unwrap();
+    assert_eq!(state.conductor.mappings()[&INSTANCE], mapping());
+}
+
+#[test]
+fn an_entry_of_an_agent_with_a_field_that_was_added_is_read() {
+    let key = (InstanceId(CELL.0), 7);
+    let bytes = variant(0, |out| {
+        HOST.write(out);
+        key.write(out);
+        Next::new(guest()).write(out);
+    });
+    let entry = guests::decode(guests::VERSION, &bytes).unwrap();
+    assert_eq!(entry, Entry::Put(HOST, key, guest()));
+}
+
+#[test]
+fn messages_with_a_field_that_was_added_are_read() {
+    let envelopes = values::envelopes();
+    let newer: Vec<Next<Envelope>> = envelopes.iter().cloned().map(Next::new).collect();
+    let version = Versions::HERE.newest;
+    let bytes = message::encode(version, &newer).unwrap();
+    let read: Vec<Envelope> = message::decode(version, &bytes).unwrap();
+    assert_eq!(read, envelopes);
+    // Version 2 cannot carry the field, and is what the older peer knows.
+    let bytes = message::encode(2, &newer).unwrap();
+    assert_eq!(bytes, message::encode(2, &envelopes).unwrap());
+}
+
+#[test]
+fn a_variant_that_was_added_is_refused_by_its_number_or_passed_over() {
+    let unknown = variant(99, |out| out.raw(b"whatever"));
+    let record = [&[cell::RECORD_VERSION][..], &unknown].concat();
+    let error = cell::decode(&record).unwrap_err().to_string();
+    assert!(
+        error.contains("number 99 is not known to this release"),
+        "{error}"
+    );
+    let version = Versions::HERE.newest;
+    let known = written(&values::news()[0]);
+    let list = [&[3][..], &known, &unknown, &known].concat();
+    assert!(message::decode::<Vec<CellNews>>(version, &list).is_err());
+    let (news, passed_over): (Vec<CellNews>, usize) =
+        message::decode_known(version, &list).unwrap();
+    assert_eq!(news, [values::news().remove(0), values::news().remove(0)]);
+    assert_eq!(passed_over, 1);
+}

@@ -1,0 +1,428 @@
+//! Reading what was written gives the same, whatever the values are; and whatever the bytes are,
+//! reading them is no panic.
+
+mod values;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use placewright_conductor::cell_conductor::{
+    Change as CellChange, Instance, Job, JobKind, Place, Stage, Step, Target, VmState,
+};
+use placewright_conductor::message::{Create, Envelope};
+use placewright_conductor::super_conductor::{Change, Labels, Lock, Mapping, Migration};
+use placewright_conductor::{
+    Amounts, Answer, Body, Candidate, CellId, Fault, HostId, InstanceId, Message, MigrationId,
+    MoveKind, Spec, control,
+};
+use placewright_placement::change::AllocationFact;
+use placewright_placement::{self as placement, ClassId, ConsumerUuid, Inventory, Timestamp};
+use placewright_records::guests::{self, Entry, GuestRow, GuestStateName};
+use placewright_records::message::{self, Versions};
+use placewright_records::{Form, Layout, Reader, Writer, cell, control as form};
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-zé]{0,12}", "[a-z]{120,140}"]
+}
+
+fn uuid() -> impl Strategy<Value = Uuid> {
+    any::<u128>().prop_map(Uuid::from_u128)
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    prop_oneof![any::<i64>(), -2i64..2].prop_map(Timestamp)
+}
+
+fn amounts() -> impl Strategy<Value = Vec<Amounts>> {
+    let one = (uuid(), vec((text(), any::<i64>()), 0..3));
+    let one = one.prop_map(|(provider, resources)| Amounts {
+        provider,
+        resources,
+    });
+    vec(one, 0..3)
+}
+
+fn candidate() -> impl Strategy<Value = Candidate> {
+    (uuid(), of(text()), amounts()).prop_map(|(host, zone, amounts)| Candidate {
+        host: HostId(host),
+        zone,
+        amounts,
+    })
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    (any::<u16>(), text(), text(), time()).prop_map(|(code, message, details, at)| Fault {
+        code,
+        message,
+        details,
+        at,
+    })
+}
+
+fn spec() -> impl Strategy<Value = Spec> {
+    let body = (text(), text()).prop_map(|(common, own)| Body::parted(common.into(), own));
+    (text(), text(), text(), of(uuid()), body, time()).prop_map(
+        |(name, project, user, group, body, created_at)| Spec {
+            name,
+            project,
+            user,
+            group,
+            body,
+            created_at,
+            ..values::spec()
+        },
+    )
+}
+
+fn mapping() -> impl Strategy<Value = Mapping> {
+    let ids = vec(uuid().prop_map(MigrationId), 0..3);
+    let answer = of(any::<u32>().prop_map(|index| Answer::Swapped { index }));
+    (
+        of(uuid()),
+        text(),
+        time(),
+        any::<bool>(),
+        any::<u64>(),
+        answer,
+        any::<u32>(),
+        ids,
+    )
+        .prop_map(
+            |(cell, project, created_at, is_deleting, claim, answer, turn, migrations)| Mapping {
+                cell: cell.map(CellId),
+                user: project.clone(),
+                project,
+                created_at,
+                is_deleting,
+                claim,
+                answer,
+                turn,
+                migrations,
+            },
+        )
+}
+
+fn labels() -> impl Strategy<Value = Labels> {
+    let metadata = btree_map(text(), text(), 0..3);
+    (
+        text(),
+        of(text()),
+        metadata,
+        vec(text(), 0..3),
+        any::<bool>(),
+        time(),
+    )
+        .prop_map(
+            |(name, description, metadata, tags, by_owner, updated_at)| Labels {
+                hostname: name.clone(),
+                name,
+                lock: description.is_some().then(|| Lock {
+                    by_owner,
+                    reason: description.clone(),
+                }),
+                description,
+                metadata,
+                tags,
+                updated_at,
+            },
+        )
+}
+
+fn migration() -> impl Strategy<Value = Migration> {
+    use placewright_conductor::super_conductor::MigrationStatus::{Accepted, Error, Running};
+    let status = prop_oneof![Just(Accepted), Just(Running), Just(Error)];
+    (uuid(), status, of(uuid()), time(), of(fault())).prop_map(
+        |(id, status, target, created_at, fault)| Migration {
+            instance: InstanceId(id),
+            kind: MoveKind::Evacuate,
+            status,
+            cell: CellId(id),
+            source: target.map(HostId),
+            target: target.map(HostId),
+            created_at,
+            updated_at: created_at,
+            fault,
+        },
+    )
+}
+
+fn consumer() -> impl Strategy<Value = placement::Change> {
+    let allocation = (uuid(), any::<u16>(), any::<u32>());
+    let allocation = allocation.prop_map(|(provider, class, amount)| AllocationFact {
+        provider,
+        class: ClassId(class),
+        amount,
+    });
+    (
+        uuid(),
+        any::<u64>(),
+        text(),
+        of(text()),
+        time(),
+        vec(allocation, 0..5),
+    )
+        .prop_map(
+            |(consumer, generation, project, consumer_type, at, allocations)| {
+                placement::Change::ConsumerSet {
+                    consumer: ConsumerUuid::from_uuid(consumer),
+                    generation,
+                    user: project.clone(),
+                    project,
+                    consumer_type,
+                    at,
+                    allocations,
+                }
+            },
+        )
+}
+
+fn inventory() -> impl Strategy<Value = placement::Change> {
+    let numbers = (any::<i32>(), any::<i32>(), -1e9f64..1e9);
+    (uuid(), any::<u16>(), numbers, time()).prop_map(|(provider, class, numbers, at)| {
+        let (total, reserved, allocation_ratio) = numbers;
+        placement::Change::InventorySet {
+            provider,
+            class: ClassId(class),
+            inventory: Inventory {
+                total,
+                reserved,
+                min_unit: 1,
+                max_unit: total,
+                step_size: 1,
+                allocation_ratio,
+            },
+            at,
+        }
+    })
+}
+
+fn of_control() -> impl Strategy<Value = control::Change> {
+    let boxed = |row: Option<Spec>| row.map(Box::new);
+    prop_oneof![
+        consumer().prop_map(control::Change::Placement),
+        inventory().prop_map(control::Change::Placement),
+        prop_oneof![
+            (uuid(), of(spec()))
+                .prop_map(move |(id, row)| Change::Spec(InstanceId(id), boxed(row))),
+            (uuid(), of(mapping()))
+                .prop_map(|(id, row)| Change::Mapping(InstanceId(id), row.map(Box::new))),
+            (uuid(), of(labels()))
+                .prop_map(|(id, row)| Change::Labels(InstanceId(id), row.map(Box::new))),
+            (uuid(), of(migration()))
+                .prop_map(|(id, row)| Change::Migration(MigrationId(id), row.map(Box::new))),
+        ]
+        .prop_map(control::Change::Conductor),
+    ]
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    (uuid(), any::<u32>()).prop_map(|(host, number)| Place {
+        host: HostId(host),
+        number,
+    })
+}
+
+fn instance() -> impl Strategy<Value = Instance> {
+    (
+        of(place()),
+        of(text()),
+        any::<u64>(),
+        any::<u32>(),
+        of(fault()),
+        time(),
+    )
+        .prop_map(
+            |(guest, zone, claim, attempt, fault, created_at)| Instance {
+                vm_state: VmState::Error,
+                guest,
+                zone,
+                claim,
+                attempt,
+                turn: attempt,
+                actions: attempt,
+                fault,
+                created_at,
+                updated_at: created_at,
+            },
+        )
+}
+
+fn job() -> impl Strategy<Value = Job> {
+    let target = (candidate(), any::<u32>());
+    let target = target.prop_map(|(candidate, number)| Target { candidate, number });
+    let places = vec(place(), 0..3);
+    (
+        of(uuid()),
+        time(),
+        of(target),
+        vec(candidate(), 0..3),
+        of(spec()),
+        places,
+    )
+        .prop_map(
+            |(migration, since, target, alternates, spec, clearing)| Job {
+                kind: JobKind::Move(MoveKind::Resize),
+                migration: migration.map(MigrationId),
+                stage: Stage::Step(Step::Arrive),
+                since,
+                deadline: migration.map(|_| since),
+                target,
+                alternates,
+                origin: clearing.first().copied(),
+                spec,
+                state_before: VmState::Active,
+                is_broken: migration.is_some(),
+                fault: None,
+                clearing,
+            },
+        )
+}
+
+fn of_cell() -> impl Strategy<Value = CellChange> {
+    prop_oneof![
+        (uuid(), of(instance()))
+            .prop_map(|(id, row)| CellChange::Instance(InstanceId(id), row.map(Box::new))),
+        (uuid(), of(job()))
+            .prop_map(|(id, row)| CellChange::Job(InstanceId(id), row.map(Box::new))),
+        (place(), of(time())).prop_map(|(place, at)| {
+            let key = (place.host, InstanceId(place.host.0), place.number);
+            CellChange::Guest(key, at.map(Box::new))
+        }),
+    ]
+}
+
+fn envelope() -> impl Strategy<Value = Envelope> {
+    (
+        uuid(),
+        spec(),
+        candidate(),
+        vec(candidate(), 0..3),
+        any::<u64>(),
+        time(),
+    )
+        .prop_map(
+            |(id, spec, selection, alternates, claim, sent_at)| Envelope {
+                sent_at,
+                message: Message::Create(Box::new(Create {
+                    instance: InstanceId(id),
+                    spec,
+                    selection,
+                    alternates,
+                    claim,
+                })),
+            },
+        )
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let properties = vec((text(), text()), 0..3);
+    let put = (uuid(), any::<u32>(), amounts(), of(uuid()), properties);
+    prop_oneof![
+        any::<u64>().prop_map(Entry::Session),
+        put.prop_map(|(id, number, amounts, group, image_properties)| {
+            let guest = GuestRow {
+                state: GuestStateName::Left,
+                amounts,
+                group,
+                image_properties,
+            };
+            Entry::Put(HostId(id), (InstanceId(id), number), guest)
+        }),
+    ]
+}
+
+/// Numbers, texts and lists of each kind.
+type Basics = (
+    (u8, u16, u32),
+    (u64, i32, i64),
+    (bool, String, Option<Vec<(String, BTreeMap<u16, i64>)>>),
+);
+
+fn basics() -> impl Strategy<Value = Basics> {
+    let list = vec((text(), btree_map(any::<u16>(), any::<i64>(), 0..3)), 0..3);
+    (
+        any::<(u8, u16, u32)>(),
+        any::<(u64, i32, i64)>(),
+        (any::<bool>(), text(), of(list)),
+    )
+}
+
+fn assert_reads<T: Form + PartialEq + Debug>(value: &T, layout: Layout) -> Vec<u8> {
+    let mut out = Writer::new(Vec::new(), layout);
+    value.write(&mut out);
+    let bytes = out.into_bytes();
+    let mut from = Reader::new(&bytes, layout);
+    assert_eq!(T::read(&mut from).as_ref(), Ok(value));
+    assert_eq!(from.end(), Ok(()));
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn basic_values_are_as_postcard_writes_them(value in basics(), ratio in any::<f64>()) {
+        let bytes = assert_reads(&value, Layout::Positional);
+        prop_assert_eq!(&bytes, &postcard::to_stdvec(&value).unwrap());
+        prop_assert_eq!(bytes, assert_reads(&value, Layout::Growing));
+        prop_assume!(!ratio.is_nan());
+        let bytes = assert_reads(&ratio, Layout::Positional);
+        prop_assert_eq!(bytes, postcard::to_stdvec(&ratio).unwrap());
+    }
+
+    #[test]
+    fn facts_of_control_read_as_written(changes in vec(of_control(), 0..6)) {
+        let mut record = Vec::new();
+        form::encode(&changes, &mut record);
+        prop_assert_eq!(&form::decode(&record).unwrap(), &changes);
+        assert_reads(&changes, Layout::Positional);
+    }
+
+    #[test]
+    fn facts_of_a_cell_read_as_written(changes in vec(of_cell(), 0..6)) {
+        let mut record = Vec::new();
+        cell::encode(&changes, &mut record);
+        prop_assert_eq!(&cell::decode(&record).unwrap(), &changes);
+        assert_reads(&changes, Layout::Positional);
+    }
+
+    #[test]
+    fn entries_of_agents_read_as_written(entry in entry()) {
+        prop_assert_eq!(&guests::decode(guests::VERSION, &guests::encode(&entry)).unwrap(), &entry);
+        let bytes = assert_reads(&entry, Layout::Positional);
+        prop_assert_eq!(&guests::decode(1, &bytes).unwrap(), &entry);
+    }
+
+    #[test]
+    fn messages_read_as_written(list in vec(envelope(), 0..6), bytes_max in 0..2000usize) {
+        for version in Versions::HERE.oldest..=Versions::HERE.newest {
+            let parts = message::encode_parts(version, &list, bytes_max).unwrap();
+            let mut read = Vec::new();
+            for part in &parts {
+                let some: Vec<Envelope> = message::decode(version, &part.bytes).unwrap();
+                prop_assert_eq!(some.len(), part.count);
+                read.extend(some);
+            }
+            prop_assert_eq!(&read, &list);
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_a_panic(
+        changes in vec(of_control(), 1..4),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut record = Vec::new();
+        form::encode(&changes, &mut record);
+        let at = at.index(record.len());
+        record[at] = byte;
+        drop(form::decode(&record));
+        drop(cell::decode(&record));
+        drop(guests::decode(1 + byte % 2, &record));
+        record.truncate(at);
+        drop(form::decode(&record));
+    }
+}
