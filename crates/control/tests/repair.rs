@@ -38,8 +38,8 @@ async fn active(site: &Site, count: usize, vcpus: u32) {
     }
 }
 
-fn report(site: &Site, host: Uuid, guest: Uuid) {
-    let came = Box::new(guest(guest));
+fn report(site: &Site, host: Uuid, uuid: Uuid) {
+    let came = Box::new(guest(uuid));
     let update = HostUpdate::InstanceCame(came, Load::default());
     site.runtime
         .ranker()
