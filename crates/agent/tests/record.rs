@@ -6,7 +6,7 @@
 )]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use placewright_agent::record::{Guest, GuestKey, GuestState, Record, RecordError};
 use placewright_conductor::ids::NUMBER_END;
@@ -87,9 +87,13 @@ fn golden_guests() -> Vec<(HostId, GuestKey, Guest)> {
         .collect()
 }
 
-fn golden(version: u8) -> Vec<u8> {
+fn golden_file(version: u8) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let hex = fs::read_to_string(folder.join(format!("guests_{version}.hex"))).unwrap();
+    folder.join(format!("guests_{version}.hex"))
+}
+
+fn golden(version: u8) -> Vec<u8> {
+    let hex = fs::read_to_string(golden_file(version)).unwrap();
     let pairs = hex.trim().as_bytes().chunks(2);
     pairs
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
@@ -142,7 +146,14 @@ fn a_file_is_written_as_its_version_says() {
     assert_eq!(record.next_session(300, 0), Some(300));
     record.write().unwrap();
     drop(record);
-    assert_eq!(fs::read(&path).unwrap(), golden(2));
+    let bytes = fs::read(&path).unwrap();
+    let file = golden_file(2);
+    if !file.exists() {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        fs::write(&file, hex + "\n").unwrap();
+        panic!("{} was written: commit it", file.display());
+    }
+    assert_eq!(bytes, golden(2));
 }
 
 #[test]
