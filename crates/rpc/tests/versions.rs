@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod peers;
 
 use std::net::SocketAddr;

@@ -1,7 +1,5 @@
 //! A cell and a placement with prepared answers, and a server for them.
 
-#![allow(dead_code, reason = "each test uses another part of them")]
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
