@@ -14,7 +14,7 @@ use placewright_conductor::{
 };
 use placewright_placement::group::{Relation, Rule, Scope};
 use placewright_placement::{self as placement, Inventory, Timestamp};
-use placewright_testing::world::{World, candidate, cell, host, instance, migration};
+use placewright_testing::world::{World, candidate, cell, host, instance, migration, spec};
 use uuid::Uuid;
 
 const STORAGE: HostId = HostId(Uuid::from_u128(0x570));
@@ -331,7 +331,7 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
         spec: Spec {
             group: Some(group),
             rules: vec![apart.clone()].into(),
-            ..world::spec(world.at)
+            ..spec(world.at)
         },
     });
     world.conduct(Command::CreateBuilds {
