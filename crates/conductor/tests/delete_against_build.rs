@@ -1,8 +1,6 @@
 //! A model test: a delete at every point of every order in which a build's messages may arrive.
 //! Whatever the order, nothing of the instance is left.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
-
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher as _};
 
