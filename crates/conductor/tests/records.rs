@@ -14,7 +14,7 @@ use placewright_conductor::{
 };
 use placewright_placement::group::{Relation, Rule, Scope};
 use placewright_placement::{self as placement, Inventory, Timestamp};
-use placewright_testing::world::{World, candidate, cell, host, instance, migration, spec};
+use placewright_testing::world::{World, candidate, cell, host, instance, migration};
 use uuid::Uuid;
 
 const STORAGE: HostId = HostId(Uuid::from_u128(0x570));
@@ -131,10 +131,10 @@ fn a_move_holds_both_hosts_but_one_disk_on_shared_storage() {
             assert_eq!(both.map(|host| used(&world, host)), hosts);
             assert_eq!(used(&world, STORAGE), disk);
             // A repeated ask gets the same answer, an earlier one none.
-            let digest = world.control.digest();
+            let digest = placewright_records::control::digest(&world.control);
             assert_eq!(settle(&mut world, 3, keep), Answer::Done);
             assert_eq!(settle(&mut world, 2, keep), Answer::Stale);
-            assert_eq!(world.control.digest(), digest);
+            assert_eq!(placewright_records::control::digest(&world.control), digest);
         }
     }
 }
@@ -331,7 +331,7 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
         spec: Spec {
             group: Some(group),
             rules: vec![apart.clone()].into(),
-            ..spec(world.at)
+            ..placewright_testing::world::spec(world.at)
         },
     });
     world.conduct(Command::CreateBuilds {
