@@ -6,7 +6,6 @@
 pub mod aggregate;
 pub mod amounts;
 pub mod config;
-pub mod contention;
 pub mod cpu_set;
 pub mod dynamic;
 pub mod error;

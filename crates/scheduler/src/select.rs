@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use placewright_placement::{ConsumerUuid, QueryRefusal, State, Timestamp};
+use placewright_placement::{ConsumerUuid, ProviderId, QueryRefusal, State, Timestamp};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -70,6 +70,9 @@ pub struct Scope {
     pub without_cells: Vec<Uuid>,
     /// These slots are excluded, in any order.
     pub without: Vec<u32>,
+    /// Other instances of the request that are about to be claimed together with this one, with
+    /// their hosts: the hard rules of groups and topology hold beside them.
+    pub placed: Vec<(ConsumerUuid, ProviderId)>,
 }
 
 /// The algorithm by which hosts are ranked.
@@ -290,7 +293,8 @@ impl Scheduler {
         self.shelf.note(self.hosts.take_touched());
         self.hosts.note_request(request);
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
-        let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance))?;
+        let instance = ConsumerUuid::from_uuid(scope.instance);
+        let rules = Rules::beside(state, request, instance, &scope.placed)?;
         let own_rules = &prepared.translation.rules;
         let by_rules = rules.named(state);
         let named = match (by_rules.as_ref(), compiled.filters.named()) {

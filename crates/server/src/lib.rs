@@ -31,6 +31,7 @@ mod http;
 mod machine;
 mod metrics;
 mod options;
+pub mod placer;
 mod polls;
 mod scheduler;
 mod server;

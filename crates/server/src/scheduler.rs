@@ -17,7 +17,6 @@ use hyper::{Request, Response};
 use parking_lot::Mutex;
 use placewright_auth::Target;
 use placewright_placement::{Command, Outcome, Refusal, State, Timestamp};
-use placewright_scheduler::contention::Contention;
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::request::{self, Unreadable};
 use placewright_scheduler::select::Scheduler;
@@ -35,6 +34,7 @@ use crate::http::routes::{self, Needs};
 use crate::http::service::{Exchange, Service, answer, checks};
 use crate::metrics::HttpMetrics;
 use crate::options::ServerOptions;
+use crate::placer::Contention;
 use crate::server::HttpService;
 
 mod capacity;
@@ -270,7 +270,7 @@ async fn run(path: &Path, method: &str, call: &Call<'_>) -> Answer<Reply> {
     match (path.route, method) {
         (Route::Destinations, _) => destinations::select(call).await,
         (Route::Capacity, _) => capacity::count(call).await,
-        (Route::Claim, "POST") => claims::claim(call, uuid).await,
+        (Route::Claim, "POST") => claims::claim_kept(call, uuid).await,
         (Route::Claim, _) => claims::release(call, uuid).await,
         (Route::Swap, _) => claims::swap(call, uuid).await,
         (Route::Hosts, _) => hosts::list(call),

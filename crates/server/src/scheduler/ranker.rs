@@ -13,9 +13,10 @@ use uuid::Uuid;
 
 use super::cause::Cause;
 pub use super::reasons::Moment;
-use super::why::Why;
+use super::why::{Beside, Why};
 use super::{Core, SchedulerService, now};
 use crate::machine::ControlMachine;
+use crate::placer::Contention;
 
 /// A handle on the scheduler of a [`SchedulerService`]. Clones refer to the same scheduler.
 #[derive(Clone)]
@@ -70,6 +71,17 @@ impl Ranker {
         })
     }
 
+    /// How often others were faster lately.
+    #[must_use]
+    pub fn contention(&self) -> Contention {
+        *self.core.contention.lock()
+    }
+
+    /// Records the outcome of claims. The scheduler must not be waited for meanwhile.
+    pub fn note<T>(&self, outcome: impl FnOnce(&mut Contention) -> T) -> T {
+        outcome(&mut self.core.contention.lock())
+    }
+
     /// The present moment, as [`Self::explain`] needs it.
     #[must_use]
     pub fn moment(&self) -> Moment {
@@ -90,7 +102,9 @@ impl Ranker {
         let reasons = &self.core.reasons;
         let reason = reasons.find(self.engine(), &prepared.query, since);
         let why = self.decide(|scheduler, control| {
-            Why::find(scheduler, &control.placement, request, instance, reason)
+            let beside = Beside::default();
+            let state = &control.placement;
+            Why::find(scheduler, state, request, instance, reason, &beside)
         });
         Explained {
             sentence: why.sentence(),

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::http::body::Body;
 use crate::http::error::{ApiError, title};
 use crate::http::service::Exchange;
+use crate::placer::LookRefusal;
 use crate::scheduler::cause::Cause;
 use crate::scheduler::why::Why;
 
@@ -207,6 +208,15 @@ impl From<SelectRefusal> for Refused {
         match refusal {
             SelectRefusal::BadRequest(bad) => bad.into(),
             SelectRefusal::Query(query) => query.into(),
+        }
+    }
+}
+
+impl From<LookRefusal> for Refused {
+    fn from(refusal: LookRefusal) -> Self {
+        match refusal {
+            LookRefusal::Prepare(prepare) => prepare.into(),
+            LookRefusal::Select(select) => select.into(),
         }
     }
 }
