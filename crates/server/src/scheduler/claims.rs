@@ -212,12 +212,24 @@ impl Core {
         Ok(released.map(drop))
     }
 
+    /// Submits a claim again whose answer the store lost, until there is an answer: from then on the
+    /// state says whether it took effect. A release alone would not do, because one that is refused
+    /// writes nothing, and so does not learn what the store has.
+    pub(super) async fn make_certain(&self, claim: Command) {
+        let mut wait = RELEASE_RETRY;
+        for _ in 0..RELEASES_MAX {
+            if self.submit(claim.clone()).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+        tracing::error!("it is not known whether a claim of a failed request was kept");
+    }
+
     /// Releases what a request claimed at a certain time before it failed, and retries while the
     /// store fails. A later claim by others for the same consumer stays.
-    ///
-    /// `is_unsure`: the store lost the answer to the claim, which may take effect with the next
-    /// command.
-    pub(super) async fn undo(&self, consumer: Uuid, at: Timestamp, mut is_unsure: bool) {
+    pub(super) async fn undo(&self, consumer: Uuid, at: Timestamp) {
         let uuid = ConsumerUuid::from_uuid(consumer);
         let mut wait = RELEASE_RETRY;
         for _ in 0..RELEASES_MAX {
@@ -227,13 +239,12 @@ impl Core {
             });
             let generation = match seen {
                 Some((generation, allocated_at)) if allocated_at == at => generation,
-                None if is_unsure => 1,
                 Some(_) | None => return,
             };
             match self.submit(claim::give_back(uuid, generation, now())).await {
                 Ok(Ok(_)) => return self.note_departure(consumer),
-                // Now the state is what the store has, so the next look is certain.
-                Ok(Err(_)) => is_unsure = false,
+                // It changed meanwhile, so the next look decides.
+                Ok(Err(_)) => {}
                 Err(_) => tokio::time::sleep(wait).await,
             }
             wait *= 2;

@@ -150,7 +150,7 @@ impl Round {
             let fitting = match self.claim(&mut placing).await {
                 Ok(fitting) => fitting,
                 Err(refused) => {
-                    self.undo(&placing, refused.status() == 503).await;
+                    self.undo(&mut placing, refused.status() == 503).await;
                     self.give_up(&mut placing);
                     return Err(refused);
                 }
@@ -276,15 +276,20 @@ impl Round {
 
     /// Releases what was claimed. When the store failed, the claim under way may have been kept all
     /// the same, so it is released too.
-    async fn undo(&self, placing: &Placing, is_unsure: bool) {
-        let mut consumers: Vec<(Uuid, bool)> = placing.claimed().map(|one| (one, false)).collect();
-        if is_unsure {
-            consumers.extend(placing.claiming().map(|one| (one, true)));
+    async fn undo(&self, placing: &mut Placing, is_unsure: bool) {
+        let mut consumers: Vec<Uuid> = placing.claimed().collect();
+        let mut unsure = None;
+        if is_unsure && placing.claiming().next().is_some() {
+            consumers.extend(placing.claiming());
+            unsure = Some(placing.claim(&self.wish.project, &self.wish.user, self.at));
         }
         let (core, at) = (Arc::clone(&self.core), self.at);
         let undoing = tokio::spawn(async move {
-            for (consumer, is_unsure) in consumers {
-                core.undo(consumer, at, is_unsure).await;
+            if let Some(claim) = unsure {
+                core.make_certain(claim).await;
+            }
+            for consumer in consumers {
+                core.undo(consumer, at).await;
             }
         });
         // After the time-out it continues in the background.
