@@ -32,7 +32,7 @@ mod turn;
 pub use contention::Contention;
 pub use count::{Correction, Expected, arrive, correct, depart};
 pub use demand::Demand;
-pub use placing::{LookRefusal, Looked, Next, Placing, Selected, LookContext};
+pub use placing::{LookContext, LookRefusal, Looked, Next, Placing, Selected};
 pub(crate) use search::EXPLAINED_MAX;
 pub use search::{Found, Offer, Search, Weighed, Weighing};
 pub use turn::Turn;
