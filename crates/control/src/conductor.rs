@@ -12,9 +12,9 @@ use placewright_engine::{Engine, Reading, SubmitError};
 use placewright_link::{Act, CellLink, Coming, LinkError};
 use placewright_placement::Timestamp;
 
-use crate::machine::ControlMachine;
 use crate::clock::Clock;
 pub(crate) use crate::clock::now;
+use crate::machine::ControlMachine;
 use crate::options::Options;
 use crate::views::Views;
 

@@ -12,8 +12,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::options::{OPTIONS, Options};
-pub use placewright_errors::chain;
 pub use flags::{Flags, FlagsOf};
+pub use placewright_errors::chain;
 pub use reads::{AgentFlags, AllFlags, CellFlags, ControlFlags, UpFlags};
 
 /// The source of a value.

@@ -12,7 +12,8 @@ use placewright_conductor::cell_conductor::{Effect, Event};
 use placewright_conductor::super_conductor::{Command, NewBuild};
 use placewright_conductor::{CellId, Control, HostId, Spec};
 use placewright_control::{
-    CellConfig, Clock, Conductor, ControlMachine, Options, Ranker, Runtime, Views, now, submit_placement,
+    CellConfig, Clock, Conductor, ControlMachine, Options, Ranker, Runtime, Views, now,
+    submit_placement,
 };
 use placewright_engine::Engine;
 use placewright_journal::{Journal, MemoryJournal, SqliteJournal, SqliteOptions};

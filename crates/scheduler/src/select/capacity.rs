@@ -138,6 +138,7 @@ impl Scheduler {
                 cell: None,
                 without_cells: Vec::new(),
                 without: without.clone(),
+                placed: Vec::new(),
             };
             let ranked = self.rank(state, request, prepared, &scope)?;
             if ranked.is_empty() {
