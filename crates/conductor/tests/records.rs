@@ -331,7 +331,7 @@ fn a_rule_that_names_nobody_is_about_the_members_of_the_group() {
         spec: Spec {
             group: Some(group),
             rules: vec![apart.clone()].into(),
-            ..world::spec(world.at)
+            ..placewright_testing::world::spec(world.at)
         },
     });
     world.conduct(Command::CreateBuilds {

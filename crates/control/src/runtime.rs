@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use placewright_conductor::CellId;
-use placewright_conductor::control::{Change, Control};
+use placewright_conductor::control::Change;
 use placewright_conductor::super_conductor::{self, Command, Refusal};
 use placewright_engine::{Entries, FollowError, Follower, Machine as _, SubmitError};
 use placewright_link::CellLink;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
+#[allow(dead_code, reason = "others use the rest")]
 mod peers;
 
 use std::net::SocketAddr;

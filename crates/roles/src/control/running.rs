@@ -94,10 +94,7 @@ impl Running {
         let (vital, health) = health::start(sockets.health.take())?;
         let (mut inherited, engine) = tokio::select! {
             opened = take_over(inherited, options, observer) => opened?,
-            () = nth(stops, 1) => {
-                tracing::info!("stopped while the state was being loaded");
-                return Ok(None);
-            }
+            () = nth(stops, 1) => return Ok(stopped_while_loading()),
         };
         let threads = ApiThreads::start(options)?;
         let placement = Placement::new(engine.clone(), claims);
@@ -110,25 +107,21 @@ impl Running {
         );
         let gateway = with_threads_and_store(gateway, &threads, &placement);
         let ranker = Ranker::new(engine.clone(), checked.scheduler);
-        let keep = wire::keep(options);
-        let (shared, state) = (Arc::clone(&gateway), placement.clone());
-        let scheduler = SchedulerService::new(shared, state, ranker.clone(), keep);
-        let of_placement = wire::placement(options);
-        let service = PlacementService::new(Arc::clone(&gateway), placement, of_placement);
-        let placement = Server::<PlacementService>::new(service).with_limits(shares.api);
+        let scheduler = scheduler_api(options, &gateway, &placement, &ranker);
+        let placement = placement_api(options, &gateway, placement).with_limits(shares.api);
         let service = placement.service();
         let conducts = cells > 0 || sockets.conduct() || !options.control.cells.0.is_empty();
         let runtime = conducts
             .then(|| conduct(options, &engine, ranker, service, audits))
             .transpose()?;
         let mut open = |socket| Port::open_maybe(socket, &mut inherited);
-        let compute = open(sockets.compute)?
-            .zip(runtime.as_ref())
-            .map(|(port, runtime)| {
+        let compute = match (open(sockets.compute)?, &runtime) {
+            (Some(port), Some(runtime)) => {
                 let service = compute_api(options, &gateway, runtime)?;
-                anyhow::Ok((Server::new(service).with_limits(shares.api), port))
-            })
-            .transpose()?;
+                Some((Server::new(service).with_limits(shares.api), port))
+            }
+            _ => None,
+        };
         let scheduler = open(sockets.scheduler)?
             .map(|port| (Server::new(scheduler).with_limits(shares.api), port));
         let asks = sockets.asks.map(Socket::listen).transpose()?;
@@ -301,6 +294,36 @@ impl Running {
         }
         asks.context("cells cannot reach placement")
     }
+}
+
+fn stopped_while_loading() -> Option<Running> {
+    tracing::info!("stopped while the state was being loaded");
+    None
+}
+
+/// The scheduler API on the handles of placement and of the scheduler.
+fn scheduler_api(
+    options: &Options,
+    gateway: &Arc<Gateway>,
+    placement: &Placement,
+    ranker: &Ranker,
+) -> SchedulerService {
+    let (gateway, placement) = (Arc::clone(gateway), placement.clone());
+    SchedulerService::new(gateway, placement, ranker.clone(), wire::keep(options))
+}
+
+/// The Placement API on the handle of placement.
+fn placement_api(
+    options: &Options,
+    gateway: &Arc<Gateway>,
+    placement: Placement,
+) -> Server<PlacementService> {
+    let gateway = Arc::clone(gateway);
+    Server::new(PlacementService::new(
+        gateway,
+        placement,
+        wire::placement(options),
+    ))
 }
 
 /// A gateway that runs costly requests on their threads, and reports when the store fails.
