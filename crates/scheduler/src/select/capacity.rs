@@ -135,10 +135,8 @@ impl Scheduler {
             let scope = Scope {
                 instance,
                 count: HOSTS_OF_CLAIM,
-                cell: None,
-                without_cells: Vec::new(),
                 without: without.clone(),
-                placed: Vec::new(),
+                ..Scope::default()
             };
             let ranked = self.rank(state, request, prepared, &scope)?;
             if ranked.is_empty() {
