@@ -2,24 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use placewright_control::{Cause, ControlMachine, now};
+use placewright_control::placer::claim::{self, Claimant};
+use placewright_control::{Cause, ControlMachine, now, placer};
 use placewright_http::Reply;
 use placewright_placement::{
-    Command, ConsumerClaim, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome,
-    Refusal, Timestamp,
+    Command, ConsumerGeneration, ConsumerUuid, Outcome, Refusal, Timestamp,
 };
 use placewright_scheduler::host_state::InstanceReport;
-use placewright_scheduler::host_table::HostTable;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::allocation_request::AllocationRequestTold;
-use crate::kept::{Kept, Wish};
+use crate::kept::{Kept, Rules, Wish};
 use crate::refused::{Answer, Refused, code};
 use crate::shared::{Call, Core, json};
-
-/// The type of the consumers.
-const CONSUMER_TYPE: &str = "INSTANCE";
 
 /// How often a release is tried when the store fails; the wait doubles each time.
 const RELEASES_MAX: u32 = 16;
@@ -52,48 +48,22 @@ struct Claimed<'a> {
     allocation_request: AllocationRequestTold<'a>,
 }
 
-/// The consumer of a claim, with its owner.
-#[derive(Debug)]
-pub(crate) struct Claimant {
-    pub(crate) consumer: ConsumerUuid,
-    pub(crate) generation: ConsumerGeneration,
-    pub(crate) project: String,
-    pub(crate) user: String,
-    pub(crate) consumer_type: Option<String>,
-    /// The time of the claim.
-    pub(crate) at: Timestamp,
-}
-
-impl Claimant {
-    /// A consumer without allocations.
-    pub(crate) fn new(consumer: Uuid, project: &str, user: &str, at: Timestamp) -> Self {
-        Self {
-            consumer: ConsumerUuid::from_uuid(consumer),
-            generation: ConsumerGeneration::Is(None),
-            project: project.to_owned(),
-            user: user.to_owned(),
-            consumer_type: Some(CONSUMER_TYPE.to_owned()),
-            at,
-        }
-    }
-}
-
-/// The outcome of an attempt to claim.
-pub(crate) enum Attempt {
-    /// The candidate with this index was claimed.
-    Done(usize),
-    /// None of the candidates fits any more; with the refusal of the first.
+/// The outcome of an attempt to claim a candidate.
+enum Attempt {
+    /// It is claimed.
+    Done,
+    /// It does not fit any more, for this reason.
     NothingFits(Option<Refusal>),
 }
 
-pub(crate) async fn claim(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
+pub(crate) async fn claim_kept(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
     let body: ClaimBody = call.read()?;
     let kept = find(call.core, body.candidate)?;
     let project = body.project.unwrap_or_else(|| kept.wish.project.clone());
     let user = body.user.unwrap_or_else(|| kept.wish.user.clone());
     check_owner("project", &project)?;
     check_owner("user", &user)?;
-    let claimant = Claimant::new(consumer, &project, &user, now());
+    let claimant = Claimant::new(consumer, &project, &user);
     take(call.core, claimant, consumer, body.candidate, &kept).await
 }
 
@@ -109,7 +79,6 @@ pub(crate) async fn swap(call: &Call<'_>, consumer: Uuid) -> Answer<Reply> {
             project: state.project_name(found.project).to_owned(),
             user: state.user_name(found.user).to_owned(),
             consumer_type: None,
-            at: now(),
         })
     });
     let claimant = found.await.ok_or_else(|| holds_nothing(consumer))?;
@@ -155,13 +124,9 @@ async fn take(
     kept: &Kept,
 ) -> Answer<Reply> {
     let is_swap = claimant.consumer_type.is_none();
-    let candidates = vec![kept.candidate.clone()];
     core.ensure_group(&kept.wish).await?;
-    match core
-        .attempt(claimant, &kept.wish, &kept.rules, candidates)
-        .await?
-    {
-        Attempt::Done(_) => json(
+    match core.attempt(claimant, consumer, kept).await? {
+        Attempt::Done => json(
             200,
             &Claimed {
                 consumer,
@@ -203,41 +168,25 @@ impl Core {
             .map_err(|refusal| Refused::field("request.instance_group", refusal.to_string()))
     }
 
-    /// Claims the first candidate that fits, and counts the instance on its host.
-    pub(crate) async fn attempt(
-        &self,
-        claimant: Claimant,
-        wish: &Wish,
-        rules: &crate::kept::Rules,
-        candidates: Vec<IntentCandidate>,
-    ) -> Answer<Attempt> {
+    /// Claims a kept candidate, and counts the instance on its host.
+    async fn attempt(&self, claimant: Claimant, instance: Uuid, kept: &Kept) -> Answer<Attempt> {
         let consumer = claimant.consumer;
-        let hosts: Vec<Uuid> = candidates.iter().map(|one| one.host).collect();
-        let mut rules = rules.clone();
-        rules
-            .iter_mut()
-            .for_each(|one| one.others.retain(|other| *other != consumer));
-        let intent = Intent {
-            consumer,
-            generation: claimant.generation,
-            project: claimant.project,
-            user: claimant.user,
-            consumer_type: claimant.consumer_type,
-            group: wish.group.as_ref().map(|(group, _)| *group),
-            rules,
-            candidates,
-            alongside: Vec::new(),
-        };
-        let command = Command::ClaimFirst {
-            intents: vec![intent],
-            least: 1,
-            at: claimant.at,
-        };
+        let mut rules = Rules::clone(&kept.rules);
+        for rule in &mut rules {
+            rule.others.retain(|other| *other != consumer);
+        }
+        let group = kept.wish.group.as_ref().map(|(group, _)| *group);
+        let intent = claimant.intent(group, rules, vec![kept.candidate.clone()]);
+        let command = claim::first_that_fit(vec![intent], 1, now());
         match self.submit(command).await? {
-            Ok(Outcome::Claimed(chosen)) => {
-                let chosen = chosen.first().copied().flatten().unwrap_or(0) as usize;
-                self.note_arrival(consumer, hosts.get(chosen).copied(), wish);
-                Ok(Attempt::Done(chosen))
+            Ok(Outcome::Claimed(_)) => {
+                let report = InstanceReport {
+                    uuid: instance,
+                    group,
+                    image_properties: kept.wish.image_properties.iter().cloned().collect(),
+                };
+                self.change_hosts(|hosts| placer::arrive(hosts, kept.candidate.host, &report));
+                Ok(Attempt::Done)
             }
             Ok(_) => Err(Refused::new(
                 500,
@@ -247,28 +196,37 @@ impl Core {
             Err(Refusal::NothingFits { first, .. }) => {
                 Ok(Attempt::NothingFits(first.map(|first| *first)))
             }
-            Err(refusal) => Err(told(&refusal)),
+            Err(refusal) => Err(refusal_of(&refusal)),
         }
     }
 
     /// Releases what a consumer holds; the inner error says that it holds nothing.
     pub(crate) async fn release(&self, consumer: Uuid) -> Answer<Result<(), Refusal>> {
-        let command = Command::Release {
-            consumer: ConsumerUuid::from_uuid(consumer),
-        };
-        let released = self.submit(command).await?;
+        let released = self.submit(claim::release(consumer)).await?;
         if released.is_ok() {
             self.note_departure(consumer);
         }
         Ok(released.map(drop))
     }
 
+    /// Submits a claim again whose answer the store lost, until there is an answer: from then on the
+    /// state says whether it took effect. A release alone would not do, because one that is refused
+    /// writes nothing, and so does not learn what the store has.
+    pub(crate) async fn make_certain(&self, claim: Command) {
+        let mut wait = RELEASE_RETRY;
+        for _ in 0..RELEASES_MAX {
+            if self.submit(claim.clone()).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+        tracing::error!("it is not known whether a claim of a failed request was kept");
+    }
+
     /// Releases what a request claimed at a certain time before it failed, and retries while the
     /// store fails. A later claim by others for the same consumer stays.
-    ///
-    /// `is_unsure`: the store lost the answer to the claim, which may take effect with the next
-    /// command.
-    pub(crate) async fn undo(&self, consumer: Uuid, at: Timestamp, mut is_unsure: bool) {
+    pub(crate) async fn undo(&self, consumer: Uuid, at: Timestamp) {
         let uuid = ConsumerUuid::from_uuid(consumer);
         let mut wait = RELEASE_RETRY;
         for _ in 0..RELEASES_MAX {
@@ -278,13 +236,12 @@ impl Core {
             });
             let generation = match seen {
                 Some((generation, allocated_at)) if allocated_at == at => generation,
-                None if is_unsure => 1,
                 Some(_) | None => return,
             };
-            match self.submit(forget(uuid, generation)).await {
+            match self.submit(claim::give_back(uuid, generation, now())).await {
                 Ok(Ok(_)) => return self.note_departure(consumer),
-                // Now the state is what the store has, so the next look is certain.
-                Ok(Err(_)) => is_unsure = false,
+                // It changed meanwhile, so the next look decides.
+                Ok(Err(_)) => {}
                 Err(_) => tokio::time::sleep(wait).await,
             }
             wait *= 2;
@@ -306,51 +263,9 @@ impl Core {
         holding.map_or(Ok(()), |consumer| Err(exists(&consumer)))
     }
 
-    /// Counts an instance on the host where it was placed, and on no other.
-    fn note_arrival(&self, consumer: ConsumerUuid, host: Option<Uuid>, wish: &Wish) {
-        let (Some(host), Ok(uuid)) = (host, consumer.as_str().parse()) else {
-            return;
-        };
-        let report = InstanceReport {
-            uuid,
-            group: wish.group.as_ref().map(|(group, _)| *group),
-            image_properties: wish.image_properties.iter().cloned().collect(),
-        };
-        self.change_hosts(|hosts| {
-            forget_expected(hosts, uuid, Some(host));
-            if let Some((slot, _)) = hosts.by_uuid(host) {
-                hosts.add_pending_instance(slot, &report);
-            }
-        });
-    }
-
     /// Removes the expectation of an instance that its host has not reported yet.
     fn note_departure(&self, consumer: Uuid) {
-        self.change_hosts(|hosts| forget_expected(hosts, consumer, None));
-    }
-}
-
-/// Removes the expectation of an instance from all hosts but one.
-fn forget_expected(hosts: &mut HostTable, consumer: Uuid, except: Option<Uuid>) {
-    for slot in hosts.hosts_of(consumer).to_vec() {
-        if hosts.get(slot).map(|host| host.uuid) != except {
-            hosts.remove_pending_instance(slot, consumer);
-        }
-    }
-}
-
-/// The command that releases all allocations of a consumer of this generation.
-fn forget(consumer: ConsumerUuid, generation: u64) -> Command {
-    Command::Claim {
-        consumers: vec![ConsumerClaim {
-            consumer,
-            generation: ConsumerGeneration::Is(Some(generation)),
-            project: String::new(),
-            user: String::new(),
-            consumer_type: None,
-            allocations: Vec::new(),
-        }],
-        at: now(),
+        self.change_hosts(|hosts| placer::depart(hosts, consumer));
     }
 }
 
@@ -361,7 +276,7 @@ fn exists(consumer: &impl std::fmt::Display) -> Refused {
 }
 
 /// The error response to a claim that was refused for another reason than capacity.
-fn told(refusal: &Refusal) -> Refused {
+pub(crate) fn refusal_of(refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::ConsumerGenerationConflict {
             given: None,

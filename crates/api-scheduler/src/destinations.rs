@@ -1,38 +1,36 @@
 //! `POST /v1/destinations`: a host for each instance, with or without a claim, and alternates.
 //!
-//! Instances are handled one after the other: each is ranked on the present state and claimed with
-//! one command that takes the first candidate that still fits. When too few instances find a host,
-//! or anything fails, all claims are released before the response.
+//! The [placer](placewright_control::placer) selects the hosts, and all of them are claimed with one command. When
+//! too few instances find a host, nothing is claimed.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use placewright_control::now;
+use placewright_control::placer::{
+    Correction, Demand, Found, LookContext, Looked, Next, Offer, Placing, Selected, Turn, Weighing,
+    correct,
+};
+use placewright_control::{Why, now};
 use placewright_http::Reply;
-use placewright_placement::Timestamp;
+use placewright_placement::{IntentCandidate, Outcome, Refusal, Timestamp};
+use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::rules::of_group;
 use uuid::Uuid;
 
-use crate::claims::{Attempt, Claimant, check_owner};
+use crate::claims::{check_owner, refusal_of};
 use crate::kept::{Kept, Rules, Wish};
 use crate::refused::{Answer, Refused, code};
 use crate::shared::{Call, Core, json};
 
+mod alternates;
 mod ask;
 mod look;
-mod told;
+pub(super) mod told;
 
+use alternates::alternates;
 use ask::Ask;
-use look::{EXPLAINED_MAX, Found, Look, Offer};
-use told::{DestinationsTold, SelectionTold, SlotTold, Weighing, WeighingTold};
+use told::{DestinationsTold, SelectionTold, SlotTold, WeighingTold};
 
-/// The factor by which the number of ranked hosts grows with each further attempt for an instance.
-const HOSTS_FACTOR: usize = 4;
-/// The most candidates that are tried on each host.
-const CANDIDATES_OF_HOST: usize = 4;
-/// The most attempts to claim for an instance.
-const ROUNDS: usize = 4;
 /// How long a failed request waits for the release of its claims, which otherwise continues after
 /// the response.
 const UNDO_WAIT: Duration = Duration::from_secs(2);
@@ -46,35 +44,25 @@ struct Place {
     rules: Arc<Rules>,
     /// Other hosts of the same ranking, best first.
     others: Vec<Offer>,
-    /// Whether the ranking had no further hosts.
+    /// Whether there are no further hosts in the cell of the first one.
     are_all: bool,
     /// The scores, if the request asks for an explanation.
     weighing: Option<Weighing>,
 }
 
 impl Place {
-    /// The host of a candidate, whose index counts over all hosts; with the number of hosts before
-    /// it.
-    fn of(found: Found, candidate: usize) -> Option<(usize, Self)> {
+    /// The host of a candidate, whose index counts over all hosts.
+    fn of(found: Found, candidate: usize, rules: Rules) -> Option<Self> {
+        let (offer, chosen) = found.position(candidate)?;
         let mut offers = found.offers;
-        let mut chosen = candidate;
-        let index = offers.iter().position(|offer| {
-            let is_here = chosen < offer.candidates.len();
-            if !is_here {
-                chosen -= offer.candidates.len();
-            }
-            is_here
-        })?;
-        let offer = offers.remove(index);
-        let place = Self {
-            offer,
+        Some(Self {
+            offer: offers.remove(offer),
             chosen,
-            rules: found.rules,
+            rules: Arc::new(rules),
             others: offers,
             are_all: found.are_all,
             weighing: found.weighing,
-        };
-        Some((index, place))
+        })
     }
 }
 
@@ -82,6 +70,8 @@ impl Place {
 struct Round {
     core: Arc<Core>,
     ask: Ask,
+    /// The request that each of its instances makes.
+    request: Arc<RequestSpec>,
     wish: Arc<Wish>,
     warnings: Vec<String>,
     /// The time of its claims, by which they are identified.
@@ -89,17 +79,17 @@ struct Round {
 }
 
 pub(crate) async fn select(call: &Call<'_>) -> Answer<Reply> {
-    let ask = Ask::check(call.read()?)?;
+    let (ask, request) = Ask::check(call.read()?)?;
     if ask.claim {
-        check_owner("request.project_id", &ask.request.project_id)?;
-        check_owner("request.user_id", &ask.request.user_id)?;
+        check_owner("request.project_id", &request.project_id)?;
+        check_owner("request.user_id", &request.user_id)?;
     }
-    let group = ask.request.instance_group.as_ref();
-    let image = ask.request.image.as_ref();
+    let group = request.instance_group.as_ref();
+    let image = request.image.as_ref();
     let properties = image.into_iter().flat_map(|image| image.properties.iter());
     let wish = Wish {
-        project: ask.request.project_id.clone(),
-        user: ask.request.user_id.clone(),
+        project: request.project_id.clone(),
+        user: request.user_id.clone(),
         group: group.map(|group| (group.uuid, of_group(group))),
         image_properties: properties
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -108,6 +98,7 @@ pub(crate) async fn select(call: &Call<'_>) -> Answer<Reply> {
     let round = Round {
         core: Arc::clone(call.core),
         ask,
+        request: Arc::new(request),
         wish: Arc::new(wish),
         warnings: Vec::new(),
         at: now(),
@@ -121,97 +112,138 @@ pub(crate) async fn select(call: &Call<'_>) -> Answer<Reply> {
 
 impl Round {
     async fn run(mut self) -> Answer<Reply> {
-        let mut places = Vec::with_capacity(self.ask.instances.len());
-        if let Err(refused) = self.place_all(&mut places).await {
-            if self.ask.claim {
-                self.undo(&places, refused.status() == 503).await;
-            }
-            return Err(refused);
-        }
-        let alternates = self.alternates(&mut places);
+        let mut demand = Demand::new(Arc::clone(&self.request), self.ask.instances.clone());
+        demand.least = self.ask.minimum;
+        demand.alternates = self.ask.alternates;
+        demand.explain = self.ask.explain;
+        let mut places = if self.ask.claim {
+            self.core.check_new(&self.ask.instances)?;
+            let placing = self.claim_all(Placing::new(demand)).await?;
+            let rules = self.ask.instances.iter();
+            let rules: Vec<Rules> = rules
+                .map(|instance| placing.demand().rules_of(*instance))
+                .collect();
+            let selected = placing.into_selected().zip(rules);
+            let place =
+                |selected: Selected, rules| Place::of(selected.found, selected.chosen, rules);
+            selected
+                .map(|(selected, rules)| place(selected?, rules))
+                .collect()
+        } else {
+            self.look_at_all(&demand).await?
+        };
+        let alternates = alternates(&self, &mut places);
         self.tell(&places, &alternates)
     }
 
-    /// Finds a host for each instance, or for as many as required.
-    async fn place_all(&mut self, places: &mut Vec<Option<Place>>) -> Answer<()> {
-        if self.ask.claim {
-            self.core.check_new(&self.ask.instances)?;
-        }
-        let wanted = self.ask.instances.len();
-        let mut placed = 0;
-        for index in 0..wanted {
-            let place = self.place(index).await?;
-            placed += usize::from(place.is_some());
-            places.push(place);
-            if placed + (wanted - index - 1) < self.ask.minimum {
-                return Err(self.no_capacity(index, placed).await);
+    /// Claims a host for each instance, or for as many as required.
+    async fn claim_all(&mut self, mut placing: Placing) -> Answer<Placing> {
+        loop {
+            match self.look(&mut placing).await? {
+                Looked::Ready => {}
+                Looked::Nowhere(index) => {
+                    let refused = self.no_capacity(index, &placing).await;
+                    self.give_up(&mut placing);
+                    return Err(refused);
+                }
+                Looked::Over | Looked::Unfinished => return Ok(placing),
+            }
+            let fitting = match self.claim(&mut placing).await {
+                Ok(fitting) => fitting,
+                Err(refused) => {
+                    self.undo(&mut placing, refused.status() == 503).await;
+                    self.give_up(&mut placing);
+                    return Err(refused);
+                }
+            };
+            match placing.go_on() {
+                Next::Again => {}
+                Next::Lost if fitting < self.ask.minimum => {
+                    let index = placing.waiting().first().copied();
+                    let index = self
+                        .ask
+                        .instances
+                        .iter()
+                        .position(|one| Some(*one) == index);
+                    return Err(self.no_capacity(index.unwrap_or(0), &placing).await);
+                }
+                Next::Done | Next::Lost => return Ok(placing),
             }
         }
-        Ok(())
     }
 
-    async fn place(&mut self, index: usize) -> Answer<Option<Place>> {
-        let instance = self.ask.instances[index];
-        let mut without = Vec::new();
-        let mut count = if self.ask.claim {
-            self.core.ranker.contention().hosts()
-        } else {
-            1
-        };
-        for _ in 0..ROUNDS {
-            let look = Look {
-                index,
-                count,
-                mates: self.ask.alternates,
-                ways: if self.ask.claim {
-                    CANDIDATES_OF_HOST
-                } else {
-                    1
-                },
-                cell: None,
-                without: &without,
-            };
-            let mut found = look.run(&self.core, &self.ask)?;
-            self.warnings = std::mem::take(&mut found.warnings);
-            if found.offers.is_empty() {
-                return Ok(None);
+    /// Looks for hosts, in as many time slices as that takes.
+    async fn look(&mut self, placing: &mut Placing) -> Answer<Looked> {
+        loop {
+            let contention = self.core.ranker.contention();
+            let looked = self.core.decide(|brain, state| {
+                let mut context = LookContext {
+                    scheduler: brain.scheduler,
+                    state,
+                    contention,
+                    number: 0,
+                    closed: &[],
+                    avoided: &[],
+                };
+                placing.look(&mut context, &Turn::begin())
+            })?;
+            if let Some(prepared) = placing.prepared() {
+                let warnings = prepared.translation.warnings.iter();
+                self.warnings = warnings.map(ToString::to_string).collect();
             }
-            if !self.ask.claim {
-                return Ok(Place::of(found, 0).map(|(_, place)| place));
+            if looked != Looked::Unfinished {
+                return Ok(looked);
             }
-            self.core.ensure_group(&self.wish).await?;
-            let claimant = Claimant::new(instance, &self.wish.project, &self.wish.user, self.at);
-            let candidates = found
-                .offers
-                .iter()
-                .flat_map(|offer| offer.candidates.iter().cloned());
-            let attempt =
-                self.core
-                    .attempt(claimant, &self.wish, &found.rules, candidates.collect());
-            match attempt.await? {
-                Attempt::Done(chosen) => {
-                    let odd = || Refused::new(500, code::INTERNAL, "an unknown candidate");
-                    let (missed, place) = Place::of(found, chosen).ok_or_else(odd)?;
-                    self.core.ranker.contention().note(missed);
-                    return Ok(Some(place));
-                }
-                Attempt::NothingFits(_) => {
-                    self.core.ranker.contention().note_failed();
-                    without.extend(found.offers.iter().map(|offer| offer.slot));
-                }
-            }
-            count *= HOSTS_FACTOR;
+            tokio::task::yield_now().await;
         }
-        Ok(None)
+    }
+
+    /// Claims what was found. Returns how many instances have a host now.
+    async fn claim(&self, placing: &mut Placing) -> Answer<usize> {
+        self.core.ensure_group(&self.wish).await?;
+        let command = placing.claim(&self.wish.project, &self.wish.user, self.at);
+        let answer = self.core.submit(command).await?;
+        let ranker = &self.core.ranker;
+        let corrections = match answer {
+            Ok(Outcome::Claimed(chosen)) => {
+                ranker.note(|contention| placing.decided(&chosen, contention))
+            }
+            Ok(_) => {
+                let odd = "an odd outcome of a claim";
+                return Err(Refused::new(500, code::INTERNAL, odd));
+            }
+            Err(refusal @ Refusal::NothingFits { .. }) => {
+                ranker.note(|contention| placing.refused(Some(refusal), contention))
+            }
+            Err(refusal) => return Err(refusal_of(&refusal)),
+        };
+        self.correct(&corrections);
+        Ok(placing.placed_count())
+    }
+
+    fn correct(&self, corrections: &[Correction]) {
+        if !corrections.is_empty() {
+            self.core
+                .decide(|brain, state| correct(brain.scheduler, state, corrections));
+        }
+    }
+
+    fn give_up(&self, placing: &mut Placing) {
+        self.core
+            .decide(|brain, state| placing.give_up(brain.scheduler, state));
     }
 
     /// The refusal when an instance found no host, with the reasons.
-    async fn no_capacity(&self, index: usize, placed: usize) -> Refused {
-        let why = match look::explain(&self.core, &self.ask, index).await {
+    async fn no_capacity(&self, index: usize, placing: &Placing) -> Refused {
+        let instance = self.ask.instances[index];
+        let why = match look::explain(&self.core, &self.request, instance, Some(placing)).await {
             Ok(why) => why,
             Err(refused) => return refused,
         };
-        let instance = self.ask.instances[index];
+        self.told_no_capacity(instance, placing.placed_count(), why)
+    }
+
+    fn told_no_capacity(&self, instance: Uuid, placed: usize, why: Why) -> Refused {
         let mut detail = format!("No host for instance {instance}: {}.", why.sentence());
         if self.ask.instances.len() > 1 {
             detail.push_str(&format!(
@@ -224,83 +256,46 @@ impl Round {
         Refused::no_host(detail, why)
     }
 
+    /// Looks for a host for each instance, as if it were alone, without a claim.
+    async fn look_at_all(&mut self, demand: &Demand) -> Answer<Vec<Option<Place>>> {
+        let mut places: Vec<Option<Place>> = Vec::with_capacity(self.ask.instances.len());
+        let mut placed = 0;
+        for (index, instance) in demand.instances.iter().enumerate() {
+            let (found, warnings) = look::alone(&self.core, demand, *instance)?;
+            self.warnings = warnings;
+            let place = Place::of(found, 0, demand.rules_of(*instance));
+            placed += usize::from(place.is_some());
+            places.push(place);
+            if placed + (demand.instances.len() - index - 1) < demand.least {
+                return match look::explain(&self.core, &self.request, *instance, None).await {
+                    Ok(why) => Err(self.told_no_capacity(*instance, placed, why)),
+                    Err(refused) => Err(refused),
+                };
+            }
+        }
+        Ok(places)
+    }
+
     /// Releases what was claimed. When the store failed, the claim under way may have been kept all
     /// the same, so it is released too.
-    async fn undo(&self, places: &[Option<Place>], is_unsure: bool) {
-        let held = places.iter().zip(&self.ask.instances);
-        let held = held.filter(|(place, _)| place.is_some());
-        let mut consumers: Vec<(Uuid, bool)> = held.map(|(_, one)| (*one, false)).collect();
-        if is_unsure {
-            let next = self.ask.instances.get(places.len());
-            consumers.extend(next.map(|instance| (*instance, true)));
+    async fn undo(&self, placing: &mut Placing, is_unsure: bool) {
+        let mut consumers: Vec<Uuid> = placing.claimed().collect();
+        let mut unsure = None;
+        if is_unsure && placing.claiming().next().is_some() {
+            consumers.extend(placing.claiming());
+            unsure = Some(placing.claim(&self.wish.project, &self.wish.user, self.at));
         }
         let (core, at) = (Arc::clone(&self.core), self.at);
         let undoing = tokio::spawn(async move {
-            for (consumer, is_unsure) in consumers {
-                core.undo(consumer, at, is_unsure).await;
+            if let Some(claim) = unsure {
+                core.make_certain(claim).await;
+            }
+            for consumer in consumers {
+                core.undo(consumer, at).await;
             }
         });
         // After the time-out it continues in the background.
         let _ = tokio::time::timeout(UNDO_WAIT, undoing).await;
-    }
-
-    /// Alternates for each instance that has a host, in the same cell: neither selected hosts nor
-    /// alternates of other instances, if there are enough others.
-    fn alternates(&self, places: &mut [Option<Place>]) -> Vec<Vec<Offer>> {
-        let wanted = self.ask.alternates;
-        if wanted == 0 {
-            return places.iter().map(|_| Vec::new()).collect();
-        }
-        let selected = places.iter().flatten().map(|place| place.offer.slot);
-        let mut taken: HashSet<u32> = selected.collect();
-        let mut all = Vec::with_capacity(places.len());
-        for (index, place) in places.iter_mut().enumerate() {
-            let Some(place) = place else {
-                all.push(Vec::new());
-                continue;
-            };
-            let cell = place.offer.cell;
-            let mates = std::mem::take(&mut place.others).into_iter();
-            let mates = mates.filter(|offer| offer.cell == cell);
-            let (mut found, shared): (Vec<Offer>, Vec<Offer>) =
-                mates.partition(|offer| !taken.contains(&offer.slot));
-            if found.len() < wanted && place.are_all {
-                found.extend(shared);
-            } else if found.len() < wanted {
-                found = self.search_alternates(index, place, &taken);
-            }
-            found.truncate(wanted);
-            taken.extend(found.iter().map(|offer| offer.slot));
-            all.push(found);
-        }
-        all
-    }
-
-    /// Alternates from a separate search, when the ranking of the selection had too few.
-    fn search_alternates(&self, index: usize, place: &Place, taken: &HashSet<u32>) -> Vec<Offer> {
-        let find = |count, without: &[u32]| {
-            let look = Look {
-                index,
-                count,
-                mates: 0,
-                ways: 1,
-                cell: Some(place.offer.cell),
-                without,
-            };
-            // A request that was ranked once can be ranked again; at worst there are no alternates.
-            look.run(&self.core, &self.ask)
-                .map_or_else(|_| Vec::new(), |found| found.offers)
-        };
-        let wanted = self.ask.alternates;
-        let mut without: Vec<u32> = taken.iter().copied().collect();
-        without.sort_unstable();
-        let mut found = find(wanted, &without);
-        if found.len() < wanted {
-            let mut own: Vec<u32> = found.iter().map(|offer| offer.slot).collect();
-            own.push(place.offer.slot);
-            found.extend(find(wanted - found.len(), &own));
-        }
-        found
     }
 
     /// Keeps all candidates of the response for later claims, and writes it.
@@ -308,7 +303,7 @@ impl Round {
         let mut shelf = self.core.shelf.lock();
         let now = Instant::now();
         let mut keep = |offer: &Offer, chosen: usize, rules: &Arc<Rules>| {
-            let candidate = offer.candidates.get(chosen)?;
+            let candidate: &IntentCandidate = offer.candidates.get(chosen)?;
             let kept = Kept {
                 wish: Arc::clone(&self.wish),
                 rules: Arc::clone(rules),
@@ -333,7 +328,7 @@ impl Round {
                 .collect(),
             explanation: place.as_ref().and_then(|place| {
                 let weighing = place.weighing.as_ref()?;
-                Some(WeighingTold::new(weighing, EXPLAINED_MAX, place.offer.slot))
+                Some(WeighingTold::new(weighing, place.offer.slot))
             }),
         });
         let selections = slots.collect();

@@ -1,5 +1,6 @@
 //! The scheduler's error responses: each kind has its own status and code.
 
+use placewright_control::placer::LookRefusal;
 use placewright_control::{Cause, NotMade, Why};
 use placewright_http::{ApiError, title};
 use placewright_placement::QueryRefusal;
@@ -204,6 +205,15 @@ impl From<SelectRefusal> for Refused {
         match refusal {
             SelectRefusal::BadRequest(bad) => bad.into(),
             SelectRefusal::Query(query) => query.into(),
+        }
+    }
+}
+
+impl From<LookRefusal> for Refused {
+    fn from(refusal: LookRefusal) -> Self {
+        match refusal {
+            LookRefusal::Prepare(prepare) => prepare.into(),
+            LookRefusal::Select(select) => select.into(),
         }
     }
 }

@@ -150,7 +150,7 @@ async fn run(path: &Path, method: &str, call: &Call<'_>) -> Answer<Reply> {
     match (path.route, method) {
         (Route::Destinations, _) => destinations::select(call).await,
         (Route::Capacity, _) => capacity::count(call).await,
-        (Route::Claim, "POST") => claims::claim(call, uuid).await,
+        (Route::Claim, "POST") => claims::claim_kept(call, uuid).await,
         (Route::Claim, _) => claims::release(call, uuid).await,
         (Route::Swap, _) => claims::swap(call, uuid).await,
         (Route::Hosts, _) => hosts::list(call),

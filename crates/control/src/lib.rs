@@ -6,9 +6,10 @@
 //! - [`Conductor`] is the handle that APIs use: commands, reads, operations of cells.
 //! - It answers the cells' requests to placement ([`placewright_link::PlacementLink`]).
 //! - [`Views`] holds the cells' latest reports.
-//! - [`Runtime`] carries out what the state calls for (`wanted`): it selects hosts (`place`,
+//! - [`Runtime`] carries out what the state calls for (`wanted`): it has hosts selected (`place`,
 //!   `plan`), sends messages to cells (`outbox`), follows cells (`cells`), and passes to the
 //!   scheduler what operators, cells and agents report of hosts (`fleet`, `signs`).
+//! - [`placer`] ranks hosts, claims them, and decides again when others were faster.
 //! - It searches for inconsistencies (`audit`), and repairs them on request ([`Auditor`], `mend`).
 
 mod asks;
@@ -28,6 +29,7 @@ mod outbox;
 mod parts;
 mod place;
 mod placement;
+pub mod placer;
 mod plan;
 mod runtime;
 mod scheduler;
@@ -44,5 +46,7 @@ pub use machine::{ControlMachine, submit_placement};
 pub use options::{Options, RepairOptions};
 pub use placement::{ClaimMetrics, NotMade, Placement};
 pub use runtime::{AddCellError, CellConfig, Runtime};
-pub use scheduler::{Cause, Explained, Moment, Ranker, Reason, Why, cause_of, cause_of_claim};
+pub use scheduler::{
+    Beside, Cause, Explained, Moment, Ranker, Reason, Why, cause_of, cause_of_claim,
+};
 pub use views::{CellView, Views};

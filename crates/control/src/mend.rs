@@ -18,7 +18,8 @@ use crate::finding::{Finding, Kind, Mend};
 use crate::machine::submit_placement;
 use crate::options::RepairOptions;
 use crate::parts::Parts;
-use crate::plan::{candidate, make_ready};
+use crate::placer::claim;
+use crate::plan::unprepared;
 
 /// The most candidates on an instance's host that are tried for a missing claim.
 const WAYS: usize = 8;
@@ -194,16 +195,18 @@ fn ways(
     request.force_hosts.clear();
     request.force_nodes.clear();
     request.requested_destination = None;
-    let ready = make_ready(scheduler, control, request.into()).map_err(|fault| fault.message)?;
+    let prepared = scheduler.prepare_once(&control.placement, &request);
+    let prepared = prepared.map_err(|refusal| unprepared(&refusal).message)?;
     let (slot, _) = scheduler
         .hosts()
         .by_uuid(host.0)
         .ok_or("the scheduler does not know its host")?;
-    let found = scheduler.candidates(&control.placement, &ready.prepared, slot, WAYS);
+    let found = scheduler.candidates(&control.placement, &prepared, slot, WAYS);
     let found = found.map_err(|error| error.to_string())?;
     if found.is_empty() {
         return Err("its host has no room for what it needs".to_owned());
     }
     let zone = scheduler.hosts().aggregates().zone(slot);
-    Ok(found.into_iter().map(|one| candidate(zone, one)).collect())
+    let found = found.into_iter();
+    Ok(found.map(|one| claim::candidate(zone, one)).collect())
 }

@@ -1,38 +1,38 @@
 //! Selects hosts for builds and moves: a thread ranks hosts and submits claims, and a task handles
 //! the answers.
 //!
-//! The thread does not wait for an answer before it ranks hosts for the next instance. Claims that
-//! are submitted but not decided count as taken meanwhile, and every claim is checked when it is
-//! decided: if the first candidate is gone the next is used, and when none is left the instance is
-//! ranked again.
+//! The thread does not wait for an answer before it ranks hosts for the next instance. The
+//! [placer](crate::placer) counts claims that are submitted but not decided.
 
 use std::collections::{HashSet, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::placer::Turn;
+use crate::scheduler::Ranker;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use indexmap::IndexMap;
 use parking_lot::{Condvar, Mutex};
-use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
-use placewright_conductor::{Candidate, Fault, InstanceId, MigrationId};
+use placewright_conductor::{InstanceId, MigrationId};
 use placewright_tasks::Task;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::conductor::{Answer, Conductor, now};
-use crate::plan::{Expected, Job, Plan, Planner, ROUNDS, Turn, What, Work, forget};
-use crate::scheduler::{Moment, Ranker, cause_of_claim};
+use crate::conductor::Conductor;
+use crate::plan::{Attempt, PlanContext, Planner, Work};
+
+mod submit;
+
+pub(crate) use submit::Submitted;
 
 /// The most commands that wait for their answers.
 const UNDER_WAY_MAX: usize = 128;
 /// The most claims that wait for their answers, unless a single command has more: such commands are
 /// decided one at a time, with others in between.
 const CLAIMS_UNDER_WAY_MAX: usize = 512;
-/// The most jobs that are ranked together.
-const JOBS_AT_ONCE: usize = 16;
+/// The most reservations and moves that are ranked together.
+const WORKS_AT_ONCE: usize = 16;
 
 /// The queue of instances and moves that wait for a host, and the thread that ranks hosts for them.
 #[derive(Clone)]
@@ -49,41 +49,18 @@ struct Shared {
     wake: Condvar,
 }
 
-/// Jobs that wait for a host, and the commands under way.
+/// Instances and moves that wait for a host, and the commands under way.
 #[derive(Default)]
 struct Queue {
     /// Instances that have just arrived, by reservation.
     coming: IndexMap<Uuid, Vec<InstanceId>>,
-    jobs: VecDeque<Job>,
+    works: VecDeque<Work>,
     /// The instances and moves that are queued or being placed.
     busy: HashSet<Uuid>,
     under_way: usize,
     /// The number of claims in those commands.
     claims_under_way: usize,
     is_stopping: bool,
-}
-
-/// A command that was submitted, with the future of its answer.
-pub(crate) struct Submitted {
-    answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
-    then: Then,
-    claims: usize,
-}
-
-/// How the answer to a command is handled.
-enum Then {
-    Place {
-        instances: Vec<InstanceId>,
-        candidates: Vec<Vec<Candidate>>,
-        job: Job,
-        expected: Vec<Expected>,
-    },
-    PlaceMove {
-        candidates: Vec<Candidate>,
-        job: Job,
-        expected: Expected,
-    },
-    End(Vec<Uuid>),
 }
 
 impl Places {
@@ -125,7 +102,7 @@ impl Places {
     pub(crate) fn schedule_move(&self, migration: MigrationId) {
         let mut queue = self.shared.queue.lock();
         if queue.busy.insert(migration.0) {
-            queue.jobs.push_back(Job::new(What::Move(migration)));
+            queue.works.push_back(Work::Move(migration));
         }
     }
 
@@ -133,10 +110,7 @@ impl Places {
     pub(crate) fn go(&self) {
         let mut queue = self.shared.queue.lock();
         let coming = std::mem::take(&mut queue.coming);
-        let jobs = coming.into_values();
-        queue
-            .jobs
-            .extend(jobs.map(|instances| Job::new(What::Builds(instances))));
+        queue.works.extend(coming.into_values().map(Work::Builds));
         self.shared.wake.notify_one();
     }
 
@@ -161,33 +135,29 @@ impl Drop for Places {
     }
 }
 
-impl Job {
-    fn new(what: What) -> Self {
-        Self {
-            what,
-            round: 0,
-            without: Vec::new(),
-            cause: String::new(),
-        }
-    }
-}
-
 impl Shared {
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.conductor.options().clone());
-        while let Some(jobs) = self.take() {
+        while let Some(mut works) = self.take() {
             placewright_tasks::pass(Task::ControlPlaces);
             planner.unheard = self.conductor.shared.views.read().unheard();
-            let mut works: VecDeque<Work> = jobs.into_iter().map(Work::Job).collect();
             while !works.is_empty() && !self.queue.lock().is_stopping {
+                let contention = self.ranker.contention();
                 let plans = self.ranker.decide(|scheduler, control| {
                     let mut plans = Vec::new();
                     let turn = Turn::begin();
                     while let Some(work) = works.pop_front() {
-                        let rest = planner.plan(scheduler, control, work, &turn, &mut plans);
-                        // The rest continues after the other jobs, so that a small job does not
-                        // wait for a large one.
-                        works.extend(rest);
+                        let mut context = PlanContext {
+                            scheduler: &mut *scheduler,
+                            control,
+                            contention,
+                            turn: &turn,
+                            plans: &mut plans,
+                            // The rest continues after the other work, so that a small request does
+                            // not wait for a large one.
+                            rest: &mut works,
+                        };
+                        planner.plan(&mut context, work);
                         if turn.is_over() {
                             break;
                         }
@@ -222,88 +192,18 @@ impl Shared {
         }
     }
 
-    /// Waits for jobs; none at the end.
-    fn take(&self) -> Option<Vec<Job>> {
+    /// Waits for work; none at the end.
+    fn take(&self) -> Option<VecDeque<Work>> {
         let mut queue = self.queue.lock();
         loop {
             if queue.is_stopping {
                 return None;
             }
-            if !queue.jobs.is_empty() && queue.under_way < UNDER_WAY_MAX {
-                let count = queue.jobs.len().min(JOBS_AT_ONCE);
-                return Some(queue.jobs.drain(..count).collect());
+            if !queue.works.is_empty() && queue.under_way < UNDER_WAY_MAX {
+                let count = queue.works.len().min(WORKS_AT_ONCE);
+                return Some(queue.works.drain(..count).collect());
             }
             self.wake.wait(&mut queue);
-        }
-    }
-
-    fn submit(&self, plan: Plan, since: Moment) -> Option<Submitted> {
-        let (command, then) = match plan {
-            Plan::Nothing { ids } => {
-                self.end(&ids);
-                return None;
-            }
-            Plan::Place {
-                wishes,
-                least,
-                job,
-                expected,
-            } => {
-                let instances = wishes.iter().map(|wish| wish.instance).collect();
-                let candidates = wishes.iter().map(|wish| wish.candidates.clone()).collect();
-                let then = Then::Place {
-                    instances,
-                    candidates,
-                    job,
-                    expected,
-                };
-                (Command::Place { wishes, least }, then)
-            }
-            Plan::PlaceMove {
-                migration,
-                candidates,
-                job,
-                expected,
-            } => {
-                let then = Then::PlaceMove {
-                    candidates: candidates.clone(),
-                    job,
-                    expected,
-                };
-                let command = Command::PlaceMove {
-                    migration,
-                    candidates,
-                    alternates: self.conductor.options().alternates,
-                };
-                (command, then)
-            }
-            Plan::Bury { instances, fault } => {
-                let fault = fault.explained(&self.ranker, since);
-                return Some(self.bury(instances, fault));
-            }
-            Plan::FailMove { migration, fault } => {
-                let fault = fault.explained(&self.ranker, since);
-                let then = Then::End(vec![migration.0]);
-                (Command::FailMove { migration, fault }, then)
-            }
-        };
-        Some(self.submitted(command, then))
-    }
-
-    fn bury(&self, instances: Vec<InstanceId>, fault: Fault) -> Submitted {
-        let then = Then::End(instances.iter().map(|instance| instance.0).collect());
-        self.submitted(Command::Bury { instances, fault }, then)
-    }
-
-    fn submitted(&self, command: Command, then: Then) -> Submitted {
-        let claims = match &command {
-            Command::Place { wishes, .. } => wishes.len(),
-            _ => 1,
-        };
-        Submitted {
-            answer: Box::pin(self.conductor.submit(command)),
-            then,
-            claims,
         }
     }
 
@@ -315,181 +215,9 @@ impl Shared {
         }
     }
 
-    fn again(&self, job: Job) {
-        self.queue.lock().jobs.push_back(job);
+    fn again(&self, attempt: Box<Attempt>) {
+        self.queue.lock().works.push_back(Work::Attempt(attempt));
         self.wake.notify_one();
-    }
-
-    fn heard(&self, answer: Answer, then: Then) -> Option<Submitted> {
-        match then {
-            Then::End(ids) => {
-                self.end(&ids);
-                None
-            }
-            Then::Place {
-                instances,
-                candidates,
-                job,
-                expected,
-            } => self.placed(answer, &instances, &candidates, job, &expected),
-            Then::PlaceMove {
-                candidates,
-                job,
-                expected,
-            } => self.moved(answer, &candidates, job, &expected),
-        }
-    }
-
-    fn placed(
-        &self,
-        answer: Answer,
-        instances: &[InstanceId],
-        candidates: &[Vec<Candidate>],
-        job: Job,
-        expected: &[Expected],
-    ) -> Option<Submitted> {
-        let ids: Vec<Uuid> = instances.iter().map(|instance| instance.0).collect();
-        match answer {
-            Ok(Ok(Outcome::Placed(chosen))) => {
-                let mut left = Vec::new();
-                let mut done = Vec::new();
-                for (index, chosen) in chosen.iter().enumerate() {
-                    let (Some(expected), Some(list)) = (expected.get(index), candidates.get(index))
-                    else {
-                        continue;
-                    };
-                    let host = chosen.and_then(|chosen| list.get(chosen as usize));
-                    self.arrived(expected, host);
-                    match host {
-                        Some(_) => done.push(ids[index]),
-                        None => left.push(index),
-                    }
-                }
-                self.end(&done);
-                self.retry(job, &left, instances, expected)
-            }
-            Ok(Err(Refusal::Placement(refusal))) => {
-                let mut job = job;
-                job.cause = cause_of_claim(&refusal);
-                expected.iter().for_each(|one| self.arrived(one, None));
-                let all: Vec<usize> = (0..instances.len()).collect();
-                self.retry(job, &all, instances, expected)
-            }
-            // One of the instances was deleted meanwhile; the others are ranked again.
-            Ok(Err(_)) => {
-                expected.iter().for_each(|one| self.arrived(one, None));
-                self.again(Job {
-                    what: What::Builds(instances.to_vec()),
-                    ..job
-                });
-                None
-            }
-            Ok(Ok(_)) | Err(_) => {
-                expected.iter().for_each(|one| self.arrived(one, None));
-                self.end(&ids);
-                None
-            }
-        }
-    }
-
-    /// Queues instances without a host for another ranking, up to a number of rounds.
-    fn retry(
-        &self,
-        job: Job,
-        left: &[usize],
-        instances: &[InstanceId],
-        expected: &[Expected],
-    ) -> Option<Submitted> {
-        if left.is_empty() {
-            return None;
-        }
-        let rest: Vec<InstanceId> = left.iter().map(|index| instances[*index]).collect();
-        if job.round + 1 >= ROUNDS {
-            return Some(self.bury(rest, others_were_faster(job.cause)));
-        }
-        // A single instance was refused by the hosts themselves. Of several, some took the hosts
-        // from the others, so these hosts stay eligible.
-        let mut without = job.without;
-        if let ([_], [index]) = (instances, left) {
-            without.extend(expected.get(*index).into_iter().flat_map(|one| &one.tried));
-        }
-        self.again(Job {
-            what: What::Builds(rest),
-            round: job.round + 1,
-            without,
-            cause: job.cause,
-        });
-        None
-    }
-
-    fn moved(
-        &self,
-        answer: Answer,
-        candidates: &[Candidate],
-        job: Job,
-        expected: &Expected,
-    ) -> Option<Submitted> {
-        let What::Move(migration) = job.what else {
-            return None;
-        };
-        match answer {
-            Ok(Ok(Outcome::Placed(chosen))) => {
-                let chosen = chosen.first().copied().flatten();
-                let host = chosen.and_then(|chosen| candidates.get(chosen as usize));
-                self.arrived(expected, host);
-                self.end(&[migration.0]);
-                None
-            }
-            Ok(Err(Refusal::Placement(refusal))) => {
-                self.arrived(expected, None);
-                if job.round + 1 < ROUNDS {
-                    let mut job = job;
-                    job.round += 1;
-                    job.without.extend(&expected.tried);
-                    self.again(job);
-                    return None;
-                }
-                let fault = others_were_faster(cause_of_claim(&refusal));
-                let command = Command::FailMove { migration, fault };
-                Some(self.submitted(command, Then::End(vec![migration.0])))
-            }
-            Ok(_) | Err(_) => {
-                self.arrived(expected, None);
-                self.end(&[migration.0]);
-                None
-            }
-        }
-    }
-
-    /// Moves what the scheduler expects of an instance to the host that it got, if that is another
-    /// one; without a host, the expectation is withdrawn.
-    fn arrived(&self, expected: &Expected, host: Option<&Candidate>) {
-        let host = host.map(|candidate| candidate.host.0);
-        if host == Some(expected.host) {
-            return;
-        }
-        self.ranker.decide(|scheduler, control| {
-            forget(scheduler, control, expected);
-            let hosts = scheduler.hosts_mut();
-            let slot = host
-                .and_then(|uuid| hosts.by_uuid(uuid))
-                .map(|(slot, _)| slot);
-            if let Some(slot) = slot {
-                hosts.add_pending_instance(slot, &expected.report);
-            }
-        });
-    }
-}
-
-/// The fault when all rounds lost to concurrent claims. `cause` is why the last claim was refused,
-/// as JSON, if that is known.
-fn others_were_faster(cause: String) -> Fault {
-    Fault {
-        code: 500,
-        message: "No valid host was found. Every host that would do was taken by others first."
-            .to_owned(),
-        details: cause,
-        at: now(),
     }
 }
 

@@ -10,4 +10,4 @@ mod why;
 pub use cause::Cause;
 pub use ranker::{Explained, Ranker, cause_of, cause_of_claim};
 pub use reasons::{Moment, Reason};
-pub use why::Why;
+pub use why::{Beside, Why};

@@ -13,6 +13,8 @@ mod provider;
 mod reshape;
 mod traits;
 
+pub use intent::Rehearsal;
+
 use uuid::Uuid;
 
 use crate::change::Change;

@@ -56,7 +56,7 @@ pub use command::{
     AllocationRequest, Command, ConsumerClaim, ConsumerGeneration, Intent, IntentCandidate,
     IntentRule, InventoryReplacement, ParentChange,
 };
-pub use decide::{Outcome, ProviderView, decide};
+pub use decide::{Outcome, ProviderView, Rehearsal, decide};
 pub use explain::{Explanation, explain};
 pub use ids::{
     AggregateId, ClassId, ConsumerId, ConsumerUuid, GroupId, ProjectId, ProviderId, Timestamp,

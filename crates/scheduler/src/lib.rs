@@ -14,7 +14,6 @@
 mod block;
 mod clock;
 pub mod config;
-pub mod contention;
 pub mod context;
 pub mod expression;
 pub mod filters;

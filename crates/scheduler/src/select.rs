@@ -255,7 +255,8 @@ impl Scheduler {
         self.scores.note(self.hosts.drain_changes());
         self.hosts.note_request(request);
         let compiled = self.policy.compile(request, &self.hosts, scope.instance)?;
-        let rules = Rules::of(state, request, ConsumerUuid::from_uuid(scope.instance))?;
+        let instance = ConsumerUuid::from_uuid(scope.instance);
+        let rules = Rules::beside(state, request, instance, &scope.placed)?;
         let context = RequestContext::new(state, &self.hosts, compiled, rules, prepared, scope);
         let by_rules = context.rules.named(state);
         let named = context.named(by_rules.as_ref());

@@ -41,7 +41,6 @@ enum Minimum {
 /// The body after its validation.
 #[derive(Debug)]
 pub(super) struct Ask {
-    pub(super) request: RequestSpec,
     /// The instances: at least one, each once.
     pub(super) instances: Vec<Uuid>,
     /// How many alternates each instance is to have.
@@ -54,7 +53,9 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    pub(super) fn check(body: AskBody) -> Answer<Self> {
+    /// Validates a body. The request comes with its instances: topology rules that name no servers
+    /// concern the others of them.
+    pub(super) fn check(body: AskBody) -> Answer<(Self, RequestSpec)> {
         let count = body.instances.len();
         if !(1..=INSTANCES_MAX).contains(&count) {
             let detail = format!("instances: there are {count}, not 1 to {INSTANCES_MAX}");
@@ -80,14 +81,21 @@ impl Ask {
                 return Err(Refused::field("minimum", detail));
             }
         };
-        Ok(Self {
-            request: body.request,
+        let mut request = body.request;
+        let of_group = request.instance_group.iter();
+        let of_group = of_group.flat_map(|group| &group.topology_rules);
+        let mut rules = request.topology_rules.iter().chain(of_group);
+        if count > 1 && rules.any(|rule| rule.to.is_empty()) {
+            request.siblings = body.instances.iter().copied().collect();
+        }
+        let ask = Self {
             instances: body.instances,
             alternates: body.alternates,
             claim: body.claim,
             minimum,
             explain: body.explain,
-        })
+        };
+        Ok((ask, request))
     }
 }
 

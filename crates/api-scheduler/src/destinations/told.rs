@@ -1,10 +1,10 @@
 //! The body of the response to `POST /v1/destinations`.
 
+use placewright_control::placer::{EXPLAINED_MAX, Offer, Weighing};
 use placewright_scheduler::select::weights::Weight;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::look::Offer;
 use crate::allocation_request::AllocationRequestTold;
 
 /// The response to `POST /v1/destinations`.
@@ -30,26 +30,6 @@ pub(super) struct SlotTold<'a> {
     /// Why this host was selected, if the request asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) explanation: Option<WeighingTold<'a>>,
-}
-
-/// The scores of a ranking.
-#[derive(Debug)]
-pub(super) struct Weighing {
-    /// How many hosts were feasible, and were compared.
-    pub(super) compared: usize,
-    /// The best of them, best first.
-    pub(super) hosts: Vec<Weighed>,
-}
-
-/// A host with its score.
-#[derive(Debug)]
-pub(super) struct Weighed {
-    pub(super) slot: u32,
-    pub(super) provider: Uuid,
-    pub(super) host: String,
-    pub(super) node: String,
-    pub(super) score: f64,
-    pub(super) weights: Vec<Weight>,
 }
 
 /// A [`Weighing`] in the response.
@@ -82,10 +62,10 @@ struct WeightTold<'a> {
 }
 
 impl<'a> WeighingTold<'a> {
-    /// The best hosts, at most `most`, and in any case the selected one.
-    pub(super) fn new(weighing: &'a Weighing, most: usize, selected: u32) -> Self {
+    /// The best hosts, and in any case the selected one.
+    pub(super) fn new(weighing: &'a Weighing, selected: u32) -> Self {
         let told = weighing.hosts.iter().enumerate();
-        let told = told.filter(|(place, one)| *place < most || one.slot == selected);
+        let told = told.filter(|(place, one)| *place < EXPLAINED_MAX || one.slot == selected);
         let ranking = told.map(|(_, one)| WeighedTold {
             provider: one.provider,
             host: &one.host,

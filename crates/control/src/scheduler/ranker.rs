@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use placewright_conductor::Control;
 use placewright_engine::Engine;
 use placewright_placement::{CandidateQuery, Refusal};
-use placewright_scheduler::contention::Contention;
 use placewright_scheduler::host_table::HostTable;
 use placewright_scheduler::prepare::{PrepareRefusal, Prepared};
 use placewright_scheduler::request::RequestSpec;
@@ -15,9 +14,10 @@ use uuid::Uuid;
 
 use super::cause::Cause;
 use super::reasons::{Moment, Reason, Reasons};
-use super::why::Why;
+use super::why::{Beside, Why};
 use crate::conductor::now;
 use crate::machine::ControlMachine;
+use crate::placer::Contention;
 
 /// The scheduler with its lock, and what is beside it.
 struct Core {
@@ -74,11 +74,6 @@ impl Ranker {
         &self.core.engine
     }
 
-    /// How often others were faster with their claims lately.
-    pub fn contention(&self) -> MutexGuard<'_, Contention> {
-        self.core.contention.lock()
-    }
-
     /// Computes a value from the scheduler and the state, after the scheduler has caught up with
     /// the state.
     ///
@@ -96,6 +91,17 @@ impl Ranker {
     /// Computes a value from the scheduler's host table as it is, with no look at the state.
     pub fn hosts<T>(&self, compute: impl FnOnce(&HostTable) -> T) -> T {
         compute(self.core.scheduler.lock().hosts())
+    }
+
+    /// How often others were faster lately.
+    #[must_use]
+    pub fn contention(&self) -> Contention {
+        *self.core.contention.lock()
+    }
+
+    /// Records the outcome of claims. The scheduler must not be waited for meanwhile.
+    pub fn note<T>(&self, outcome: impl FnOnce(&mut Contention) -> T) -> T {
+        outcome(&mut self.core.contention.lock())
     }
 
     /// The present moment, as [`Self::explain`] needs it.
@@ -118,7 +124,9 @@ impl Ranker {
         let reasons = &self.core.reasons;
         let reason = reasons.find(self.engine(), &prepared.query, since);
         let why = self.decide(|scheduler, control| {
-            Why::find(scheduler, &control.placement, request, instance, reason)
+            let beside = Beside::default();
+            let state = &control.placement;
+            Why::find(scheduler, state, request, instance, reason, &beside)
         });
         Explained {
             sentence: why.sentence(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use placewright_placement::slot_set::bits;
-use placewright_placement::{ConsumerUuid, State};
+use placewright_placement::{ConsumerUuid, ProviderId, State};
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::Scheduler;
 use placewright_scheduler::select::rules::Rules;
@@ -49,8 +49,18 @@ struct Removed {
     left: usize,
 }
 
+/// The other instances of the request that were found a host, and were to be claimed together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// Their hosts.
+    pub placed: &'a [(ConsumerUuid, ProviderId)],
+    /// The slots of hosts that they leave no room on.
+    pub refused: &'a [u32],
+}
+
 impl Why {
-    /// Explains a request on the present state. `reason` is placement's part of the explanation.
+    /// Explains a request on the present state. `reason` is placement's part of the explanation,
+    /// which does not know of what is `beside`.
     #[must_use]
     pub fn find(
         scheduler: &Scheduler,
@@ -58,6 +68,7 @@ impl Why {
         request: &RequestSpec,
         instance: Uuid,
         reason: Option<Arc<Reason>>,
+        beside: &Beside<'_>,
     ) -> Self {
         let mut why = Self {
             instance,
@@ -81,6 +92,11 @@ impl Why {
         for (word, mask) in left.iter_mut().enumerate() {
             *mask &= hosts.known().word(word);
         }
+        for slot in beside.refused {
+            if let Some(mask) = left.get_mut(*slot as usize / 64) {
+                *mask &= !(1 << (slot % 64));
+            }
+        }
         why.with_room = count(&left);
         let mut before = why.with_room;
         if let Ok(compiled) = scheduler.policy().compile(request, hosts, instance) {
@@ -103,7 +119,8 @@ impl Why {
             }
         }
         // A search that failed because of the rules themselves does not get here.
-        let rules = Rules::of(state, request, ConsumerUuid::from_uuid(instance));
+        let itself = ConsumerUuid::from_uuid(instance);
+        let rules = Rules::beside(state, request, itself, beside.placed);
         let rules = rules.unwrap_or_default();
         for (word, mask) in left.iter_mut().enumerate().filter(|(_, mask)| **mask != 0) {
             *mask = rules.left_of(state, word, *mask);

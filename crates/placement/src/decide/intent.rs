@@ -34,13 +34,7 @@ pub(super) fn claim_first(
     at: Timestamp,
     changes: &mut Vec<Change>,
 ) -> Result<Outcome, Refusal> {
-    let mut round = Round {
-        state,
-        at,
-        ledger: Ledger::default(),
-        visited: Visited::default(),
-        placed: Vec::new(),
-    };
+    let mut round = Round::new(state, at);
     let mut chosen = Vec::with_capacity(intents.len());
     let mut why = None;
     for intent in intents {
@@ -62,6 +56,46 @@ pub(super) fn claim_first(
     }
     count_up(state, &round.visited, at, changes);
     Ok(Outcome::Claimed(chosen))
+}
+
+/// A command with many intents, tried on a state before it is submitted.
+///
+/// Whoever makes such a command sees no candidate of an intent that the intents before it leave no
+/// room for, and so no command is refused for what its maker could have known.
+pub struct Rehearsal<'a> {
+    round: Round<'a>,
+    changes: Vec<Change>,
+}
+
+impl<'a> Rehearsal<'a> {
+    /// A command without intents.
+    #[must_use]
+    pub fn new(state: &'a State) -> Self {
+        Self {
+            round: Round::new(state, Timestamp::default()),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Adds an intent to the command. Returns the index of the candidate that it would get, beside
+    /// what the intents before it got; `None` if it would get none.
+    pub fn add(&mut self, intent: &Intent) -> Option<u32> {
+        // Only the ledger and the places matter; nobody applies what would change.
+        self.changes.clear();
+        self.round.claim(intent, &mut self.changes).ok()?.ok()
+    }
+}
+
+impl<'a> Round<'a> {
+    fn new(state: &'a State, at: Timestamp) -> Self {
+        Self {
+            state,
+            at,
+            ledger: Ledger::default(),
+            visited: Visited::default(),
+            placed: Vec::new(),
+        }
+    }
 }
 
 impl Round<'_> {
@@ -120,15 +154,17 @@ impl Round<'_> {
         claims.extend(intent.alongside.iter().cloned());
         let requests = claims.iter().flat_map(|claim| &claim.allocations);
         let wanted = ledger::look_up(self.state, requests)?;
-        let mut ledger = self.ledger.clone();
+        self.ledger.mark();
         for consumer in claims
             .iter()
             .filter_map(|claim| self.state.consumer(claim.consumer))
         {
-            ledger.give_back(consumer);
+            self.ledger.give_back(consumer);
         }
-        ledger.take(self.state, &wanted, &Current)?;
-        self.ledger = ledger;
+        if let Err(refusal) = self.ledger.take(self.state, &wanted, &Current) {
+            self.ledger.roll_back();
+            return Err(refusal);
+        }
         record_all(
             self.state,
             &claims,

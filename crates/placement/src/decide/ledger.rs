@@ -98,7 +98,6 @@ impl Wanted {
 }
 
 /// The net change of one inventory: released and requested amounts.
-#[derive(Clone)]
 struct Balance {
     provider: ProviderId,
     class: ClassId,
@@ -107,14 +106,32 @@ struct Balance {
 }
 
 /// Running balances: what one command gives back and takes so far.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Ledger {
     balances: Few<Balance>,
     /// The index of each balance, kept once there are more than [`FEW`].
     places: Map<(ProviderId, ClassId), usize>,
+    /// The balances that changed since [`Self::mark`], as they were before each change.
+    before: Few<(usize, i64, i64)>,
 }
 
 impl Ledger {
+    /// Marks the present balances, to which [`Self::roll_back`] returns.
+    pub(super) fn mark(&mut self) {
+        self.before.clear();
+    }
+
+    /// Restores the balances as they were at the last [`Self::mark`]. A command with many intents
+    /// tries many candidates, and a copy of the ledger for each of them would cost the square of
+    /// their number.
+    pub(super) fn roll_back(&mut self) {
+        while let Some((place, given_back, wanted)) = self.before.pop() {
+            let balance = &mut self.balances[place];
+            balance.given_back = given_back;
+            balance.wanted = wanted;
+        }
+    }
+
     /// Counts a consumer's present allocations as free, because the new ones replace them.
     pub(super) fn give_back(&mut self, consumer: &Consumer) {
         for held in &consumer.allocations {
@@ -122,6 +139,7 @@ impl Ledger {
         }
     }
 
+    /// The balance of an inventory, which the caller is about to change.
     fn balance(&mut self, provider: ProviderId, class: ClassId) -> &mut Balance {
         let place = if self.places.is_empty() {
             let is_it = |one: &Balance| one.provider == provider && one.class == class;
@@ -130,7 +148,10 @@ impl Ledger {
             self.places.get(&(provider, class)).copied()
         };
         let place = place.unwrap_or_else(|| self.open(provider, class));
-        &mut self.balances[place]
+        let balance = &mut self.balances[place];
+        self.before
+            .push((place, balance.given_back, balance.wanted));
+        balance
     }
 
     fn open(&mut self, provider: ProviderId, class: ClassId) -> usize {

@@ -135,9 +135,8 @@ impl Scheduler {
             let scope = Scope {
                 instance,
                 count: HOSTS_OF_CLAIM,
-                cell: None,
-                without_cells: Vec::new(),
                 without: without.clone(),
+                ..Scope::default()
             };
             let ranked = self.rank(state, request, prepared, &scope)?;
             if ranked.is_empty() {

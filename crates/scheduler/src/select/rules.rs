@@ -93,6 +93,21 @@ impl Rules {
         request: &RequestSpec,
         instance: ConsumerUuid,
     ) -> Result<Self, BadRequest> {
+        Self::beside(state, request, instance, &[])
+    }
+
+    /// As [`Self::of`], where other instances of the request are about to be claimed on some hosts,
+    /// together with this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub fn beside(
+        state: &State,
+        request: &RequestSpec,
+        instance: ConsumerUuid,
+        placed: &[(ConsumerUuid, ProviderId)],
+    ) -> Result<Self, BadRequest> {
         check_topology(request, |name| {
             state.levels().iter().any(|level| level.name == name)
         })?;
@@ -108,6 +123,8 @@ impl Rules {
                 members = siblings(state, kept, &group.members, instance);
                 state.hosts_of(&members).collect()
             };
+            let mut hosts: Vec<ProviderId> = hosts;
+            hosts.extend(placed.iter().map(|(_, host)| *host));
             let of_request = || of_group(group);
             for rule in kept.map_or_else(of_request, |kept| kept.rules.clone()) {
                 rules.add(state, &rule, &hosts);
@@ -127,7 +144,12 @@ impl Rules {
                 others = named.map(ConsumerUuid::from_uuid).collect();
             }
             others.retain(|other| *other != instance);
-            let hosts: Vec<ProviderId> = state.hosts_of(&others).collect();
+            let mut hosts: Vec<ProviderId> = state.hosts_of(&others).collect();
+            let with_group = rule.to.is_empty() && request.instance_group.is_some();
+            let concerned = placed
+                .iter()
+                .filter(|(other, _)| with_group || others.binary_search(other).is_ok());
+            hosts.extend(concerned.map(|(_, host)| *host));
             rules.add(state, &hard, &hosts);
         }
         Ok(rules)

@@ -1,6 +1,6 @@
 //! What a search is asked besides the request, and why none is made.
 
-use placewright_placement::QueryRefusal;
+use placewright_placement::{ConsumerUuid, ProviderId, QueryRefusal};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -19,6 +19,9 @@ pub struct Scope {
     pub without_cells: Vec<Uuid>,
     /// These slots are excluded, in any order.
     pub without: Vec<u32>,
+    /// Other instances of the request that are about to be claimed together with this one, with
+    /// their hosts: the hard rules of groups and topology hold beside them.
+    pub placed: Vec<(ConsumerUuid, ProviderId)>,
 }
 
 /// Why no search is made.

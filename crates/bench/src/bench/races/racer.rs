@@ -1,18 +1,20 @@
-//! One scheduler of a race.
+//! One scheduler of a race: the product's own placer, on a copy of the state that is some decisions
+//! old.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
+use placewright_control::placer::{
+    Contention, Demand, LookContext, Looked, Next, Placing, Turn, claim, correct, depart,
+};
 use placewright_control::{ControlMachine, submit_placement};
 use placewright_engine::{Engine, Follower, Machine as _};
-use placewright_placement::{
-    Command, ConsumerGeneration, ConsumerUuid, Intent, IntentCandidate, Outcome, Refusal,
-};
+use placewright_placement::{Outcome, Refusal};
 use placewright_scheduler::config::SchedulerConfig;
-use placewright_scheduler::contention::{Contention, spread};
 use placewright_scheduler::flavor::Flavor;
-use placewright_scheduler::prepare::{PrepareOptions, Prepared};
+use placewright_scheduler::prepare::PrepareOptions;
 use placewright_scheduler::request::{GroupPolicy, RequestSpec, ServerGroup};
 use placewright_scheduler::select::{Scheduler, Scope};
 use serde::Serialize;
@@ -23,12 +25,6 @@ use super::audit::is_instance;
 use super::fleet::{AT, host_group, introduce, rack_group};
 use crate::bench::requests::Numbers;
 
-/// For each host that a claim names, so many are ranked, to fall back on.
-const RANKED_PER_NAMED: usize = 4;
-/// How often a decision is repeated; more would be a livelock.
-const AGAIN_MAX: u32 = 16;
-/// The most candidates that are tried on each host.
-const WAYS: usize = 2;
 /// The number of different sizes of requests.
 const SIZES: u64 = 20;
 
@@ -84,8 +80,8 @@ pub(super) struct Racer {
     full: Vec<u32>,
     numbers: Numbers,
     /// Instances that this scheduler may end.
-    alive: Vec<ConsumerUuid>,
-    requests: Vec<(RequestSpec, Prepared)>,
+    alive: Vec<Uuid>,
+    requests: Vec<RequestSpec>,
     tally: Tally,
 }
 
@@ -105,19 +101,15 @@ impl Racer {
         introduce(&mut scheduler, u32::try_from(state.roots().len())?);
         scheduler.observe(state, AT);
         let mut numbers = Numbers::new(at, number as u64);
-        let requests = (0..SIZES).map(|_| {
-            let request = request(&mut numbers);
-            let prepared = scheduler.prepare(state, &request)?;
-            Ok((request, prepared))
-        });
-        let requests: Vec<(RequestSpec, Prepared)> = requests.collect::<anyhow::Result<_>>()?;
-        // Caches are filled before the race begins.
-        for (request, prepared) in &requests {
+        let requests: Vec<RequestSpec> = (0..SIZES).map(|_| request(&mut numbers)).collect();
+        // Caches are filled before the race begins: a request is kept when it comes again.
+        for request in requests.iter().chain(&requests) {
+            let prepared = scheduler.prepare_once(state, request)?;
             let scope = Scope {
                 count: 1,
                 ..Scope::default()
             };
-            scheduler.rank(state, request, prepared, &scope)?;
+            scheduler.rank(state, request, &prepared, &scope)?;
         }
         let instances = state
             .all_consumers()
@@ -125,8 +117,8 @@ impl Racer {
         let alive = instances
             .skip(number)
             .step_by(of)
-            .map(|(_, consumer)| consumer.uuid)
-            .collect();
+            .map(|(_, consumer)| Ok(consumer.uuid.as_str().parse()?))
+            .collect::<anyhow::Result<_>>()?;
         Ok(Self {
             engine: engine.clone(),
             runtime: tokio::runtime::Builder::new_current_thread().build()?,
@@ -156,10 +148,9 @@ impl Racer {
             }
             age += 1;
             let pick = self.numbers.next() % (SIZES * 10);
-            let (mut request, prepared) =
-                self.requests[usize::try_from(pick % SIZES).unwrap_or(0)].clone();
+            let mut request = self.requests[usize::try_from(pick % SIZES).unwrap_or(0)].clone();
             request.instance_group = group(pick / SIZES, self.numbers.next());
-            if self.decide(&request, &prepared)? {
+            if self.decide(request)? {
                 age = self.stale;
             }
         }
@@ -169,108 +160,88 @@ impl Racer {
     }
 
     /// Makes one decision. True if others were much faster, so that it is time to update the copy.
-    fn decide(&mut self, request: &RequestSpec, prepared: &Prepared) -> anyhow::Result<bool> {
+    fn decide(&mut self, request: RequestSpec) -> anyhow::Result<bool> {
         self.tally.decisions += 1;
         let instance = self.numbers.uuid();
+        let mut demand = Demand::new(Arc::new(request), vec![instance]);
+        demand.without.clone_from(&self.full);
+        let mut placing = Placing::new(demand.clone());
         let mut is_fresh = false;
-        for _ in 0..AGAIN_MAX {
-            let count = self.contention.hosts();
-            let (hosts, candidates) = self.rank(instance, request, prepared, count)?;
-            if candidates.is_empty() && is_fresh {
-                self.tally.no_room += 1;
-                return Ok(true);
-            }
-            let chosen = if candidates.is_empty() {
-                None
-            } else {
-                self.claim(instance, request, candidates)?
-            };
-            if let Some(chosen) = chosen {
-                let mut before = hosts[..chosen].to_vec();
-                before.dedup();
-                before.retain(|host| *host != hosts[chosen]);
-                let missed = before.len();
-                self.contention.note(missed);
-                // A rule of a group may have refused them as well.
-                if request.instance_group.is_none() {
-                    self.full.append(&mut before);
+        loop {
+            match self.look(&mut placing)? {
+                Looked::Ready => {
+                    let named = placing.named_hosts();
+                    self.tally.named += named as u64;
+                    if self.claim(&mut placing)? {
+                        return Ok(self.placed(&placing, named));
+                    }
+                    self.tally.second += 1;
+                    self.catch_up()?;
+                    is_fresh = true;
+                    if placing.go_on() != Next::Again {
+                        self.tally.visible += 1;
+                        return Ok(true);
+                    }
                 }
-                self.tally.claimed += 1;
-                self.tally.displaced += u64::from(missed > 0);
-                self.alive.push(ConsumerUuid::from_uuid(instance));
-                self.end_one();
-                return Ok(missed > count / 4);
-            }
-            self.tally.second += 1;
-            self.contention.note_failed();
-            self.catch_up()?;
-            is_fresh = true;
-        }
-        self.tally.visible += 1;
-        Ok(true)
-    }
-
-    /// The candidates that a claim names, each with its host.
-    fn rank(
-        &mut self,
-        instance: Uuid,
-        request: &RequestSpec,
-        prepared: &Prepared,
-        count: usize,
-    ) -> anyhow::Result<(Vec<u32>, Vec<IntentCandidate>)> {
-        let scope = Scope {
-            instance,
-            count: count * RANKED_PER_NAMED,
-            without: self.full.clone(),
-            ..Scope::default()
-        };
-        let state = self.copy.placement();
-        let ranked = self.scheduler.rank(state, request, prepared, &scope)?;
-        let (mut hosts, mut candidates) = (Vec::new(), Vec::new());
-        for one in &spread(&ranked, count, self.number) {
-            for candidate in self.scheduler.candidates(state, prepared, one.slot, WAYS)? {
-                hosts.push(one.slot);
-                candidates.push(candidate);
+                _ if is_fresh => {
+                    self.tally.no_room += 1;
+                    return Ok(true);
+                }
+                // The copy does not show where there is room.
+                _ => {
+                    self.tally.second += 1;
+                    self.contention.note_failed();
+                    self.catch_up()?;
+                    is_fresh = true;
+                    demand.without.clear();
+                    placing = Placing::new(demand.clone());
+                }
             }
         }
-        self.tally.named += count as u64;
-        Ok((hosts, candidates))
     }
 
-    /// The index of the candidate that was claimed, if any was left.
-    fn claim(
-        &self,
-        instance: Uuid,
-        request: &RequestSpec,
-        candidates: Vec<IntentCandidate>,
-    ) -> anyhow::Result<Option<usize>> {
-        let intent = Intent {
-            consumer: ConsumerUuid::from_uuid(instance),
-            generation: ConsumerGeneration::Is(None),
-            project: "races".to_owned(),
-            user: "races".to_owned(),
-            consumer_type: None,
-            group: request.instance_group.as_ref().map(|group| group.uuid),
-            rules: Vec::new(),
-            candidates,
-            alongside: Vec::new(),
+    /// Ranks hosts on the copy.
+    fn look(&mut self, placing: &mut Placing) -> anyhow::Result<Looked> {
+        let mut context = LookContext {
+            scheduler: &mut self.scheduler,
+            state: self.copy.placement(),
+            contention: self.contention,
+            number: self.number,
+            closed: &[],
+            avoided: &[],
         };
-        let command = Command::ClaimFirst {
-            intents: vec![intent],
-            least: 1,
-            at: AT,
-        };
-        let decided = self
-            .runtime
-            .block_on(submit_placement(&self.engine, command))?;
-        match decided {
-            Ok(Outcome::Claimed(chosen)) => {
-                let chosen = chosen.first().copied().flatten();
-                Ok(Some(chosen.context("a claim of nothing")? as usize))
+        Ok(placing.look(&mut context, &Turn::endless())?)
+    }
+
+    /// Claims what was found; false if none of it was left.
+    fn claim(&mut self, placing: &mut Placing) -> anyhow::Result<bool> {
+        let command = placing.claim("races", "races", AT);
+        let answer = submit_placement(&self.engine, command);
+        let corrections = match self.runtime.block_on(answer)? {
+            Ok(Outcome::Claimed(chosen)) => placing.decided(&chosen, &mut self.contention),
+            Err(refusal @ Refusal::NothingFits { .. }) => {
+                placing.refused(Some(refusal), &mut self.contention)
             }
-            Err(Refusal::NothingFits { .. }) => Ok(None),
             other => bail!("a claim ended in {other:?}"),
+        };
+        correct(&mut self.scheduler, self.copy.placement(), &corrections);
+        let is_claimed = placing.claimed().next().is_some();
+        ensure!(is_claimed || !corrections.is_empty(), "a claim of nothing");
+        Ok(is_claimed)
+    }
+
+    /// Records a claim. True if many of the hosts that it named were full already.
+    fn placed(&mut self, placing: &Placing, named: usize) -> bool {
+        let missed = placing.missed();
+        // A rule of a group may have refused them as well.
+        if placing.demand().group.is_none() {
+            self.full.extend(missed);
         }
+        self.tally.claimed += 1;
+        self.tally.displaced += u64::from(!missed.is_empty());
+        self.alive.extend(placing.claimed());
+        self.end_one();
+        missed.len() > named / 4
     }
 
     /// Ends an instance, without waiting for the result.
@@ -279,10 +250,8 @@ impl Racer {
         let consumer = self
             .alive
             .swap_remove(usize::try_from(place).unwrap_or_default());
-        drop(submit_placement(
-            &self.engine,
-            Command::Release { consumer },
-        ));
+        depart(self.scheduler.hosts_mut(), consumer);
+        drop(submit_placement(&self.engine, claim::release(consumer)));
         self.tally.ended += 1;
     }
 

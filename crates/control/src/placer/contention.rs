@@ -6,7 +6,7 @@
 //! while the best one usually fits, and more when other schedulers were often faster. A scheduler
 //! without experience starts with many, because all may have just started from the same state.
 
-use crate::rank::Ranked;
+use placewright_scheduler::rank::Ranked;
 
 /// An adaptive number of hosts, derived from the outcome of the last claims.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Contention {
 }
 
 /// The lower and upper bound of the number of hosts that a first claim names.
-const HOSTS_MIN: usize = 3;
+pub(super) const HOSTS_MIN: usize = 3;
 const HOSTS_MAX: usize = 64;
 /// After a claim that found `n` hosts full, the next ones name at least this many times `n`.
 const HOSTS_PER_MISS: usize = 4;
@@ -68,7 +68,7 @@ impl Contention {
 /// Every scheduler tries the best hosts first. When those fill up before the schedulers have heard
 /// of it, they fall back on different hosts, and their claims need no second decision.
 #[must_use]
-pub fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> {
+pub(super) fn spread(ranked: &[Ranked], count: usize, scheduler: usize) -> Vec<Ranked> {
     if ranked.len() <= count {
         return ranked.to_vec();
     }

@@ -1,0 +1,66 @@
+//! The alternates of a response.
+
+use std::collections::HashSet;
+
+use placewright_control::placer::Offer;
+
+use super::look;
+use super::{Place, Round};
+
+/// Alternates for each instance that has a host, in the same cell: neither selected hosts nor
+/// alternates of other instances, if there are enough others.
+pub(super) fn alternates(round: &Round, places: &mut [Option<Place>]) -> Vec<Vec<Offer>> {
+    let wanted = round.ask.alternates;
+    if wanted == 0 {
+        return places.iter().map(|_| Vec::new()).collect();
+    }
+    let selected = places.iter().flatten().map(|place| place.offer.slot);
+    let mut taken: HashSet<u32> = selected.collect();
+    let mut all = Vec::with_capacity(places.len());
+    for (index, place) in places.iter_mut().enumerate() {
+        let Some(place) = place else {
+            all.push(Vec::new());
+            continue;
+        };
+        let cell = place.offer.cell;
+        let mates = std::mem::take(&mut place.others).into_iter();
+        let mates = mates.filter(|offer| offer.cell == cell);
+        let (mut found, shared): (Vec<Offer>, Vec<Offer>) =
+            mates.partition(|offer| !taken.contains(&offer.slot));
+        if found.len() < wanted && place.are_all {
+            found.extend(shared);
+        } else if found.len() < wanted {
+            found = search(round, index, place, &taken);
+        }
+        found.truncate(wanted);
+        taken.extend(found.iter().map(|offer| offer.slot));
+        all.push(found);
+    }
+    all
+}
+
+/// Alternates from a separate search, when the ranking of the selection had too few.
+fn search(round: &Round, index: usize, place: &Place, taken: &HashSet<u32>) -> Vec<Offer> {
+    let instance = round.ask.instances[index];
+    let find = |count, without: &[u32]| {
+        let found = look::in_cell(
+            &round.core,
+            &round.request,
+            instance,
+            count,
+            (place.offer.cell, without),
+        );
+        // A request that was ranked once can be ranked again; at worst there are no alternates.
+        found.map_or_else(|_| Vec::new(), |found| found.offers)
+    };
+    let wanted = round.ask.alternates;
+    let mut without: Vec<u32> = taken.iter().copied().collect();
+    without.sort_unstable();
+    let mut found = find(wanted, &without);
+    if found.len() < wanted {
+        let mut own: Vec<u32> = found.iter().map(|offer| offer.slot).collect();
+        own.push(place.offer.slot);
+        found.extend(find(wanted - found.len(), &own));
+    }
+    found
+}

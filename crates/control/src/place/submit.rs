@@ -1,0 +1,137 @@
+//! Submits what was planned, and takes the answers.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::placer::{Correction, Next, correct};
+use crate::scheduler::Moment;
+use placewright_conductor::super_conductor::{Command, Outcome, Refusal};
+use placewright_conductor::{Fault, InstanceId};
+use uuid::Uuid;
+
+use super::Shared;
+use crate::conductor::Answer;
+use crate::plan::{Attempt, Plan, others_were_faster};
+
+/// A command that was submitted, with the future of its answer.
+pub(crate) struct Submitted {
+    pub(super) answer: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    pub(super) then: Then,
+    pub(super) claims: usize,
+}
+
+/// How the answer to a command is handled.
+pub(super) enum Then {
+    /// It decides a claim.
+    Claim(Box<Attempt>),
+    /// These instances and moves are no longer busy.
+    End(Vec<Uuid>),
+}
+
+impl Shared {
+    /// Carries out a plan that was made at `since`.
+    pub(super) fn submit(&self, plan: Plan, since: Moment) -> Option<Submitted> {
+        let claims = plan.claims();
+        match plan {
+            Plan::Nothing { ids } => {
+                self.end(&ids);
+                None
+            }
+            Plan::Claim(mut attempt) => {
+                let command = match attempt.migration {
+                    Some(migration) => attempt.placing.place_move(migration),
+                    None => attempt.placing.place(),
+                };
+                Some(self.submitted(command, Then::Claim(attempt), claims))
+            }
+            Plan::Bury { instances, fault } => {
+                let fault = fault.explained(&self.ranker, since);
+                Some(self.bury(instances, fault))
+            }
+            Plan::FailMove { migration, fault } => {
+                let fault = fault.explained(&self.ranker, since);
+                let then = Then::End(vec![migration.0]);
+                Some(self.submitted(Command::FailMove { migration, fault }, then, 1))
+            }
+        }
+    }
+
+    fn bury(&self, instances: Vec<InstanceId>, fault: Fault) -> Submitted {
+        let then = Then::End(instances.iter().map(|instance| instance.0).collect());
+        self.submitted(Command::Bury { instances, fault }, then, 1)
+    }
+
+    fn submitted(&self, command: Command, then: Then, claims: usize) -> Submitted {
+        Submitted {
+            answer: Box::pin(self.conductor.submit(command)),
+            then,
+            claims,
+        }
+    }
+
+    /// Takes the answer to a command; some answers call for another command.
+    pub(super) fn heard(&self, answer: Answer, then: Then) -> Option<Submitted> {
+        match then {
+            Then::End(ids) => {
+                self.end(&ids);
+                None
+            }
+            Then::Claim(attempt) => self.decided(answer, attempt),
+        }
+    }
+
+    fn decided(&self, answer: Answer, mut attempt: Box<Attempt>) -> Option<Submitted> {
+        let placing = &mut attempt.placing;
+        let corrections = match answer {
+            Ok(Ok(Outcome::Placed(chosen))) => self
+                .ranker
+                .note(|contention| placing.decided(&chosen, contention)),
+            Ok(Err(Refusal::Placement(refusal))) => self
+                .ranker
+                .note(|contention| placing.refused(Some(refusal), contention)),
+            // One of the instances was deleted meanwhile; the others are looked at again.
+            Ok(Err(_)) if attempt.migration.is_none() => {
+                self.correct(&attempt.placing.reopened());
+                self.again(attempt);
+                return None;
+            }
+            Ok(_) | Err(_) => {
+                self.correct(&attempt.placing.reopened());
+                self.end(&attempt.ids_of(attempt.placing.unplaced()));
+                return None;
+            }
+        };
+        self.correct(&corrections);
+        let claimed: Vec<Uuid> = attempt.placing.claimed().collect();
+        if !claimed.is_empty() {
+            self.end(&attempt.ids_of(claimed));
+        }
+        match attempt.placing.go_on() {
+            Next::Done => None,
+            Next::Again => {
+                self.again(attempt);
+                None
+            }
+            Next::Lost => Some(self.lost(&attempt)),
+        }
+    }
+
+    /// Fails what has no host after the last round.
+    fn lost(&self, attempt: &Attempt) -> Submitted {
+        let fault = others_were_faster(attempt.placing.cause());
+        if let Some(migration) = attempt.migration {
+            let then = Then::End(vec![migration.0]);
+            return self.submitted(Command::FailMove { migration, fault }, then, 1);
+        }
+        let left = attempt.placing.unplaced();
+        self.bury(left.into_iter().map(InstanceId).collect(), fault)
+    }
+
+    fn correct(&self, corrections: &[Correction]) {
+        if !corrections.is_empty() {
+            self.ranker.decide(|scheduler, control| {
+                correct(scheduler, &control.placement, corrections);
+            });
+        }
+    }
+}

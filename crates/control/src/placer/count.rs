@@ -1,0 +1,109 @@
+//! Counts instances on their hosts before their agents report them.
+//!
+//! An instance counts, with its resources, on the host where it will most likely be, from the
+//! moment that the host was selected: the next ranking sees it although its claim is still under
+//! way. When the claim is decided, only what came out differently is corrected.
+
+use placewright_placement::{IntentCandidate, ProviderId, State};
+use placewright_scheduler::amounts::Amounts;
+use placewright_scheduler::host_state::InstanceReport;
+use placewright_scheduler::host_table::HostTable;
+use placewright_scheduler::select::Scheduler;
+use uuid::Uuid;
+
+use super::search::Offer;
+
+/// An instance that counts on its most likely host until its claim is decided.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    pub(super) host: Uuid,
+    pub(super) slot: u32,
+    pub(super) report: InstanceReport,
+}
+
+/// What a claim made of an [`Expected`] instance, if that was not what was expected.
+#[derive(Clone, Debug)]
+pub struct Correction {
+    pub(super) expected: Expected,
+    /// The host that it got instead; none if it got none.
+    pub(super) host: Option<Uuid>,
+}
+
+impl Expected {
+    /// Counts an instance and the resources of its candidate on the candidate's host.
+    pub(super) fn count(
+        hosts: &mut HostTable,
+        offer: &Offer,
+        candidate: &IntentCandidate,
+        report: InstanceReport,
+    ) -> Self {
+        let mut amounts = hosts.amounts(offer.slot);
+        let resources = candidate.allocations.iter().flat_map(|one| &one.resources);
+        for (class, amount) in resources {
+            match class.as_str() {
+                "VCPU" | "PCPU" => amounts.vcpus_used += amount,
+                "MEMORY_MB" => amounts.ram_free_mb -= amount,
+                "DISK_GB" => {
+                    amounts.disk_free_mb -= amount * 1024;
+                    amounts.disk_used_mb += amount * 1024;
+                }
+                _ => {}
+            }
+        }
+        hosts.set_amounts(offer.slot, amounts);
+        hosts.add_pending_instance(offer.slot, &report);
+        Self {
+            host: offer.provider,
+            slot: offer.slot,
+            report,
+        }
+    }
+
+    /// Takes back what [`Self::count`] counted.
+    pub(super) fn forget(&self, scheduler: &mut Scheduler, state: &State) {
+        let amounts = Amounts::read(state, ProviderId(self.slot));
+        let hosts = scheduler.hosts_mut();
+        if hosts.get(self.slot).is_some() {
+            hosts.set_amounts(self.slot, amounts);
+            hosts.remove_pending_instance(self.slot, self.report.uuid);
+        }
+    }
+}
+
+/// Counts instances where their claims put them, and no longer where they were expected.
+pub fn correct(scheduler: &mut Scheduler, state: &State, corrections: &[Correction]) {
+    for one in corrections {
+        one.expected.forget(scheduler, state);
+        if let Some(host) = one.host {
+            let hosts = scheduler.hosts_mut();
+            if let Some((slot, _)) = hosts.by_uuid(host) {
+                hosts.add_pending_instance(slot, &one.expected.report);
+            }
+        }
+    }
+}
+
+/// Counts an instance whose claim is decided on its host, and on no other where it was expected.
+pub fn arrive(hosts: &mut HostTable, host: Uuid, report: &InstanceReport) {
+    leave(hosts, report.uuid, Some(host));
+    if let Some((slot, _)) = hosts.by_uuid(host) {
+        hosts.add_pending_instance(slot, report);
+    }
+}
+
+/// No longer counts an instance that its host has not reported yet.
+pub fn depart(hosts: &mut HostTable, instance: Uuid) {
+    leave(hosts, instance, None);
+}
+
+/// Removes the expectation of an instance from all hosts but one.
+pub(super) fn leave(hosts: &mut HostTable, instance: Uuid, except: Option<Uuid>) {
+    if hosts.hosts_of(instance).is_empty() {
+        return;
+    }
+    for slot in hosts.hosts_of(instance).to_vec() {
+        if hosts.get(slot).map(|host| host.uuid) != except {
+            hosts.remove_pending_instance(slot, instance);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What is to be placed.
+
+use std::sync::Arc;
+
+use placewright_placement::{ConsumerUuid, IntentRule};
+use placewright_scheduler::host_state::InstanceReport;
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::rules::of_topology;
+use uuid::Uuid;
+
+/// Instances that need hosts of the same kind, and are claimed together.
+#[derive(Clone, Debug)]
+pub struct Demand {
+    /// The request that each instance makes.
+    pub request: Arc<RequestSpec>,
+    /// The instances; at least one, each once.
+    pub instances: Vec<Uuid>,
+    /// How many of them must find a host, from 1 to all; with fewer, nothing is claimed.
+    pub least: usize,
+    /// The server group that they are members of.
+    pub group: Option<Uuid>,
+    /// How many other hosts of its cell each instance is to have beside its own.
+    pub alternates: usize,
+    /// If set, only hosts of this cell are considered.
+    pub cell: Option<Uuid>,
+    /// The slots of hosts that are excluded.
+    pub without: Vec<u32>,
+    /// Whether the instances exist and stay on their hosts while they move.
+    pub is_move: bool,
+    /// Whether the scores of the hosts are wanted.
+    pub explain: bool,
+}
+
+impl Demand {
+    /// New instances, all of which must find a host, anywhere and without alternates.
+    #[must_use]
+    pub fn new(request: Arc<RequestSpec>, instances: Vec<Uuid>) -> Self {
+        Self {
+            group: request.instance_group.as_ref().map(|group| group.uuid),
+            least: instances.len(),
+            request,
+            instances,
+            alternates: 0,
+            cell: None,
+            without: Vec::new(),
+            is_move: false,
+            explain: false,
+        }
+    }
+
+    /// Whether rules between the places of instances may apply.
+    pub(super) fn has_rules(&self) -> bool {
+        self.group.is_some() || !self.request.topology_rules.is_empty()
+    }
+
+    /// The hard topology rules of an instance, as a claim has to satisfy them.
+    #[must_use]
+    pub fn rules_of(&self, instance: Uuid) -> Vec<IntentRule> {
+        let itself = ConsumerUuid::from_uuid(instance);
+        let mut rules: Vec<IntentRule> = of_topology(&self.request).collect();
+        for rule in &mut rules {
+            rule.others.retain(|other| *other != itself);
+        }
+        rules
+    }
+
+    /// An instance as its host's agent will report it.
+    pub(super) fn report(&self, instance: Uuid) -> InstanceReport {
+        let image = self.request.image.iter();
+        let properties = image.flat_map(|image| image.properties.iter());
+        InstanceReport {
+            uuid: instance,
+            group: self.group,
+            image_properties: properties
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! One search of hosts for one instance.
+
+use placewright_placement::{ConsumerUuid, IntentCandidate, ProviderId, State};
+use placewright_scheduler::prepare::Prepared;
+use placewright_scheduler::rank::Ranked;
+use placewright_scheduler::request::RequestSpec;
+use placewright_scheduler::select::weights::Weight;
+use placewright_scheduler::select::{Mappings, Scheduler, Scope, SelectRefusal};
+use uuid::Uuid;
+
+use super::contention::{HOSTS_MIN, spread};
+use super::{RANKED_FOR_ALTERNATES_MAX, RANKED_PER_ALTERNATE, RANKED_PER_NAMED};
+
+/// The parameters of a search.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    /// The request.
+    pub request: &'a RequestSpec,
+    /// The prepared form of the request.
+    pub prepared: &'a Prepared,
+    /// The instance that is placed.
+    pub instance: Uuid,
+    /// How many hosts are wanted.
+    pub hosts: usize,
+    /// How many more hosts of the best one's cell are wanted, for alternates.
+    pub alternates: usize,
+    /// The most candidates of each host.
+    pub candidates: usize,
+    /// If set, only hosts of this cell are considered.
+    pub cell: Option<Uuid>,
+    /// Hosts of these cells are excluded.
+    pub without_cells: &'a [Uuid],
+    /// The slots of hosts that are excluded.
+    pub without: &'a [u32],
+    /// The hosts of instances that will be claimed together with this one.
+    pub placed: &'a [(ConsumerUuid, ProviderId)],
+    /// The number of this scheduler among those that race for the same hosts.
+    pub scheduler: usize,
+    /// Whether the scores of the hosts are wanted.
+    pub explain: bool,
+}
+
+/// A feasible host with its candidates.
+#[derive(Debug)]
+pub struct Offer {
+    /// The slot of the host.
+    pub slot: u32,
+    /// Its score in the ranking.
+    pub score: f64,
+    /// Its root provider.
+    pub provider: Uuid,
+    /// Its cell.
+    pub cell: Uuid,
+    /// The name of its compute service.
+    pub host: String,
+    /// The name of its compute node.
+    pub node: String,
+    /// Its availability zone.
+    pub zone: Option<String>,
+    /// The ways of allocating on the host; at least one.
+    pub candidates: Vec<IntentCandidate>,
+    /// For each candidate, the providers of each group of the request.
+    pub mappings: Vec<Mappings>,
+}
+
+/// The result of a search.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The hosts, best first: those wanted, and others of the best one's cell.
+    pub offers: Vec<Offer>,
+    /// Whether there are no further hosts in the best one's cell.
+    pub are_all: bool,
+    /// The scores of the hosts, if they are wanted.
+    pub weighing: Option<Weighing>,
+}
+
+/// The scores of a ranking.
+#[derive(Debug)]
+pub struct Weighing {
+    /// How many hosts were feasible, and were compared.
+    pub compared: usize,
+    /// The best of them, best first.
+    pub hosts: Vec<Weighed>,
+}
+
+/// A host with its score.
+#[derive(Debug)]
+pub struct Weighed {
+    /// The slot of the host.
+    pub slot: u32,
+    /// Its root provider.
+    pub provider: Uuid,
+    /// The name of its compute service.
+    pub host: String,
+    /// The name of its compute node.
+    pub node: String,
+    /// Its score.
+    pub score: f64,
+    /// The part that each weigher has in the score.
+    pub weights: Vec<Weight>,
+}
+
+/// How many hosts of a ranking are explained.
+pub const EXPLAINED_MAX: usize = 10;
+
+impl Found {
+    /// The offer that a candidate belongs to, by its index over all offers, and its index there.
+    #[must_use]
+    pub fn position(&self, candidate: usize) -> Option<(usize, usize)> {
+        let mut rest = candidate;
+        for (index, offer) in self.offers.iter().enumerate() {
+            if rest < offer.candidates.len() {
+                return Some((index, rest));
+            }
+            rest -= offer.candidates.len();
+        }
+        None
+    }
+}
+
+impl<'a> Search<'a> {
+    /// A search for one host with one candidate, anywhere.
+    #[must_use]
+    pub fn new(request: &'a RequestSpec, prepared: &'a Prepared, instance: Uuid) -> Self {
+        Self {
+            request,
+            prepared,
+            instance,
+            hosts: 1,
+            alternates: 0,
+            candidates: 1,
+            cell: None,
+            without_cells: &[],
+            without: &[],
+            placed: &[],
+            scheduler: 0,
+            explain: false,
+        }
+    }
+}
+
+impl Search<'_> {
+    /// Ranks hosts, and selects those that a claim names.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scheduler::rank`]. It is no error if no host is feasible.
+    pub fn run(&self, scheduler: &mut Scheduler, state: &State) -> Result<Found, SelectRefusal> {
+        // While claims name the fewest hosts, nobody else is faster, and the best hosts are named.
+        let does_spread = self.hosts > HOSTS_MIN;
+        let alternates = self.alternates * RANKED_PER_ALTERNATE;
+        let with_alternates = self.hosts + alternates.min(RANKED_FOR_ALTERNATES_MAX);
+        let scope = Scope {
+            instance: self.instance,
+            count: if does_spread {
+                with_alternates.max(self.hosts * RANKED_PER_NAMED)
+            } else {
+                with_alternates
+            },
+            cell: self.cell,
+            without_cells: self.without_cells.to_vec(),
+            without: self.without.to_vec(),
+            placed: self.placed.to_vec(),
+        };
+        let (ranked, weighing) = if self.explain {
+            let (ranked, weighing) = self.weigh(scheduler, state, &scope)?;
+            (ranked, Some(weighing))
+        } else {
+            let ranked = scheduler.rank(state, self.request, self.prepared, &scope)?;
+            (ranked, None)
+        };
+        let named = if does_spread {
+            Some(spread(&ranked, self.hosts, self.scheduler))
+        } else {
+            None
+        };
+        let (mut offers, is_cut) = self.offers(scheduler, state, &ranked, named)?;
+        let mut are_all = ranked.len() < scope.count && !is_cut;
+        if !are_all && self.cell.is_none() {
+            are_all = self.add_alternates(scheduler, state, &ranked, scope, &mut offers)?;
+        }
+        Ok(Found {
+            offers,
+            are_all,
+            weighing,
+        })
+    }
+
+    /// The named hosts of a ranking, and the best others of the first one's cell; and whether some
+    /// of those were left out.
+    fn offers(
+        &self,
+        scheduler: &Scheduler,
+        state: &State,
+        ranked: &[Ranked],
+        named: Option<Vec<Ranked>>,
+    ) -> Result<(Vec<Offer>, bool), SelectRefusal> {
+        let mut named = named.map(|named| named.into_iter().peekable());
+        let mut offers: Vec<Offer> =
+            Vec::with_capacity((self.hosts + self.alternates).min(ranked.len()));
+        let (mut mates, mut is_cut) = (0, false);
+        for one in ranked {
+            let is_named = match &mut named {
+                Some(named) => named.next_if(|next| next.slot == one.slot).is_some(),
+                None => offers.len() < self.hosts,
+            };
+            let first = offers.first().map(|first| first.cell);
+            let host = scheduler.hosts().get(one.slot);
+            let is_mate = host.map(|host| host.names.cell) == first;
+            if !is_named {
+                if mates >= self.alternates {
+                    is_cut = true;
+                    if named.is_none() {
+                        break;
+                    }
+                    continue;
+                }
+                if !is_mate {
+                    continue;
+                }
+            }
+            let offer = self.offer(scheduler, state, *one)?;
+            mates += usize::from(is_mate && offer.is_some());
+            offers.extend(offer);
+        }
+        Ok((offers, is_cut))
+    }
+
+    /// Adds the next best hosts of the first one's cell if there are too few of them for the
+    /// alternates. Returns whether that cell has no further hosts.
+    fn add_alternates(
+        &self,
+        scheduler: &mut Scheduler,
+        state: &State,
+        ranked: &[Ranked],
+        mut scope: Scope,
+        offers: &mut Vec<Offer>,
+    ) -> Result<bool, SelectRefusal> {
+        let Some(cell) = offers.first().map(|first| first.cell) else {
+            return Ok(false);
+        };
+        let there = offers.iter().filter(|offer| offer.cell == cell).count();
+        let wanted = self.alternates.saturating_add(1);
+        if there >= wanted || self.alternates == 0 {
+            return Ok(false);
+        }
+        scope.cell = Some(cell);
+        scope.count = wanted - there;
+        scope.without.extend(ranked.iter().map(|one| one.slot));
+        let more = scheduler.rank(state, self.request, self.prepared, &scope)?;
+        for one in &more {
+            offers.extend(self.offer(scheduler, state, *one)?);
+        }
+        Ok(more.len() < scope.count)
+    }
+
+    /// A host with its candidates, if it has any.
+    fn offer(
+        &self,
+        scheduler: &Scheduler,
+        state: &State,
+        one: Ranked,
+    ) -> Result<Option<Offer>, SelectRefusal> {
+        let ways =
+            scheduler.candidates_with_mappings(state, self.prepared, one.slot, self.candidates)?;
+        let hosts = scheduler.hosts();
+        let Some(host) = hosts.get(one.slot).filter(|_| !ways.is_empty()) else {
+            return Ok(None);
+        };
+        let (candidates, mappings) = ways.into_iter().unzip();
+        Ok(Some(Offer {
+            slot: one.slot,
+            score: one.score,
+            provider: host.uuid,
+            cell: host.names.cell,
+            host: host.names.service_host.clone(),
+            node: host.names.node.clone(),
+            zone: hosts.aggregates().zone(one.slot).map(str::to_owned),
+            candidates,
+            mappings,
+        }))
+    }
+
+    /// Ranks hosts, with an explanation of the order.
+    fn weigh(
+        &self,
+        scheduler: &mut Scheduler,
+        state: &State,
+        scope: &Scope,
+    ) -> Result<(Vec<Ranked>, Weighing), SelectRefusal> {
+        let more = Scope {
+            count: scope.count.max(EXPLAINED_MAX),
+            ..scope.clone()
+        };
+        let told = scheduler.rank_with_weights(state, self.request, self.prepared, &more)?;
+        let (mut ranked, weights) = told;
+        let hosts = scheduler.hosts();
+        let both = ranked.iter().zip(weights.of_hosts);
+        let weighed = both.filter_map(|(one, weights)| {
+            let host = hosts.get(one.slot)?;
+            Some(Weighed {
+                slot: one.slot,
+                provider: host.uuid,
+                host: host.names.service_host.clone(),
+                node: host.names.node.clone(),
+                score: one.score,
+                weights,
+            })
+        });
+        let weighing = Weighing {
+            compared: weights.compared,
+            hosts: weighed.collect(),
+        };
+        ranked.truncate(scope.count);
+        Ok((ranked, weighing))
+    }
+}

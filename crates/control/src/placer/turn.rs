@@ -1,0 +1,31 @@
+//! The time slice of a look at the scheduler.
+
+use std::time::{Duration, Instant};
+
+/// The time for which the scheduler and the state are held, approximately.
+const TURN: Duration = Duration::from_millis(2);
+
+/// The time slice for which the scheduler and the state may be locked: a request may be for a
+/// thousand hosts, and other requests are to be decided in between.
+#[derive(Debug)]
+pub struct Turn(Option<Instant>);
+
+impl Turn {
+    /// A slice that begins now.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self(Some(Instant::now()))
+    }
+
+    /// A slice that never ends, for a scheduler that nobody else waits for.
+    #[must_use]
+    pub fn endless() -> Self {
+        Self(None)
+    }
+
+    /// Whether the slice is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.is_some_and(|begun| begun.elapsed() >= TURN)
+    }
+}

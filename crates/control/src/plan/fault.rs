@@ -1,0 +1,123 @@
+//! The faults of instances and moves that cannot be placed.
+
+use std::sync::Arc;
+
+use crate::placer::Placing;
+use crate::scheduler::{Moment, Ranker, cause_of, cause_of_claim};
+use placewright_conductor::Fault;
+use placewright_placement::Refusal;
+use placewright_scheduler::prepare::{PrepareRefusal, Prepared};
+use placewright_scheduler::request::{RequestSpec, Unreadable};
+use uuid::Uuid;
+
+use crate::conductor::now;
+
+/// Why there is no host.
+#[derive(Debug)]
+pub(crate) enum PlanFault {
+    Known(Fault),
+    /// No host is feasible. The explanation is made later, when the scheduler is not locked any
+    /// more.
+    NoHost {
+        request: Arc<RequestSpec>,
+        prepared: Arc<Prepared>,
+        instance: Uuid,
+    },
+}
+
+impl PlanFault {
+    /// The fault of a request that cannot be read.
+    pub(super) fn unreadable(error: &Unreadable) -> Self {
+        Self::Known(Fault {
+            code: 500,
+            message: format!("The request cannot be read: {error}."),
+            details: String::new(),
+            at: now(),
+        })
+    }
+
+    /// The fault of instances for which no host is feasible; the first of them is explained.
+    pub(super) fn no_host(placing: &Placing, instances: &[Uuid]) -> Option<Self> {
+        Some(Self::NoHost {
+            request: Arc::clone(&placing.demand().request),
+            prepared: Arc::clone(placing.prepared()?),
+            instance: *instances.first()?,
+        })
+    }
+
+    /// Makes the fault of a plan that was made at `since`. The scheduler must not be locked.
+    pub(crate) fn explained(self, ranker: &Ranker, since: Moment) -> Fault {
+        let (request, prepared, instance) = match self {
+            Self::Known(fault) => return fault,
+            Self::NoHost {
+                request,
+                prepared,
+                instance,
+            } => (request, prepared, instance),
+        };
+        let explained = ranker.explain(&request, &prepared, instance, since);
+        Fault {
+            code: 500,
+            message: format!("No valid host was found. {}.", explained.sentence),
+            details: explained.json,
+            at: now(),
+        }
+    }
+}
+
+/// The fault of a request that cannot be prepared.
+pub(crate) fn unprepared(refusal: &PrepareRefusal) -> Fault {
+    Fault {
+        code: 500,
+        message: format!("No valid host was found. {refusal}."),
+        details: cause_of(refusal),
+        at: now(),
+    }
+}
+
+/// The fault when all rounds lost to concurrent claims, and why the last claim was refused, if that
+/// is known.
+pub(crate) fn others_were_faster(cause: Option<&Refusal>) -> Fault {
+    Fault {
+        code: 500,
+        message: "No valid host was found. Every host that would do was taken by others first."
+            .to_owned(),
+        details: cause.map(cause_of_claim).unwrap_or_default(),
+        at: now(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placewright_conductor::control::Control;
+    use placewright_scheduler::config::SchedulerConfig;
+    use placewright_scheduler::prefilter::PrefilterOptions;
+    use placewright_scheduler::prepare::PrepareOptions;
+    use placewright_scheduler::select::Scheduler;
+
+    use super::*;
+
+    #[test]
+    fn the_fault_of_a_tenant_without_an_aggregate_says_whose() {
+        let options = PrepareOptions {
+            prefilter: PrefilterOptions {
+                limit_tenants_to_placement_aggregate: true,
+                placement_aggregate_required_for_tenants: true,
+                ..PrefilterOptions::default()
+            },
+            ..PrepareOptions::default()
+        };
+        let mut scheduler = Scheduler::new(SchedulerConfig::default(), options).unwrap();
+        let request: RequestSpec =
+            serde_json::from_str(r#"{"flavor": {"vcpus": 1, "memory_mb": 1}, "project_id": "p"}"#)
+                .unwrap();
+        let control = Control::default();
+        let refusal = scheduler.prepare_once(&control.placement, &request).err();
+        let fault = unprepared(&refusal.expect("the tenant has no aggregate"));
+        assert_eq!(
+            fault.details,
+            r#"{"reason":"tenant_aggregate","project":"p"}"#
+        );
+        assert!(fault.message.contains("no hosts available for tenant"));
+    }
+}

@@ -1,0 +1,153 @@
+//! Hosts are ranked, claimed and claimed again in one place: no module but the placer names the
+//! commands that claim, except for those below.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The commands that claim hosts, as sources name them.
+const CLAIMS: [&str; 4] = [
+    "ClaimFirst",
+    "PlaceMove",
+    "Command::Place",
+    "Command::Claim",
+];
+
+/// Files that may name some of these commands, by the end of their paths, and why.
+const EXCEPTIONS: [(&str, &[&str], &str); 11] = [
+    (
+        "placement/src/command.rs",
+        &["ClaimFirst"],
+        "defines the command",
+    ),
+    (
+        "placement/src/decide.rs",
+        &["ClaimFirst", "Command::Claim"],
+        "decides the commands",
+    ),
+    (
+        "conductor/src/claims.rs",
+        &["ClaimFirst"],
+        "decides a claim of the conductor as one of placement, in the same step",
+    ),
+    (
+        "super_conductor/command.rs",
+        &["PlaceMove"],
+        "defines the command",
+    ),
+    (
+        "super_conductor/decide.rs",
+        &["PlaceMove", "Command::Place"],
+        "decides the commands",
+    ),
+    (
+        "scheduler/src/select/capacity.rs",
+        &["ClaimFirst"],
+        "the scheduler counts what would fit by claiming it on a copy of the state",
+    ),
+    (
+        "control/src/placement.rs",
+        &["ClaimFirst", "Command::Claim"],
+        "counts the outcomes of claims in the metrics",
+    ),
+    (
+        "api-placement/src/resources/allocations.rs",
+        &["Command::Claim"],
+        "Placement's own routes, whose clients say where they claim",
+    ),
+    (
+        "refusals.rs",
+        &["Command::Claim"],
+        "a bench of refused claims knows the hosts that refuse them",
+    ),
+    (
+        "testing/src/world.rs",
+        &["PlaceMove", "Command::Place"],
+        "tests of the conductor's state machine say where instances go",
+    ),
+    (
+        "fleet.rs",
+        &["Command::Claim"],
+        "benches fill their fleets with claims of which they know the hosts",
+    ),
+];
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether a line of code names a command, and not one whose name goes on.
+fn names(line: &str, command: &str) -> bool {
+    let ends = line
+        .match_indices(command)
+        .map(|(at, _)| at + command.len());
+    ends.into_iter().any(|end| {
+        let next = line[end..].chars().next();
+        !next.is_some_and(|next| next.is_alphanumeric() || next == '_')
+    })
+}
+
+/// The commands that a source names outside of comments.
+fn named(text: &str) -> Vec<&'static str> {
+    let lines = text.lines().map(str::trim_start);
+    let code: Vec<&str> = lines.filter(|line| !line.starts_with("//")).collect();
+    let mut found = CLAIMS.to_vec();
+    found.retain(|command| code.iter().any(|line| names(line, command)));
+    found
+}
+
+#[test]
+fn no_module_but_the_placer_claims_hosts() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(crates).unwrap() {
+        let source = entry.unwrap().path().join("src");
+        if source.is_dir() {
+            sources(&source, &mut files);
+        }
+    }
+    let mut used = vec![false; EXCEPTIONS.len()];
+    let mut places_in_placer = 0;
+    let mut wrong = Vec::new();
+    for file in &files {
+        let path = file
+            .strip_prefix(crates)
+            .unwrap()
+            .to_string_lossy()
+            .replace('\\', "/");
+        let found = named(&fs::read_to_string(file).unwrap());
+        if path.starts_with("control/src/placer/") {
+            places_in_placer += found.len();
+            continue;
+        }
+        for command in found {
+            let is_excepted = EXCEPTIONS
+                .iter()
+                .enumerate()
+                .any(|(index, (end, commands, _))| {
+                    let is_it = path.ends_with(end) && commands.contains(&command);
+                    used[index] |= is_it;
+                    is_it
+                });
+            if !is_excepted {
+                wrong.push(format!("{path} names {command}: drive the placer instead"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(places_in_placer > 0, "the placer is not where it was");
+    for (is_used, (end, _, why)) in used.iter().zip(EXCEPTIONS) {
+        assert!(
+            is_used,
+            "the exception for {end} ({why}) is not needed any more"
+        );
+    }
+}
